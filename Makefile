@@ -1,0 +1,48 @@
+# Every target sets up what it needs: .venv is made on the first run and reused while pyproject.toml and
+# constraints.txt stay the same. `make PYTHON=/path/to/python3.12 test` picks the interpreter of a new .venv.
+
+PYTHON ?=
+JOBS ?= 2
+ARGS ?=
+BIN := .venv/bin
+export PYTHON
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo verify-demo test lint format bench java clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: ## write a real table under demo-data/ and run three queries on it
+	@bash scripts/setup.sh demo
+	@$(BIN)/python examples/demo.py
+
+verify-demo: demo ## prove on the demo table that pruning changes no result
+	$(BIN)/tamis verify demo-data/flights --where "origin = 'JFK' AND month = 7 AND day = 4 AND dep_delay >= 60"
+	$(BIN)/tamis verify demo-data/flights --where "date(time_hour) = DATE '2013-02-09' AND distance > 2000"
+
+test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+lint: ## ruff (rules and format) and mypy --strict, changing nothing
+	@bash scripts/setup.sh test
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy --strict src
+
+format: ## let ruff format the code and mend what it can
+	@bash scripts/setup.sh test
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+bench: ## run the benchmarks; ARGS goes to benchmarks/run.py
+	@bash scripts/setup.sh bench
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+java: ## check for the Java that Spark needs, and install it where that is possible
+	@bash scripts/ensure_java.sh
+
+clean: ## remove the environment, the demo and benchmark data and all caches
+	rm -rf .venv demo-data bench-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,137 @@
+"""Memory of a scan batch by batch, which must not grow with the table, and what a small limit opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import MIB, Section, Settings, Target, markdown_table, mebibytes
+from new_process import ProcessMeasured, Work, measure
+from table_writers import made_once, size_on_disk, write_small_files, write_wide
+
+NAME = "memory"
+GIB = 1024 * MIB
+
+# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+
+
+def tamis_batches(path: str, processors: int | None = None) -> Work:
+    """Drain the table. `processors` makes the library believe that the machine has so many."""
+    if processors is not None:
+        import os
+
+        os.cpu_count = lambda: processors
+    import tamis
+
+    def work() -> tuple[int, int]:
+        rows = size = 0
+        for batch in tamis.open(path).scan().to_batches():
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        return rows, size
+
+    return work
+
+
+def pyarrow_batches(path: str) -> Work:
+    import pyarrow.dataset as ds
+
+    def work() -> tuple[int, int]:
+        rows = size = 0
+        for batch in ds.dataset(path).to_batches():
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        return rows, size
+
+    return work
+
+
+def duckdb_batches(path: str) -> Work:
+    import duckdb
+    import pyarrow  # noqa: F401 - what the rows come out as
+
+    def work() -> tuple[int, int]:
+        rows = size = 0
+        relation = duckdb.connect().sql(f"SELECT * FROM read_parquet('{path}/*.parquet')")
+        for batch in relation.to_arrow_reader(131_072):
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        return rows, size
+
+    return work
+
+
+def tamis_limit(path: str, limit: int) -> Work:
+    """Read a few rows; what is found are the rows, the footers read, the requests and the bytes."""
+    import tamis
+    from tamis.parquet.footer import FOOTERS
+
+    def work() -> tuple[int, int, int | None, int | None]:
+        scan = tamis.open(path).scan(limit=limit)
+        rows = scan.to_arrow().num_rows
+        report = scan.report
+        assert report is not None
+        return rows, len(FOOTERS), report.requests, report.bytes_read
+
+    return work
+
+
+def _row(name: str, measured: ProcessMeasured) -> list[str]:
+    work = measured.peak_memory - measured.memory_before
+    return [name, mebibytes(measured.peak_memory), mebibytes(work), f"{measured.seconds:.1f} s"]
+
+
+def run(settings: Settings) -> Section:
+    files, rows = (2, 20_000) if settings.quick else (20, 1_060_000)
+    section = Section(
+        NAME,
+        "Memory of a scan",
+        "The most memory that a process had at once (its resident set) while it drained a table batch by batch, "
+        "keeping none. The first figure contains the interpreter and the libraries, the second is what the scan added.",
+    )
+    layouts = {"row groups of 125,000 rows": 125_000, "one row group a file": rows}
+    for title, rows_per_group in layouts.items():
+        path = made_once(
+            settings.data / f"wide-{files}-{rows}-{rows_per_group}",
+            lambda folder, rows_per_group=rows_per_group: write_wide(
+                folder, files=files, rows=rows, rows_per_group=rows_per_group
+            ),
+        )
+        _measure(section, title, path)
+    small_files = 20 if settings.quick else 2_000
+    flat = made_once(
+        settings.data / f"small-files-{small_files}", lambda folder: write_small_files(folder, files=small_files)
+    )
+    rows_found, opened, requests, size = measure(tamis_limit, path=str(flat), limit=10).found
+    section.add(
+        f"limit=10 over {small_files:,} files of 1,000 rows",
+        markdown_table(
+            ["rows", "files opened", "requests", "bytes read"],
+            [[str(rows_found), str(opened), str(requests), f"{size:,}"]],
+        ),
+    )
+    section.targets.append(
+        Target(f"limit=10 over {small_files:,} files opens at most 32", opened, at_most=32, unit="files")
+    )
+    return section
+
+
+def _measure(section: Section, title: str, path: Path) -> None:
+    ours = measure(tamis_batches, path=str(path))
+    many = measure(tamis_batches, path=str(path), processors=16)
+    peers = {"pyarrow.dataset": measure(pyarrow_batches, path=str(path))}
+    peers["DuckDB"] = measure(duckdb_batches, path=str(path))
+    for name, each in peers.items():
+        if each.found[0] != ours.found[0]:
+            raise SystemExit(f"{name} found {each.found[0]} rows, tamis {ours.found[0]}")
+    size = ours.found[1]
+    table = markdown_table(
+        ["", "peak", "added by the scan", "time"],
+        [
+            _row("tamis", ours),
+            _row("tamis, threads as for 16 processors", many),
+            *(_row(name, each) for name, each in peers.items()),
+        ],
+    )
+    described = f"{size / GIB:.1f} GiB in memory, {mebibytes(size_on_disk(path))} on disk"
+    section.add(f"{title} ({described})", table)
+    section.targets += [
+        Target(f"{title}: under 1 GiB", ours.peak_memory / MIB, at_most=1024, unit="MiB"),
+        Target(f"{title}, threads as for 16 processors: under 1 GiB", many.peak_memory / MIB, at_most=1024, unit="MiB"),
+    ]

@@ -1,0 +1,132 @@
+"""Selective predicates on a sorted column: what is skipped by the statistics of row groups."""
+
+from __future__ import annotations
+
+from harness import Contender, Section, Settings, Target, here, interleave, mebibytes, ratio, speed_table
+from new_process import ProcessMeasured, Work, in_new_process, measure
+from table_writers import made_once, size_on_disk, write_sorted
+
+NAME = "row_groups"
+
+# --- Preparations: imports are made here, the work is what is measured ------------------------------------------------
+
+
+def tamis_rows(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
+    import tamis
+
+    def work(path: str = path) -> int:
+        return tamis.open(path).scan(where=_where(first, last)).to_arrow().num_rows
+
+    return _warmed_up(work, warm_up)
+
+
+def tamis_own_count(path: str, first: int, last: int) -> Work:
+    """The bytes that the scan's report tells."""
+    import tamis
+
+    def work() -> int | None:
+        scan = tamis.open(path).scan(where=_where(first, last))
+        scan.to_arrow()
+        return None if scan.report is None else scan.report.bytes_read
+
+    return work
+
+
+def pyarrow_rows(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
+    import pyarrow.dataset as ds
+
+    def work(path: str = path) -> int:
+        return ds.dataset(path).to_table(filter=(ds.field("id") >= first) & (ds.field("id") <= last)).num_rows
+
+    return _warmed_up(work, warm_up)
+
+
+def duckdb_rows(path: str, first: int, last: int, warm_up: str | None = None) -> Work:
+    import duckdb
+    import pyarrow  # noqa: F401 - what the rows come out as
+
+    def work(path: str = path) -> int:
+        return duckdb.connect().sql(_query(path, first, last)).to_arrow_table().num_rows
+
+    return _warmed_up(work, warm_up)
+
+
+def _warmed_up(work: Work, small_table: str | None) -> Work:
+    """The same on a small table first, where bytes are counted: modules loaded on first use would count too."""
+    if small_table is not None:
+        work(small_table)  # type: ignore[call-arg]
+    return work
+
+
+def _where(first: int, last: int) -> str:
+    return f"id = {first}" if first == last else f"id BETWEEN {first} AND {last}"
+
+
+def _query(path: str, first: int, last: int) -> str:
+    return f"SELECT * FROM read_parquet('{path}/*.parquet') WHERE {_where(first, last)}"
+
+
+def _warm(path: str, first: int, last: int) -> list[Contender]:
+    import duckdb
+    import pyarrow.dataset as ds
+
+    import tamis
+
+    table = tamis.open(path)
+    dataset = ds.dataset(path)
+    connection = duckdb.connect()
+    connection.execute("SET parquet_metadata_cache = true")
+    wanted = (ds.field("id") >= first) & (ds.field("id") <= last)
+    return [
+        here("tamis", lambda: table.scan(where=_where(first, last)).to_arrow().num_rows),
+        here("pyarrow.dataset", lambda: dataset.to_table(filter=wanted).num_rows),
+        here("DuckDB", lambda: connection.sql(_query(path, first, last)).to_arrow_table().num_rows),
+    ]
+
+
+PREPARATIONS = {"tamis": tamis_rows, "pyarrow.dataset": pyarrow_rows, "DuckDB": duckdb_rows}
+
+
+def run(settings: Settings) -> Section:
+    rows, files, rows_per_group = (40_000, 4, 1_000) if settings.quick else (20_000_000, 10, 50_000)
+    path = made_once(
+        settings.data / f"sorted-{rows}",
+        lambda folder: write_sorted(folder, rows=rows, files=files, rows_per_group=rows_per_group),
+    )
+    small = made_once(
+        settings.data / "sorted-1000", lambda folder: write_sorted(folder, rows=1_000, files=1, rows_per_group=100)
+    )
+    section = Section(
+        NAME,
+        "Row groups pruned on a sorted column",
+        f"{rows:,} rows sorted by `id` in {files} files with {rows // rows_per_group:,} row groups, "
+        f"{mebibytes(size_on_disk(path))} with zstd; all five columns are returned. Bytes are what the process read "
+        "from files, as the operating system counts it for each contender alike.",
+    )
+    middle = rows  # ids are even, so this is the id in the middle
+    queries = {
+        "point (1 row)": (middle + 1_000, middle + 1_000),
+        "1 % of the rows": (middle, middle + rows // 100 * 2 - 1),
+        "10 % of the rows": (middle, middle + rows // 10 * 2 - 1),
+    }
+    for title, (first, last) in queries.items():
+        wanted = {"path": str(path), "first": first, "last": last}
+        spent: dict[str, ProcessMeasured] = {
+            name: measure(prepare, **wanted, warm_up=str(small)) for name, prepare in PREPARATIONS.items()
+        }
+        bytes_read = {name: f"read {mebibytes(each.bytes_read)}" for name, each in spent.items()}
+        bytes_read["tamis"] += f", by its own report {mebibytes(measure(tamis_own_count, **wanted).found)}"
+        cold = interleave(
+            [in_new_process(name, prepare, **wanted) for name, prepare in PREPARATIONS.items()],
+            settings.rounds,
+            warm_up=not settings.quick,
+        )
+        warm = interleave(_warm(str(path), first, last), settings.rounds)
+        section.add(f"{title}, new process", speed_table(cold, ["tamis"], bytes_read))
+        section.add(f"{title}, warm", speed_table(warm, ["tamis"]))
+        section.targets += [
+            Target(f"{title}, {state}: faster than {peer}", ratio(timings[peer], timings["tamis"]).median, at_least=1)
+            for state, timings in (("new process", cold), ("warm", warm))
+            for peer in ("pyarrow.dataset", "DuckDB")
+        ]
+    return section

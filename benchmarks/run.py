@@ -1,0 +1,51 @@
+"""Runs the benchmarks and writes what they found: `python benchmarks/run.py [names] [--quick]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from harness import RESULTS, ROOT, Section, Settings, write_section
+
+BENCHMARKS = ("rewrite", "full_scan", "hive_listing", "row_groups", "memory")
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks/run.py", description="Run benchmarks and print their tables.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"which to run (all): {', '.join(BENCHMARKS)}")
+    parser.add_argument("--quick", action="store_true", help="small tables, to see that all works; writes no results")
+    parser.add_argument("--data", type=Path, default=ROOT / "bench-data", help="folder for tables (bench-data)")
+    parser.add_argument("--results", type=Path, help="file for the results (benchmarks/RESULTS.md, none with --quick)")
+    parser.add_argument("--keep", action="store_true", help="leave the tree of 100,000 files in place")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    return options
+
+
+def run(name: str, settings: Settings) -> Section:
+    module = importlib.import_module(f"bench_{name}")
+    section = module.run(settings)
+    assert isinstance(section, Section)
+    return section
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    settings = Settings(options.data.resolve(), options.quick, options.keep)
+    settings.data.mkdir(parents=True, exist_ok=True)
+    results = options.results or (None if options.quick else RESULTS)
+    for name in options.names or BENCHMARKS:
+        command = f"python benchmarks/run.py {name}" + (" --quick" if options.quick else "")
+        print(f"{command} …", file=sys.stderr, flush=True)
+        section = run(name, settings)
+        print(section.markdown(command), flush=True)
+        if results is not None:
+            write_section(section, command, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The tables that the benchmarks read: made once, the same each time, in a folder that git ignores.
+
+Every table is written beside its place and moved there when it is whole, so that a run that was stopped leaves
+nothing that looks finished.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+
+def made_once(path: Path, write: Callable[[Path], None]) -> Path:
+    """The folder at a path, written by `write` where it does not exist yet."""
+    if not path.exists():
+        unfinished = path.with_name(f"{path.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        write(unfinished)
+        unfinished.rename(path)
+    return path
+
+
+def size_on_disk(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*.parquet"))
+
+
+def _money(generator: np.random.Generator, most: int, count: int) -> pa.Array:
+    """Decimals with two digits after the point, below `most`."""
+    hundredths = pa.array(generator.integers(100, most * 100, count)).cast(pa.decimal128(19, 0))
+    return pc.multiply(hundredths, pa.scalar(Decimal("0.01"))).cast(pa.decimal128(15, 2))
+
+
+def _words(generator: np.random.Generator, words: list[str], count: int) -> pa.Array:
+    return pa.array(words).take(pa.array(generator.integers(0, len(words), count)))
+
+
+_SHIP_MODES = ["AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK"]
+_INSTRUCTIONS = ["COLLECT COD", "DELIVER IN PERSON", "NONE", "TAKE BACK RETURN"]
+_SYLLABLES = ["carefully", "deposits", "express", "final", "foxes", "pending", "quickly", "regular", "sleep", "the"]
+
+
+def line_items(count: int, first_order: int, year: int, seed: int) -> pa.Table:
+    """Rows in the manner of TPC-H's lineitem: integers, decimals, doubles, dates, timestamps, short and long texts."""
+    generator = np.random.default_rng(seed)
+    days = np.datetime64(f"{year}-01-01", "D") + np.sort(generator.integers(0, 365, count))
+    shipped = pa.array(days)
+    comments = pc.binary_join_element_wise(
+        *(_words(generator, _SYLLABLES, count) for _ in range(3)),
+        pa.array(generator.integers(0, 1_000_000, count)).cast(pa.string()),
+        " ",
+    )
+    return pa.table(
+        {
+            "l_orderkey": pa.array(first_order + np.arange(count) // 4),
+            "l_partkey": pa.array(generator.integers(1, 2_000_000, count).astype(np.int32)),
+            "l_suppkey": pa.array(generator.integers(1, 100_000, count).astype(np.int32)),
+            "l_linenumber": pa.array((np.arange(count) % 4 + 1).astype(np.int8)),
+            "l_quantity": pa.array(generator.integers(1, 51, count).astype(np.float64)),
+            "l_extendedprice": _money(generator, 100_000, count),
+            "l_discount": pa.array(generator.integers(0, 11, count) / 100),
+            "l_returnflag": _words(generator, ["A", "N", "R"], count),
+            "l_shipdate": shipped,
+            "l_received": pa.array(
+                days.astype("datetime64[us]") + generator.integers(0, 30 * 86_400_000_000, count).astype("m8[us]"),
+                mask=generator.random(count) < 0.02,
+            ),
+            "l_shipinstruct": _words(generator, _INSTRUCTIONS, count),
+            "l_shipmode": _words(generator, _SHIP_MODES, count),
+            "l_comment": comments,
+        }
+    )
+
+
+def write_line_items(folder: Path, *, rows: int, files: int, compression: str) -> None:
+    """A Hive-style table with a directory a year and two files in each."""
+    each = rows // files
+    for number in range(files):
+        year = 1992 + number // 2
+        directory = folder / f"l_year={year}"
+        directory.mkdir(exist_ok=True)
+        pq.write_table(
+            line_items(each, number * each // 4, year, seed=number),
+            directory / f"part-{number:05}.parquet",
+            compression=compression,
+            row_group_size=min(each, 250_000),
+        )
+
+
+def write_sorted(folder: Path, *, rows: int, files: int, rows_per_group: int) -> None:
+    """A flat folder of files sorted by `id`, whose ids are the even numbers from 0 on."""
+    each = rows // files
+    for number in range(files):
+        generator = np.random.default_rng(1000 + number)
+        ids = (number * each + np.arange(each)) * 2
+        table = pa.table(
+            {
+                "id": pa.array(ids),
+                "at": pa.array(np.datetime64("2024-01-01", "us") + (ids * 500_000).astype("m8[us]")),
+                "amount": pa.array(generator.random(each)),
+                "kind": _words(generator, _SHIP_MODES, each),
+                "code": pa.array(generator.integers(0, 1 << 40, each)).cast(pa.string()),
+            }
+        )
+        pq.write_table(table, folder / f"part-{number:05}.parquet", compression="zstd", row_group_size=rows_per_group)
+
+
+REGIONS = 10
+LINKS_PER_COPY = 20_000
+"""ext4 gives a file at most 65,000 names."""
+
+
+def day_of(number: int) -> str:
+    return str(np.datetime64("2024-01-01", "D") + number)
+
+
+def write_partition_tree(folder: Path, *, days: int, files: int) -> None:
+    """Directories `region=…/day=…` with small files that are all one file under many names."""
+    partitions = [(f"r{region}", day_of(day)) for region in range(REGIONS) for day in range(days)]
+    table = pa.table({"id": pa.array(np.arange(10)), "amount": pa.array(np.arange(10) / 2)})
+    copies = folder / "_copies"
+    copies.mkdir()
+    for number in range(files // LINKS_PER_COPY + 1):
+        pq.write_table(table, copies / f"{number}.parquet")
+    for region, day in partitions:
+        (folder / f"region={region}" / f"day={day}").mkdir(parents=True)
+    for number in range(files):
+        region, day = partitions[number % len(partitions)]
+        name = folder / f"region={region}" / f"day={day}" / f"part-{number // len(partitions):05}.parquet"
+        os.link(copies / f"{number // LINKS_PER_COPY}.parquet", name)
+    shutil.rmtree(copies)
+
+
+def write_small_files(folder: Path, *, files: int) -> None:
+    """A flat folder of small files, all one file under many names."""
+    first = folder / "part-00000.parquet"
+    pq.write_table(pa.table({"id": pa.array(np.arange(1000))}), first)
+    for number in range(1, files):
+        os.link(first, folder / f"part-{number:05}.parquet")
+
+
+def write_wide(folder: Path, *, files: int, rows: int, rows_per_group: int) -> None:
+    """Files of numbers and long texts, half of which do not compress: 16 columns, about 200 bytes a row in memory."""
+    for number in range(files):
+        generator = np.random.default_rng(2000 + number)
+        columns: dict[str, pa.Array] = {}
+        for index in range(10):
+            columns[f"number_{index}"] = pa.array(generator.integers(0, 1000 if index % 2 else 1 << 62, rows))
+        for index in range(4):
+            columns[f"measure_{index}"] = pa.array(np.round(generator.random(rows), 3))
+        for index in range(2):
+            texts = [pa.array(generator.integers(0, 1 << 62, rows)).cast(pa.string()) for _ in range(2)]
+            columns[f"text_{index}"] = pc.binary_join_element_wise(*texts, "-")
+        pq.write_table(
+            pa.table(columns), folder / f"part-{number:05}.parquet", compression="snappy", row_group_size=rows_per_group
+        )

@@ -1,0 +1,94 @@
+"""How errors look: one line on stderr and an exit code.
+
+    0    done
+    1    the input or the table is wrong, or a verification failed
+    2    the command was not understood
+    130  interrupted
+    141  the reader of the pipe went away, as with `tamis scan … | head`
+
+`--debug` adds the traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from types import TracebackType
+
+import click
+
+from tamis.cli.output import flush
+from tamis.cli.text import printable
+from tamis.errors import TamisError
+
+WRONG_INPUT = 1
+INTERRUPTED = 130
+READER_GONE = 141
+
+_DEBUG = "tamis.debug"
+
+
+class Program(click.Group):
+    """A group of commands whose errors people can read."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order in which they were added, which is that of use."""
+        return list(self.commands)
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            result = super().invoke(context)
+            flush()
+        except TamisError as error:
+            if context.meta.get(_DEBUG):
+                traceback.print_exception(error)
+            show_error(str(error))
+            _flush_or_forget()
+            context.exit(WRONG_INPUT)
+        except KeyboardInterrupt:
+            show_error("interrupted")
+            context.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _forget_stdout()
+            context.exit(READER_GONE)
+        return result
+
+
+def show_error(message: str) -> None:
+    line = " ".join(part.strip() for part in message.splitlines())
+    click.echo(f"tamis: {printable(line)}", err=True)
+
+
+def show_unexpected_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What an error looks like that nobody raised on purpose: `sys.excepthook` while `--debug` is not given."""
+    show_error(f"unexpected {kind.__name__}: {error}. This is a defect of Tamis: --debug shows where it happened")
+
+
+def switch_on_debugging(context: click.Context) -> None:
+    """Tracebacks of errors, expected or not, and the log of Tamis on stderr."""
+    # The meta of a context is shared with those of its commands.
+    context.meta[_DEBUG] = True
+    sys.excepthook = sys.__excepthook__
+    logger = logging.getLogger("tamis")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+
+
+def _flush_or_forget() -> None:
+    """What was written before an error still goes out, unless that was the error."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget_stdout()
+
+
+def _forget_stdout() -> None:
+    """Nobody takes it any more: what Python would flush at its end goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,189 @@
+"""Rows into a file: batch by batch, under another name until all of them are there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from tamis import types
+from tamis.cli.output import explained_writing, is_terminal, json_rows
+from tamis.cli.text import cell_texts, lines
+from tamis.errors import InvalidArgument
+from tamis.scan.coalesce import coalesce_batches
+from tamis.types import type_name
+
+STDOUT = "-"
+
+_FORMATS_BY_ENDING = {
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".arrows": "arrows",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+OUTPUT_FORMATS = tuple(dict.fromkeys(_FORMATS_BY_ENDING.values()))
+_TEXT_FORMATS = ("csv", "jsonl")
+
+
+class Writer(Protocol):
+    def write_batch(self, batch: pa.RecordBatch) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Sink:
+    """A stream that tells how far it is, which a pipe itself does not, and what it is where it fails."""
+
+    def __init__(self, stream: IO[bytes], place: str) -> None:
+        self._stream = stream
+        self._place = place
+        self._position = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        with explained_writing(self._place):
+            self._stream.write(data)
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        with explained_writing(self._place):
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Who opened the stream closes it."""
+
+
+class _JsonLinesWriter:
+    def __init__(self, sink: _Sink, schema: pa.Schema) -> None:
+        self._sink = sink
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        self._sink.write(lines(batch, json_rows(batch)))
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class _CsvWriter:
+    """Numbers, booleans and texts as Arrow writes them, the rest as everywhere on the command line."""
+
+    def __init__(self, sink: _Sink, schema: pa.Schema) -> None:
+        for field in schema:
+            if pa.types.is_nested(field.type):
+                raise InvalidArgument(
+                    f"column {field.name!r} is a {type_name(field.type)}, which CSV cannot hold: leave it out with "
+                    "--columns, or write .parquet, .arrow or .jsonl"
+                )
+        self._schema = pa.schema([(field.name, self._written_type(field.type)) for field in schema])
+        self._writer = pyarrow.csv.CSVWriter(sink, self._schema)
+
+    @staticmethod
+    def _written_type(data_type: pa.DataType) -> pa.DataType:
+        is_plain = pa.types.is_boolean(data_type) or types.is_number(data_type) or types.is_text(data_type)
+        return data_type if is_plain and not pa.types.is_float16(data_type) else pa.string()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        columns = [
+            column if column.type == field.type else cell_texts(column)
+            for column, field in zip(batch.columns, self._schema, strict=True)
+        ]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+_WRITERS: dict[str, Callable[[Any, pa.Schema], Writer]] = {
+    "arrow": pa.ipc.new_file,
+    "arrows": pa.ipc.new_stream,
+    "parquet": pq.ParquetWriter,
+    "csv": _CsvWriter,
+    "jsonl": _JsonLinesWriter,
+}
+
+
+def output_format(output: str, given: str | None) -> str:
+    """The format to write: the one given, else the one that the name ends in."""
+    if given is not None:
+        return given
+    if output == STDOUT:
+        raise InvalidArgument(f"--output - needs --output-format, one of {', '.join(OUTPUT_FORMATS)}")
+    ending = Path(output).suffix.lower()
+    if ending not in _FORMATS_BY_ENDING:
+        raise InvalidArgument(
+            f"the name {output!r} does not tell what to write: end it in one of {', '.join(_FORMATS_BY_ENDING)}, "
+            "or give --output-format"
+        )
+    return _FORMATS_BY_ENDING[ending]
+
+
+def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, format: str) -> int:
+    """Write rows to a file, or to stdout, which is `-`; how many there were. A run that fails leaves no file."""
+    if output == STDOUT:
+        if is_terminal() and format not in _TEXT_FORMATS:
+            raise InvalidArgument(f"{format} is not for the eye: name a file with --output, or lead stdout into a pipe")
+        return _write(_Sink(sys.stdout.buffer, "stdout"), batches, schema, format)
+    with _new_file(output) as file:
+        return _write(_Sink(file, f"'{output}'"), batches, schema, format)
+
+
+def _write(sink: _Sink, batches: Iterable[pa.RecordBatch], schema: pa.Schema, format: str) -> int:
+    written = 0
+    try:
+        writer = _WRITERS[format](sink, schema)
+        # A batch becomes a row group of a Parquet file, where small ones would be costly ever after.
+        for batch in coalesce_batches(batches):
+            writer.write_batch(batch)
+            written += batch.num_rows
+        writer.close()
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidArgument(
+            f"these rows cannot be written as {format}: {error}. Try --output-format arrow"
+        ) from error
+    sink.flush()
+    return written
+
+
+@contextmanager
+def _new_file(output: str) -> Iterator[IO[bytes]]:
+    """A file that gets its name when it is complete, and is removed where it is not."""
+    if "://" in output:
+        raise InvalidArgument(
+            f"--output writes local files, not {output!r}: write a file and copy it, or use --output -"
+        )
+    # Where the name is a link, what it leads to is replaced.
+    target = Path(os.path.realpath(output))
+    if target.is_dir():
+        raise InvalidArgument(f"'{output}' is a folder: name a file in it")
+    # Devices and named pipes are written to, never replaced.
+    is_replaced = target.is_file() or not target.exists()
+    written = target.with_name(f".{target.name}.{os.getpid()}.partial") if is_replaced else target
+    place = f"'{output}'"
+    with explained_writing(place):
+        file = written.open("wb")
+    try:
+        yield file
+        with explained_writing(place):
+            file.close()
+            if is_replaced:
+                written.replace(target)
+    finally:
+        # After an error, what is still waiting may fail once more.
+        with suppress(OSError):
+            file.close()
+        if is_replaced:
+            written.unlink(missing_ok=True)

@@ -1,0 +1,75 @@
+"""`tamis files`: the files of a table, or those that a filter keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import pyarrow as pa
+
+from tamis.cli.options import Request, debug_option, json_option, request_options
+from tamis.cli.output import is_terminal, json_array, note, show_rows, write, write_lines
+from tamis.cli.progress import bytes_meter, is_watched, show_progress
+from tamis.errors import UnknownColumn
+from tamis.scan.funnel import format_bytes
+
+
+@click.command(
+    short_help="List the files of the table, or those that a filter keeps.",
+    epilog="""\b
+Examples:
+  tamis files orders --where "region <> 'us'"
+  tamis files orders --columns path | tail -n +2 | xargs ls -l
+""",
+)
+@request_options(
+    "where",
+    "columns",
+    "limit",
+    "levels",
+    where="Only files that may hold a row for which this is true, as far as can be told without opening them.",
+    columns="Only these columns of the list, as in path,size.  [default: all]",
+    limit="At most so many files, or 'all'.  [default: all]",
+)
+@json_option("A JSON array with an object for each file.")
+@debug_option
+def files(request: Request, as_json: bool) -> None:
+    """List the files of the table: their paths, sizes in bytes and partition values.
+
+    No file is opened: `tamis plan` goes further.
+    """
+    table = request.open()
+    scan = table.scan(request.where, levels=request.levels)
+    with show_progress(bytes_meter("listing", scan), is_wanted=is_watched()):
+        found = scan.plan("files").files
+    total = found.num_rows
+    found = found.slice(0, request.most_rows)
+    size = sum(found["size"].to_pylist())
+    if request.columns is not None:
+        found = _selected(found, request.columns)
+    if as_json:
+        write(json_array(found) + "\n")
+    elif not is_terminal():
+        write_lines(found.schema, found.to_batches())
+    else:
+        hidden = show_rows(_with_short_paths(found, table.uri))
+        shown = f"{found.num_rows:,} of {total:,} files" if found.num_rows < total else f"{total:,} files"
+        note(f"{shown}, {format_bytes(size)}, in {table.uri}")
+        if hidden:
+            note(f"columns that do not fit: {', '.join(hidden)}")
+
+
+def _with_short_paths(found: pa.Table, uri: str) -> pa.Table:
+    """Paths below the table's, which is the same for all of them."""
+    if "path" not in found.column_names:
+        return found
+    root = uri.rpartition("://")[2].rstrip("/") + "/"
+    short = [path.removeprefix(root) for path in found["path"].to_pylist()]
+    return found.set_column(found.column_names.index("path"), "path", pa.array(short, pa.string()))
+
+
+def _selected(found: pa.Table, names: Sequence[str]) -> pa.Table:
+    for name in names:
+        if name not in found.column_names:
+            raise UnknownColumn(f"the list of files has no column {name!r}. Columns: {', '.join(found.column_names)}")
+    return found.select(list(names))

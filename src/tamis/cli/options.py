@@ -1,0 +1,193 @@
+"""Options that several commands have, and what they say about a scan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import click
+
+from tamis.cli.errors import switch_on_debugging
+from tamis.scan.scan import Scan
+from tamis.table import FORMATS, Table, open_table
+from tamis.tables.source import LEVELS
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Limit = int | str | None
+"""A number of rows, `all`, or None where nothing was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for: a table and a scan of it."""
+
+    uri: str
+    format: str | None = None
+    partitioning: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = None
+    where: str | None = None
+    columns: Sequence[str] | None = None
+    limit: Limit = None
+    levels: Collection[str] = LEVELS
+
+    def open(self) -> Table:
+        return open_table(
+            self.uri,
+            self.format,
+            storage_options=self.storage_options,
+            partitioning=self.partitioning,
+        )
+
+    def scan(self) -> Scan:
+        return self.open().scan(self.where, self.columns, self.most_rows, levels=self.levels)
+
+    @property
+    def most_rows(self) -> int | None:
+        return self.limit if isinstance(self.limit, int) else None
+
+    def with_limit(self, limit: Limit) -> Request:
+        return replace(self, limit=limit)
+
+
+def _columns(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in split_names(value))
+    if not all(names):
+        raise click.BadParameter(f"{value!r} has an empty name: give names between commas, as in id,amount")
+    return names
+
+
+def _limit(context: click.Context, parameter: click.Parameter, value: str | None) -> Limit:
+    if value is None or value == "all":
+        return value
+    if not value.isdecimal():
+        raise click.BadParameter(f"{value!r} is neither a number of rows nor 'all'")
+    return int(value)
+
+
+def _levels(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    names = () if value == "none" else tuple(name.strip() for name in value.split(","))
+    for name in names:
+        if name not in LEVELS:
+            raise click.BadParameter(f"{name!r} is no level: name some of {','.join(LEVELS)}, or none")
+    return names
+
+
+def _assignments(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
+    """NAME=VALUE of an option that may be repeated. The first `=` ends the name."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, sign, text = value.partition("=")
+        if not sign or not name.strip():
+            # What was given is not repeated here: it may hold a secret.
+            raise click.BadParameter(f"expected {parameter.metavar}, with a name before the first '='")
+        if name.strip() in found:
+            raise click.BadParameter(f"{name.strip()!r} is given twice")
+        found[name.strip()] = text
+    return found or None
+
+
+def split_names(text: str) -> list[str]:
+    """The parts between commas, except those inside back-ticks.
+
+    >>> split_names("id,`a,b`,place.city")
+    ['id', '`a,b`', 'place.city']
+    """
+    parts = [""]
+    is_quoted = False
+    for sign in text:
+        if sign == "," and not is_quoted:
+            parts.append("")
+            continue
+        is_quoted ^= sign == "`"
+        parts[-1] += sign
+    return parts
+
+
+def debug_option(command: Command) -> Command:
+    def switch_on(context: click.Context, parameter: click.Parameter, is_on: bool) -> None:
+        if is_on:
+            switch_on_debugging(context)
+
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=switch_on,
+        help="Show tracebacks and the log.",
+    )(command)
+
+
+def json_option(help: str) -> Callable[[Command], Command]:
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+_SCAN_OPTIONS: dict[str, dict[str, Any]] = {
+    "where": {
+        "metavar": "SQL",
+        "help": "Only rows for which this is true, in Spark's SQL: \"day > DATE '2024-03-01'\".",
+    },
+    "columns": {
+        "metavar": "A,B",
+        "callback": _columns,
+        "help": "Only these columns, as in id,amount; a field of a struct is a.b.  [default: all]",
+    },
+    "limit": {"metavar": "N", "callback": _limit, "help": "At most so many rows, or 'all'.  [default: all]"},
+    "levels": {
+        "metavar": "LEVELS",
+        "callback": _levels,
+        "default": ",".join(LEVELS),
+        "show_default": True,
+        "help": "Levels of pruning to use, between commas, or none.",
+    },
+}
+
+_TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option("--format", type=click.Choice(FORMATS), help="Format of the table.  [default: found out]"),
+    click.option(
+        "--partitioning",
+        metavar="COLUMN=TYPE",
+        callback=_assignments,
+        multiple=True,
+        help="Type of a partition column, as in day=date; may be repeated.",
+    ),
+    click.option(
+        "--storage-option",
+        "storage_options",
+        metavar="KEY=VALUE",
+        callback=_assignments,
+        multiple=True,
+        help="Setting of the storage, as in AWS_REGION=eu-west-1; may be repeated.",
+    ),
+)
+
+
+def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
+    """The table as argument, the named options of a scan, and those of the storage: all of them in one `Request`.
+
+    `helps` are texts for options that mean something else in this command.
+    """
+
+    def decorate(command: Command) -> Command:
+        asked = ("uri", *names, "format", "partitioning", "storage_options")
+
+        @functools.wraps(command)
+        def with_request(**given: Any) -> Any:
+            request = Request(**{name: given.pop(name) for name in asked})
+            return command(request=request, **given)
+
+        scan_options = [
+            click.option(f"--{name}", **(_SCAN_OPTIONS[name] | ({"help": helps[name]} if name in helps else {})))
+            for name in names
+        ]
+        decorated: Any = with_request
+        # Click shows options in the reverse of the order in which they are added.
+        for option in reversed((*scan_options, *_TABLE_OPTIONS)):
+            decorated = option(decorated)
+        return click.argument("uri", metavar="URI")(decorated)  # type: ignore[no-any-return]
+
+    return decorate

@@ -1,0 +1,171 @@
+"""What goes to stdout: aligned tables on a terminal; tab-separated lines, plain text or JSON in a pipe.
+
+Tab-separated lines are those of PostgreSQL's COPY: a line of names, then a line a row; NULL is `\\N`, and a backslash,
+a tab or a line break inside a value is written `\\\\`, `\\t`, `\\n`, `\\r`. A pipe gets UTF-8 and no colours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tamis import types
+from tamis.cli.text import cell_texts, json_objects, lines, printable
+from tamis.errors import StorageError
+from tamis.scan.coalesce import coalesce_batches
+
+NULL_IN_LINES = "\\N"
+MOST_CELL_WIDTH = 60
+_ROWS_OF_A_TABLE = 1_000
+_BETWEEN_COLUMNS = 3
+
+_ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+
+
+def is_terminal() -> bool:
+    """Whether people read stdout. Asked of stdout itself: settings that force colours must not reach a pipe."""
+    return sys.stdout.isatty()
+
+
+def write(content: str | bytes | pa.Buffer) -> None:
+    """Write to stdout as UTF-8, whatever the locale says."""
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    with explained_writing("stdout"):
+        sys.stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """Write what is still waiting: an error shows here, where it is handled, and not while Python ends."""
+    with explained_writing("stdout"):
+        sys.stdout.flush()
+
+
+@contextmanager
+def explained_writing(place: str) -> Iterator[None]:
+    """Errors of the system in the words of Tamis. A reader that went away is none: it had enough."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorageError(f"cannot write to {place}: {error.strerror or error}") from error
+
+
+def note(text: str) -> None:
+    """A remark for people, on stderr so that it is in no result."""
+    click.echo(printable(text), err=True)
+
+
+def write_json(value: Any) -> None:
+    """One JSON document."""
+    write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_json_lines(batches: Iterable[pa.RecordBatch]) -> None:
+    """One JSON object a row, each on its line."""
+    for batch in _batches_to_write(batches):
+        write(lines(batch, json_rows(batch)))
+
+
+def json_rows(batch: pa.RecordBatch) -> pa.Array:
+    return json_objects(batch.schema.names, batch.columns, batch.num_rows)
+
+
+def json_array(table: pa.Table) -> str:
+    """The rows of a table as a JSON array, an object on each line."""
+    rows = [text for batch in table.to_batches() for text in json_rows(batch).to_pylist()]
+    return "[\n" + ",\n".join(rows) + "\n]" if rows else "[]"
+
+
+def write_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """A line of names, then tab-separated lines."""
+    write("\t".join(_escaped(pa.array([name]))[0].as_py() for name in schema.names) + "\n")
+    for batch in _batches_to_write(batches):
+        cells = [_escaped(cell_texts(column)).fill_null(NULL_IN_LINES) for column in batch.columns]
+        write(lines(batch, pc.binary_join_element_wise(*cells, "\t") if cells else pa.repeat("", batch.num_rows)))
+
+
+def _batches_to_write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    # Few bytes at a time: text is larger than columns, and a reader such as `head` wants little.
+    return coalesce_batches(batches, enough_rows=8 * 1024, enough_bytes=1024 * 1024)
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    for sign, escape in _ESCAPES:
+        texts = pc.replace_substring(texts, sign, escape)
+    return texts
+
+
+def aligned(cells: Sequence[str], widths: Sequence[int], are_numbers: Sequence[bool]) -> str:
+    """A plain line with columns of the given widths, numbers at the right."""
+    padded = (
+        cell.rjust(width) if is_number else cell.ljust(width)
+        for cell, width, is_number in zip(cells, widths, are_numbers, strict=True)
+    )
+    return "   ".join(padded).rstrip() + "\n"
+
+
+# --- On a terminal ------------------------------------------------------------------------------------------------
+
+
+def terminal() -> Console:
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+
+
+def plain_table(headings: Sequence[str], are_numbers: Sequence[bool]) -> Table:
+    """An empty table in the one look that all of them have."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for heading, is_number in zip(headings, are_numbers, strict=True):
+        table.add_column(Text(printable(heading)), justify="right" if is_number else "left", overflow="ellipsis",
+                         no_wrap=True)  # fmt: skip
+    return table
+
+
+def show_rows(rows: pa.Table) -> list[str]:
+    """Show rows as tables with as many columns as fit; the names of those that do not."""
+    console = terminal()
+    hidden: list[str] = []
+    for start in range(0, max(rows.num_rows, 1), _ROWS_OF_A_TABLE):
+        hidden = _show_some_rows(console, rows.slice(start, _ROWS_OF_A_TABLE))
+    return hidden
+
+
+def _show_some_rows(console: Console, rows: pa.Table) -> list[str]:
+    columns = [cell_texts(column.combine_chunks()).to_pylist() for column in rows.columns]
+    shown = fitting_columns(rows.column_names, columns, console.width)
+    fields = [rows.schema.field(index) for index in range(shown)]
+    table = plain_table([field.name for field in fields], [types.is_number(field.type) for field in fields])
+    for cells in zip(*columns[:shown], strict=True):
+        table.add_row(*(_cell(cell) for cell in cells))
+    console.print(table)
+    return list(rows.column_names[shown:])
+
+
+def fitting_columns(names: Sequence[str], columns: Sequence[Sequence[str | None]], width: int) -> int:
+    """How many columns, from the left, fit beside each other. One always does: it is cut short."""
+    taken = -_BETWEEN_COLUMNS
+    for index, (name, cells) in enumerate(zip(names, columns, strict=True)):
+        longest = max((cell_len(cell) for cell in cells if cell is not None), default=4)
+        taken += _BETWEEN_COLUMNS + min(max(cell_len(name), longest, 4), MOST_CELL_WIDTH)
+        if taken > width and index > 0:
+            return index
+    return len(names)
+
+
+def _cell(text: str | None) -> Text:
+    if text is None:
+        return Text("NULL", style="dim italic")
+    shown = printable(text)
+    return Text(shown if cell_len(shown) <= MOST_CELL_WIDTH else shown[: MOST_CELL_WIDTH - 1] + "…")

@@ -1,0 +1,77 @@
+"""`tamis plan`: what would be read, and why the rest is not."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich.text import Text
+
+from tamis.cli.options import Request, debug_option, json_option, request_options
+from tamis.cli.output import is_terminal, json_array, plain_table, terminal, write
+from tamis.cli.progress import bytes_meter, is_watched, show_progress
+from tamis.cli.text import printable
+from tamis.scan.funnel import format_bytes, outcome_text
+from tamis.scan.plan import DEPTHS, ScanPlan
+from tamis.scan.report import Report
+from tamis.skipping.prune import ConjunctOutcome
+
+
+@click.command(
+    short_help="Show what would be read, and why the rest is not.",
+    epilog="Example: tamis plan orders --where \"day = DATE '2024-03-03' AND amount > 40\"",
+)
+@request_options("where", "columns", "limit", "levels", limit="As in scan. A plan has all files, whatever the limit.")
+@click.option(
+    "--depth",
+    type=click.Choice(DEPTHS),
+    default="row_groups",
+    show_default=True,
+    help="How far to plan; with files no file is opened.",
+)
+@json_option("One JSON object: the report and the files to read.")
+@debug_option
+def plan(request: Request, depth: str, as_json: bool) -> None:
+    """Show the funnel: what each level keeps, and what each part of the filter did."""
+    scan = request.scan()
+    with show_progress(bytes_meter("planning", scan), is_wanted=is_watched()):
+        planned = scan.plan(depth)
+    if as_json:
+        write(_document(planned))
+    elif is_terminal():
+        _show(planned.report)
+    else:
+        write(f"{planned}\n")
+
+
+def _document(planned: ScanPlan) -> str:
+    head = {"depth": planned.depth, **planned.report.to_dict()}
+    text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False)
+    return f'{text.removesuffix("}").rstrip()},\n  "files": {json_array(planned.files)}\n}}\n'
+
+
+def _show(report: Report) -> None:
+    console = terminal()
+    title = (printable(f"{report.table} ({report.format})"), "bold")
+    console.print(Text.assemble(title, printable(f" where {report.where}" if report.where else ", all rows")))
+    console.print()
+    funnel = plain_table(("level", "total", "kept", "bytes", "kept bytes"), (False, True, True, True, True))
+    for level in report.levels:
+        sizes = (format_bytes(level.bytes_total), format_bytes(level.bytes_kept))
+        funnel.add_row(level.level, f"{level.total:,}", f"{level.kept:,}", *sizes)
+    console.print(funnel)
+    details = plain_table(("level", "part of the filter", "what it did"), (False, False, False))
+    for level in report.levels:
+        parts = [(Text(printable(outcome.predicate)), _outcome(outcome)) for outcome in level.by_predicate]
+        if level.note:
+            parts.append((Text(""), Text(printable(level.note), style="dim")))
+        for index, (part, outcome) in enumerate(parts):
+            details.add_row("" if index else level.level, part, outcome)
+    if details.row_count:
+        console.print()
+        console.print(details)
+
+
+def _outcome(outcome: ConjunctOutcome) -> Text:
+    style = "green" if outcome.skipped else "dim" if outcome.unused_because is None else "yellow"
+    return Text(printable(outcome_text(outcome)), style=style)

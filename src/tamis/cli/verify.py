@@ -1,0 +1,68 @@
+"""`tamis verify`: the proof that pruning returns the right rows of this table."""
+
+from __future__ import annotations
+
+import click
+from rich.text import Text
+
+from tamis.cli.options import Request, debug_option, json_option, request_options
+from tamis.cli.output import aligned, is_terminal, plain_table, terminal, write, write_json
+from tamis.cli.progress import Meter, is_watched, show_progress
+from tamis.scan.funnel import format_bytes
+from tamis.scan.verify import VerifyResult, assert_same, level_subsets, levels_name, verify_each
+from tamis.tables.source import LEVELS
+
+_UNITS = ("files", "row_groups")
+_HEADINGS = ("levels", "rows", *_UNITS, "bytes read", "result")
+_ARE_NUMBERS = (False, True, True, True, True, False)
+# Lines appear as the runs end, so that the widths cannot wait for the longest.
+_WIDTHS = (max(len(levels_name(subset)) for subset in level_subsets(LEVELS)), 13, 9, 10, 10, 9)
+
+
+@click.command(
+    short_help="Prove that pruning loses no row of this table.",
+    epilog="Example: tamis verify orders --where \"region = 'eu' AND id BETWEEN 2800 AND 2850\"",
+)
+@request_options("where", "columns", columns="Compare only these columns.  [default: all]")
+@json_option("One JSON object with all runs.")
+@debug_option
+def verify(request: Request, as_json: bool) -> None:
+    """Scan with every combination of levels of pruning, and compare the rows.
+
+    The first run has all levels switched off: it reads everything and tests every row. The others must return the
+    same rows, whose number and checksum are compared, and count() must agree. Exit code 1 where one differs.
+    """
+    table = request.open()
+    is_plain = not as_json and not is_terminal()
+    if is_plain:
+        write(aligned(_HEADINGS, _WIDTHS, _ARE_NUMBERS))
+    results: list[VerifyResult] = []
+    meter = Meter("verifying", lambda: len(results), str)
+    meter.total = len(level_subsets(LEVELS))
+    with show_progress(meter, is_wanted=is_watched()):
+        for result in verify_each(table, request.where, request.columns):
+            results.append(result)
+            if is_plain:
+                write(aligned(_cells(result), _WIDTHS, _ARE_NUMBERS))
+    if as_json:
+        runs = [result.to_dict() for result in results]
+        write_json({"table": table.name, "same": all(result.same for result in results), "runs": runs})
+    elif is_terminal():
+        _show(results)
+    assert_same(results)
+    if not as_json:
+        write(f"\n{len(results)} runs return the same {results[0].rows:,} rows\n")
+
+
+def _cells(result: VerifyResult) -> tuple[str, ...]:
+    kept = (f"{result.kept.get(unit, 0):,}" for unit in _UNITS)
+    outcome = "same" if result.same else "DIFFERENT"
+    return (levels_name(result.levels), f"{result.rows:,}", *kept, format_bytes(result.bytes_read), outcome)
+
+
+def _show(results: list[VerifyResult]) -> None:
+    table = plain_table(_HEADINGS, _ARE_NUMBERS)
+    for result in results:
+        *cells, outcome = _cells(result)
+        table.add_row(*cells, Text(outcome, style="green" if result.same else "bold red"))
+    terminal().print(table)

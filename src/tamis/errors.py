@@ -1,0 +1,117 @@
+"""Every error that Tamis raises on purpose.
+
+    TamisError
+    ├── ExpressionError         a filter or a projection that cannot be used as it is
+    │   ├── ParseError          text that is not an expression
+    │   ├── UnknownColumn       a name that the table does not have
+    │   ├── AmbiguousColumn     a name that fits several columns
+    │   ├── TypeMismatch        operands that cannot be compared or combined
+    │   └── FilterFormatError   a partition filter that breaks the wire format
+    ├── EvaluationError         an expression that failed on a value (overflow, a cast that does not fit)
+    ├── TableError              a table that cannot be read as it is
+    │   ├── TableNotFound       nothing at that place that is a table
+    │   ├── UnsupportedFeature  a table that needs something Tamis does not have
+    │   ├── PartitionLayoutError  directories that contradict each other
+    │   ├── CorruptFile         bytes that are not what they claim to be
+    │   └── MissingFile         a planned file that is gone
+    ├── StorageError            a file system that refused or failed
+    ├── MissingDependency       an optional package that is not installed
+    ├── InvalidArgument         a call that asks for something that does not exist
+    │   └── MisusedExpression   a filter used as a Python value, which it has none of
+    ├── PlanBudgetExceeded      a plan larger than the caller allowed
+    └── VerificationFailed      a pruned scan that differs from the full one
+
+A message says what is wrong, where, and what to do about it, in one line.
+"""
+
+from __future__ import annotations
+
+
+class TamisError(Exception):
+    """The root: `except tamis.TamisError` catches everything that Tamis raises on purpose."""
+
+
+class ExpressionError(TamisError):
+    """A filter or a projection that cannot be used as it is."""
+
+
+class ParseError(ExpressionError):
+    """Text that is not an expression. `position` is the offending character, counted from 1."""
+
+    def __init__(self, message: str, *, position: int | None = None, hint: str | None = None) -> None:
+        self.position = position
+        self.hint = hint
+        place = f" (character {position})" if position is not None else ""
+        super().__init__(f"{message}{place}{f'. {hint}' if hint else ''}")
+
+
+class UnknownColumn(ExpressionError):
+    """A name that the table does not have."""
+
+
+class AmbiguousColumn(ExpressionError):
+    """A name that fits several columns, which differ only by case."""
+
+
+class TypeMismatch(ExpressionError):
+    """Operands that cannot be compared or combined."""
+
+
+class FilterFormatError(ExpressionError):
+    """A partition filter that breaks the wire format. `path` is the place, as in `$.filters[1].value`."""
+
+    def __init__(self, message: str, *, path: str) -> None:
+        self.path = path
+        super().__init__(f"{message} (at {path})")
+
+
+class EvaluationError(TamisError):
+    """An expression that failed on a value."""
+
+
+class TableError(TamisError):
+    """A table that cannot be read as it is."""
+
+
+class TableNotFound(TableError):
+    """Nothing at that place that is a table."""
+
+
+class UnsupportedFeature(TableError):
+    """A table that needs something Tamis does not have."""
+
+
+class PartitionLayoutError(TableError):
+    """Partition directories that contradict each other."""
+
+
+class CorruptFile(TableError):
+    """Bytes that are not what they claim to be."""
+
+
+class MissingFile(TableError):
+    """A planned file that is gone."""
+
+
+class StorageError(TamisError):
+    """A file system that refused or failed."""
+
+
+class MissingDependency(TamisError):
+    """An optional package that is not installed."""
+
+
+class InvalidArgument(TamisError):
+    """A call that asks for something that does not exist."""
+
+
+class MisusedExpression(InvalidArgument, TypeError):
+    """A filter used as a Python value, which it has none of. A TypeError too, because Python expects one there."""
+
+
+class PlanBudgetExceeded(TamisError, AssertionError):
+    """A plan larger than the caller allowed. An AssertionError too, so that tests report it as a failure."""
+
+
+class VerificationFailed(TamisError):
+    """A pruned scan that differs from the full one."""

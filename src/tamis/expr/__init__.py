@@ -1,0 +1,1 @@
+"""The expression language: nodes, functions, text in and out, binding and normalising."""

@@ -1,0 +1,282 @@
+"""Binding: names become columns of a schema, operands get one type, literals are coerced exactly.
+
+Names are resolved without regard to case. Where two columns differ only by case, an exact spelling picks one and
+anything else is an error that lists them. A name without a match is an error with the nearest names.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.errors import AmbiguousColumn, TypeMismatch, UnknownColumn
+from tamis.expr.coerce import Placed, place
+from tamis.expr.functions import COMPARISONS, MIRRORED, type_of
+from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, fold, or_, with_args
+from tamis.expr.printer import to_sql
+from tamis.types import is_bytes, is_number, is_ordered, is_text, type_name
+
+_SHOWN_COLUMNS = 12
+
+
+def bind(expr: Expr, schema: pa.Schema, table: str = "the table", where: str = "where") -> Expr:
+    """Resolve the names of an expression against a schema and give its operands exact common types."""
+
+    def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        match node:
+            case Column():
+                return resolve(node, schema, table, where)
+            case Literal():
+                return node
+            case Call():
+                bound = with_args(node, args)
+                return _bind_call(bound) if isinstance(bound, Call) else bound
+
+    return fold(expr, combine)
+
+
+# --- Names ----------------------------------------------------------------------------------------------------------
+
+
+def resolve(column: Column, schema: pa.Schema, table: str = "the table", where: str = "where") -> Column:
+    """The column of a schema that a path means, with its exact spelling and type."""
+    place_text = f" (at: {where}, character {column.position})" if column.position is not None else ""
+    fields: Iterable[pa.Field] = schema
+    found: list[pa.Field] = []
+    for depth, part in enumerate(column.path):
+        field = _field(fields, part, place_text)
+        if field is None:
+            # `a.b` may also be the whole name of a column.
+            whole = _field(schema, column.name, place_text) if len(column.path) > 1 else None
+            if whole is not None:
+                return Column((whole.name,), column.position, whole.type)
+            raise _unknown(column, depth, list(fields), found, table, place_text)
+        found.append(field)
+        fields = field.type if pa.types.is_struct(field.type) else ()
+    return Column(tuple(field.name for field in found), column.position, found[-1].type)
+
+
+def _field(fields: Iterable[pa.Field], name: str, place_text: str) -> pa.Field | None:
+    folded = name.casefold()
+    matches = [field for field in fields if field.name.casefold() == folded]
+    exact = [field for field in matches if field.name == name]
+    if len(exact) == 1:
+        return exact[0]
+    if len(matches) > 1:
+        names = ", ".join(repr(field.name) for field in matches)
+        raise AmbiguousColumn(
+            f"the name {name!r} fits several columns{place_text}: {names}. Spell it exactly as one of them"
+        )
+    return matches[0] if matches else None
+
+
+def _unknown(
+    column: Column, depth: int, fields: list[pa.Field], found: list[pa.Field], table: str, place_text: str
+) -> UnknownColumn:
+    name = column.path[depth]
+    if found and not fields:
+        inside = ".".join(field.name for field in found)
+        return UnknownColumn(
+            f"no field {name!r} in column {inside!r} of {table}{place_text}: "
+            f"it is a {type_name(found[-1].type)}, not a struct"
+        )
+    owner = f"struct {'.'.join(field.name for field in found)!r} of {table}" if found else table
+    names = [field.name for field in fields]
+    near = difflib.get_close_matches(name.casefold(), [each.casefold() for each in names], n=3, cutoff=0.6)
+    hint = ""
+    if near:
+        spelled = [each for each in names if each.casefold() in near]
+        hint = f" Did you mean {' or '.join(repr(each) for each in spelled)}?"
+    shown = ", ".join(names[:_SHOWN_COLUMNS]) + (f", … {len(names) - _SHOWN_COLUMNS} more" if len(names) > 12 else "")
+    kind = "field" if found else "column"
+    return UnknownColumn(f"no {kind} {name!r} in {owner}{place_text}.{hint} {kind.capitalize()}s: {shown or 'none'}.")
+
+
+# --- Types ----------------------------------------------------------------------------------------------------------
+
+
+def _bind_call(call: Call) -> Expr:
+    if call.function in COMPARISONS:
+        return _bind_comparison(call.function, call.args[0], call.args[1], call)
+    match call.function, call.args:
+        case "in", (value, *items):
+            return _bind_in(value, tuple(items), call)
+        case (("and" | "or" | "not"), args):
+            return _bind_logic(call, args)
+        case _:
+            return call
+
+
+def _bind_logic(call: Call, args: tuple[Expr, ...]) -> Expr:
+    for arg in args:
+        data_type = type_of(arg)
+        if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
+            raise TypeMismatch(
+                f"{call.function.upper()} takes predicates, but {_short(arg)} is a {type_name(data_type)}. "
+                f"Compare it with something, as in {_short(arg)} = …"
+            )
+    return call
+
+
+def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr:
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        return _bind_comparison(MIRRORED[function], right, left, call)
+    left_type, right_type = type_of(left), type_of(right)
+    if left_type is None or right_type is None or pa.types.is_null(left_type) or pa.types.is_null(right_type):
+        return Call(function, (left, right))
+    if isinstance(right, Literal) and not right.is_null:
+        if is_text(left_type) and is_number(right_type):
+            return _bind_comparison(function, _number_in(left, right_type), right, call)
+        if is_ordered(left_type):
+            placed = place(right, left_type)
+            if placed is None:
+                raise _mismatch(call, left_type, right_type, right)
+            return compare_placed(function, left, placed, left_type)
+    if left_type == right_type:
+        return Call(function, (left, right))
+    common = common_type(left_type, right_type)
+    if common is None:
+        if is_ordered(left_type) and is_ordered(right_type):
+            raise _mismatch(call, left_type, right_type, right)
+        return Call(function, (left, right))
+    return Call(function, (_as_type(left, left_type, common), _as_type(right, right_type, common)))
+
+
+def _mismatch(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
+    if isinstance(value, Literal) and is_text(right):
+        return TypeMismatch(
+            f"cannot compare in {_short(call)}: {_short(value)} is not a {type_name(left)}. "
+            f"Write a {type_name(left)}, or cast one side"
+        )
+    return TypeMismatch(
+        f"cannot compare {type_name(left)} with {type_name(right)} in {_short(call)}. Cast one side, as in CAST(… AS …)"
+    )
+
+
+def _number_in(text: Expr, number_type: pa.DataType) -> Expr:
+    """Text that is compared with a number is read as one; text that is no number is NULL."""
+    target = "bigint" if pa.types.is_integer(number_type) else "double"
+    return Call("try_cast", (text, Literal(target, types.STRING)))
+
+
+def compare_placed(function: str, value: Expr, placed: Placed, data_type: pa.DataType) -> Expr:
+    """`value function literal`, where the literal was placed among the values of the value's type."""
+    if placed.is_exact:
+        return Call(function, (value, Literal(placed.below, data_type)))
+    match function:
+        case "=":
+            return _never(value)
+        case "<>":
+            return _unless_null(value)
+        case "<=>":
+            return FALSE
+        case "<" | "<=":
+            if placed.below is None:
+                return _never(value)
+            # Floats have values above every number: NaN is not below the literal even if no number is above it.
+            if placed.above is None and not pa.types.is_floating(data_type):
+                return _unless_null(value)
+            return Call("<=", (value, Literal(placed.below, data_type)))
+        case _:
+            if placed.above is None:
+                return _never(value)
+            if placed.below is None:
+                return _unless_null(value)
+            return Call(">=", (value, Literal(placed.above, data_type)))
+
+
+def _never(value: Expr) -> Expr:
+    """FALSE, and NULL where the value is NULL."""
+    return and_(Call("is_null", (value,)), NULL)
+
+
+def _unless_null(value: Expr) -> Expr:
+    """TRUE, and NULL where the value is NULL."""
+    return or_(Call("is_not_null", (value,)), NULL)
+
+
+def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
+    """Literals that the type does not have are never found; a NULL among the items stays."""
+    if not items:
+        return FALSE
+    if not all(isinstance(item, Literal) for item in items):
+        return or_(*(_bind_comparison("=", value, item, Call("=", (value, item))) for item in items))
+    value_type = type_of(value)
+    if value_type is None or not is_ordered(value_type):
+        return call
+    literals = [item for item in items if isinstance(item, Literal) and not item.is_null]
+    if is_text(value_type) and literals and all(is_number(item.type) for item in literals):
+        whole = all(pa.types.is_integer(item.type) for item in literals)
+        return _bind_in(_number_in(value, types.LONG if whole else types.DOUBLE), items, call)
+    kept: list[Expr] = []
+    for item in literals:
+        placed = place(item, value_type)
+        if placed is None:
+            raise _mismatch(Call("in", (value, item)), value_type, item.type, item)
+        if placed.is_exact:
+            kept.append(Literal(placed.below, value_type))
+    if len(literals) < len(items):
+        kept.append(Literal(None, value_type))
+    return Call("in", (value, *kept)) if kept else _never(value)
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The type in which values of two types are compared without loss of order, or None."""
+    if pa.types.is_dictionary(left) or pa.types.is_dictionary(right):
+        return common_type(_decoded(left), _decoded(right))
+    if left == right:
+        return left
+    if is_number(left) and is_number(right):
+        return _common_number(left, right)
+    if pa.types.is_date(left) and pa.types.is_date(right):
+        return types.DATE
+    if all(pa.types.is_date(each) or pa.types.is_timestamp(each) for each in (left, right)):
+        units = [each.unit for each in (left, right) if pa.types.is_timestamp(each)]
+        return pa.timestamp(max(units, key=types.UNITS_PER_SECOND.__getitem__))
+    for text, other in ((left, right), (right, left)):
+        if is_text(text) and not is_bytes(other):
+            return types.STRING if is_text(other) else _common_with_text(other)
+    return types.BINARY if is_bytes(left) and is_bytes(right) else None
+
+
+def _decoded(data_type: pa.DataType) -> pa.DataType:
+    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+
+
+def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        return types.DOUBLE
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        return pa.decimal128(20, 0) if pa.types.is_uint64(left) or pa.types.is_uint64(right) else types.LONG
+    digits = [_digits(each) for each in (left, right)]
+    scale = max(scale for _, scale in digits)
+    precision = max(precision - own for precision, own in digits) + scale
+    return pa.decimal128(precision, scale) if precision <= 38 else None
+
+
+def _digits(data_type: pa.DataType) -> tuple[int, int]:
+    if pa.types.is_decimal(data_type):
+        return data_type.precision, data_type.scale
+    return len(str(types.integer_range(data_type)[1])), 0
+
+
+def _common_with_text(other: pa.DataType) -> pa.DataType | None:
+    if is_number(other):
+        return types.LONG if pa.types.is_integer(other) else types.DOUBLE
+    if pa.types.is_date(other):
+        return types.DATE
+    return pa.timestamp("us") if pa.types.is_timestamp(other) else None
+
+
+def _as_type(expr: Expr, source: pa.DataType, target: pa.DataType) -> Expr:
+    if source == target:
+        return expr
+    function = "try_cast" if is_text(source) and not is_text(target) else "cast"
+    return Call(function, (expr, Literal(type_name(target), types.STRING)))
+
+
+def _short(expr: Expr) -> str:
+    return to_sql(expr, max_items=5)

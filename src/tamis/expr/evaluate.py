@@ -1,0 +1,264 @@
+"""Evaluation of bound expressions over Arrow batches, column at a time, without recursion.
+
+An `Evaluator` is a small program: one step a distinct sub-expression, in the order in which values are needed,
+so that what occurs twice is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import EvaluationError
+from tamis.expr import casts
+from tamis.expr.functions import FUNCTIONS, type_of
+from tamis.expr.kernels import (
+    DATE_TRUNC_UNITS,
+    KERNELS,
+    TRUNC_UNITS,
+    Value,
+    evaluation_type,
+    literal_array,
+    literal_value,
+    to_evaluation_form,
+)
+from tamis.expr.nodes import Call, Column, Expr, Literal, arguments_of, fold, walk
+from tamis.expr.printer import to_sql
+from tamis.types import is_number, is_ordered, is_text
+
+_KERNELS = KERNELS | {
+    "cast": casts.cast,
+    "try_cast": casts.try_cast,
+    "partition_value": casts.partition_value,
+}
+
+
+def can_evaluate(expr: Expr) -> bool:
+    """Whether Arrow's kernels give this expression the meaning that it has here.
+
+    What they cannot do (unknown functions, division, casts of numbers to text, …) is left to the embedded engine.
+    """
+    return all(not isinstance(node, Call) or _is_supported(node) for node in walk(expr))
+
+
+def _is_supported(call: Call) -> bool:
+    if call.function not in _KERNELS:
+        return False
+    known = FUNCTIONS.get(call.function)
+    if known is not None and not known.fewest <= len(call.args) <= known.most:
+        return False
+    check = _CHECKS.get(call.function)
+    return check is None or check(call)
+
+
+def _same_ordered_types(call: Call) -> bool:
+    left, right = (_evaluated_type(arg) for arg in call.args)
+    if left is None or right is None:
+        return False
+    return pa.types.is_null(left) or pa.types.is_null(right) or (is_ordered(left) and left == right)
+
+
+def _evaluated_type(expr: Expr) -> pa.DataType | None:
+    data_type = type_of(expr)
+    return None if data_type is None else evaluation_type(data_type)
+
+
+def _literal_list(call: Call) -> bool:
+    data_type = _evaluated_type(call.args[0])
+    return (
+        data_type is not None
+        and (is_ordered(data_type) or pa.types.is_null(data_type))
+        and all(
+            isinstance(item, Literal) and (item.is_null or evaluation_type(item.type) == data_type)
+            for item in call.args[1:]
+        )
+    )
+
+
+def _text_and_constants(call: Call) -> bool:
+    data_type = _evaluated_type(call.args[0])
+    return (
+        data_type is not None
+        and is_text(data_type)
+        and all(isinstance(item, Literal) and isinstance(item.value, str) for item in call.args[1:])
+    )
+
+
+def _substring(call: Call) -> bool:
+    data_type = _evaluated_type(call.args[0])
+    return (
+        data_type is not None
+        and is_text(data_type)
+        and all(isinstance(item, Literal) and isinstance(item.value, int) for item in call.args[1:])
+        # A negative position counts from the end; the embedded engine knows how.
+        and isinstance(call.args[1], Literal)
+        and call.args[1].value >= 0
+    )
+
+
+def _known_type(call: Call) -> bool:
+    return type_of(call) is not None
+
+
+def _one_text(call: Call) -> bool:
+    data_type = _evaluated_type(call.args[0])
+    return data_type is not None and is_text(data_type)
+
+
+def _arithmetic(call: Call) -> bool:
+    if type_of(call) in (None, types.NULL):
+        return False
+    intervals = [arg for arg in call.args if (_evaluated_type(arg) or types.NULL) == types.INTERVAL]
+    if not intervals:
+        return True
+    interval = intervals[0]
+    if not isinstance(interval, Literal) or interval.is_null:
+        return False
+    if call.function == "-" and call.args[1] is not interval:
+        return False
+    return not pa.types.is_date(type_of(call)) or interval.value[2] == 0
+
+
+def _number(call: Call) -> bool:
+    data_type = _evaluated_type(call.args[0])
+    return data_type is not None and is_number(data_type) and not pa.types.is_uint64(data_type)
+
+
+def _date_or_timestamp(call: Call) -> bool:
+    data_type = _evaluated_type(call.args[0])
+    return data_type is not None and (pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))
+
+
+def _timestamp(call: Call) -> bool:
+    return bool(pa.types.is_timestamp(_evaluated_type(call.args[0]) or types.NULL))
+
+
+def _date_trunc(call: Call) -> bool:
+    unit, value = call.args
+    return isinstance(unit, Literal) and unit.value in DATE_TRUNC_UNITS and _date_or_timestamp(Call("year", (value,)))
+
+
+def _trunc(call: Call) -> bool:
+    return _date_or_timestamp(call) and isinstance(call.args[1], Literal) and call.args[1].value in TRUNC_UNITS
+
+
+def _cast(call: Call) -> bool:
+    source, target = type_of(call.args[0]), type_of(call)
+    return source is not None and target is not None and casts.can_cast(source, target)
+
+
+def _try_cast(call: Call) -> bool:
+    source, target = type_of(call.args[0]), type_of(call)
+    return source is not None and target is not None and casts.can_try_cast(source, target)
+
+
+_CHECKS: dict[str, Callable[[Call], bool]] = {
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _same_ordered_types),
+    "in": _literal_list,
+    **dict.fromkeys(("like", "startswith", "endswith", "contains"), _text_and_constants),
+    "substring": _substring,
+    **dict.fromkeys(("upper", "lower", "length"), _one_text),
+    **dict.fromkeys(("+", "-", "*"), _arithmetic),
+    **dict.fromkeys(("negate", "abs"), _number),
+    **dict.fromkeys(("year", "month", "day"), _date_or_timestamp),
+    **dict.fromkeys(("hour", "minute"), _timestamp),
+    "date_trunc": _date_trunc,
+    "trunc": _trunc,
+    "cast": _cast,
+    "try_cast": _try_cast,
+    "case": _known_type,
+    "coalesce": _known_type,
+}
+
+
+class Evaluator:
+    """A bound expression made ready to run over batches of one schema.
+
+    With `absent_as_null`, a column that a batch lacks is NULL: metadata that does not exist is unknown.
+    """
+
+    def __init__(self, expr: Expr, *, absent_as_null: bool = False) -> None:
+        self._expr = expr
+        self._absent_as_null = absent_as_null
+        self._steps: list[tuple[Expr, tuple[int, ...], pa.Array | None]] = []
+        slots: dict[Expr, int] = {}
+
+        def place(node: Expr, args: tuple[int, ...]) -> int:
+            if node not in slots:
+                slots[node] = len(self._steps)
+                self._steps.append((node, args, _item_array(node)))
+            return slots[node]
+
+        self._result = fold(expr, place, _evaluated_arguments)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        """The value of the expression for each row of the batch."""
+        values: list[Value] = []
+        try:
+            for node, args, items in self._steps:
+                match node:
+                    case Column():
+                        values.append(self._read(batch, node))
+                    case Literal():
+                        values.append(literal_value(node))
+                    case Call(function):
+                        given = [values[arg] for arg in args]
+                        values.append(_KERNELS[function](node, given if items is None else [*given, items]))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EvaluationError) as error:
+            raise EvaluationError(f"cannot evaluate {to_sql(self._expr, max_items=5)}: {error}") from error
+        return _as_array(values[self._result], batch.num_rows)
+
+    def _read(self, batch: pa.RecordBatch, column: Column) -> Value:
+        index = batch.schema.get_field_index(column.path[0])
+        if index < 0:
+            if self._absent_as_null:
+                return pa.scalar(None, evaluation_type(column.type or types.NULL))
+            raise EvaluationError(f"the batch has no column {column.name!r}")
+        values = batch.column(index)
+        if len(column.path) > 1:
+            values = pc.struct_field(values, list(column.path[1:]))
+        return to_evaluation_form(values)
+
+
+# How many arguments of a function are expressions; the rest are the items of a list,
+# of which a hundred thousand are one array and not as many steps.
+_BEFORE_ITEMS = {"in": 1, "any_between": 2}
+
+
+def _evaluated_arguments(node: Expr) -> tuple[Expr, ...]:
+    args = arguments_of(node)
+    return args[: _BEFORE_ITEMS[node.function]] if isinstance(node, Call) and node.function in _BEFORE_ITEMS else args
+
+
+def _item_array(node: Expr) -> pa.Array | None:
+    if isinstance(node, Call) and node.function in _BEFORE_ITEMS:
+        return literal_array(node.args[_BEFORE_ITEMS[node.function] :])
+    return None
+
+
+def _as_array(value: Value, length: int) -> pa.Array:
+    return pa.repeat(value, length) if isinstance(value, pa.Scalar) else value
+
+
+def evaluate_constant(expr: Expr) -> Literal:
+    """The value of an expression without columns. Raises EvaluationError where it has none."""
+    value = Evaluator(expr)(_ONE_ROW)[0]
+    return Literal(physical_value(value), type_of(expr) or value.type)
+
+
+_ONE_ROW = pa.record_batch({"_": pa.nulls(1)})
+
+
+def physical_value(value: pa.Scalar) -> Any:
+    """A scalar in the physical form of literals."""
+    if not value.is_valid:
+        return None
+    if pa.types.is_timestamp(value.type) or pa.types.is_time(value.type) or pa.types.is_duration(value.type):
+        return value.value
+    if pa.types.is_date(value.type):
+        return value.cast(types.DATE).value
+    return value.as_py()

@@ -1,0 +1,317 @@
+"""Expressions of pyarrow as expressions of Tamis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import ExpressionError, TypeMismatch
+from tamis.expr.literals import literal
+from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, not_, or_
+from tamis.expr.pyarrow_layout import WAY_OUT, Layout, layout_of, unknown_layout
+from tamis.types import type_from_name, type_name
+
+_NAN = Literal(float("nan"), types.DOUBLE)
+
+
+class _NullMatching(IntEnum):
+    """The values of `null_matching_behavior` in the options of pyarrow's `is_in`."""
+
+    MATCH = 0
+    SKIP = 1
+    EMIT_NULL = 2
+    INCONCLUSIVE = 3
+
+
+def from_pyarrow(expression: pc.Expression) -> Expr:
+    """Translate a `pyarrow.compute.Expression`; a function without a counterpart is an error that names it.
+
+    The translation is TRUE, FALSE and NULL where pyarrow's expression is, with these exceptions, in which the meaning
+    is the one that all expressions have here:
+
+    - NaN equals itself and is larger than every number; in pyarrow every comparison with NaN is false;
+    - whole numbers are computed in 64 bits and do not wrap around, binary fractions in double precision;
+    - `ignore_case` compares lower-case texts.
+
+    pyarrow's `divide` cuts whole numbers and gives infinity where `/` gives NULL, so that it is translated only where
+    the two agree.
+    """
+    layout = layout_of(expression)
+    tokens = iter(layout.pairs)
+    root = _OpenCall("")
+    calls = [root]
+    for key, text in tokens:
+        match key:
+            case "call":
+                calls.append(_OpenCall(text))
+            case "field_ref":
+                calls[-1].args.append(Column((text,)))
+            case "nested_field_ref":
+                calls[-1].args.append(Column(_nested_path(text, tokens)))
+            case "literal":
+                calls[-1].args.append(literal(layout.value(text)))
+            case "options":
+                calls[-1].options = _options(layout, text)
+            case "end" if len(calls) > 1 and calls[-1].function == text:
+                done = calls.pop()
+                calls[-1].args.append(_translate(done))
+            case _:
+                raise unknown_layout(f"{key} {text}")
+    if len(calls) != 1 or len(root.args) != 1:
+        raise unknown_layout("an unfinished tree")
+    return root.args[0]
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call whose arguments are being read."""
+
+    function: str
+    args: list[Expr] = field(default_factory=list)
+    options: dict[str, pa.Scalar] | None = None
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """An option of the function; without a default, it has to be there."""
+        if self.options is not None and name in self.options:
+            return self.options[name]
+        if default is None or self.options is not None:
+            raise unknown_layout(f"{self.function} without {name}")
+        return default
+
+    def flag(self, name: str) -> bool:
+        return bool(self.option(name, pa.scalar(False)).as_py())
+
+
+def _nested_path(count: str, tokens: Iterator[tuple[str, str]]) -> tuple[str, ...]:
+    path: list[str] = []
+    for _ in range(int(count) if count.isdecimal() else 0):
+        key, text = next(tokens, ("", ""))
+        if key != "field_ref":
+            raise unknown_layout(f"{key} in a nested field")
+        path.append(text)
+    if not path:
+        raise unknown_layout("an empty nested field")
+    return tuple(path)
+
+
+def _options(layout: Layout, index: str) -> dict[str, pa.Scalar]:
+    value = layout.value(index)
+    if not isinstance(value, pa.StructScalar):
+        raise unknown_layout("options that are no struct")
+    return dict(value.items())
+
+
+def _translate(call: _OpenCall) -> Expr:
+    known = _TRANSLATIONS.get(call.function)
+    if known is None:
+        raise ExpressionError(f"the pyarrow function {call.function!r} has no counterpart here: {WAY_OUT}")
+    arguments, translate = known
+    if arguments is not None and len(call.args) != arguments:
+        raise unknown_layout(f"{call.function} of {len(call.args)} arguments")
+    return translate(call)
+
+
+def _renamed(function: str) -> Callable[[_OpenCall], Expr]:
+    return lambda call: Call(function, tuple(call.args))
+
+
+def _strict(function: str) -> Callable[[_OpenCall], Expr]:
+    """pyarrow's `and` and `or`, unlike those named `…_kleene`, are NULL as soon as an argument is."""
+
+    def translate(call: _OpenCall) -> Expr:
+        is_unknown = or_(*(Call("is_null", (arg,)) for arg in call.args))
+        return Call("case", (is_unknown, NULL, Call(function, tuple(call.args))))
+
+    return translate
+
+
+def _and_not(call: _OpenCall) -> Expr:
+    left, right = call.args
+    return and_(left, not_(right))
+
+
+def _if_else(call: _OpenCall) -> Expr:
+    # CASE takes the last value where the condition is NULL; pyarrow gives NULL.
+    condition, value, otherwise = call.args
+    return Call("case", (Call("is_null", (condition,)), NULL, condition, value, otherwise))
+
+
+def _is_null(call: _OpenCall) -> Expr:
+    is_null = Call("is_null", tuple(call.args))
+    return or_(is_null, _is_nan(call)) if call.flag("nan_is_null") else is_null
+
+
+def _is_nan(call: _OpenCall) -> Expr:
+    return Call("=", (call.args[0], _NAN))
+
+
+def _is_in(call: _OpenCall) -> Expr:
+    """pyarrow's `is_in` has four ways with NULL.
+
+    |                               | MATCH                  | SKIP  | EMIT_NULL | INCONCLUSIVE      |
+    |-------------------------------|------------------------|-------|-----------|-------------------|
+    | input is NULL                 | whether the set has it | FALSE | NULL      | NULL              |
+    | no match, but the set has NULL| FALSE                  | FALSE | FALSE     | NULL, as SQL's IN |
+    """
+    (value,) = call.args
+    items = call.option("value_set").values
+    if pa.types.is_dictionary(items.type):
+        items = items.dictionary_decode()
+    behaviour = call.option("null_matching_behavior").as_py()
+    members = [literal(item) for item in items.drop_null()]
+    if behaviour == _NullMatching.INCONCLUSIVE and items.null_count:
+        members.append(Literal(None, items.type))
+    is_member = Call("in", (value, *members)) if members else None
+    match behaviour:
+        case _NullMatching.MATCH if items.null_count:
+            is_null = Call("is_null", (value,))
+            return is_null if is_member is None else or_(is_null, is_member)
+        case _NullMatching.MATCH | _NullMatching.SKIP:
+            # FALSE AND NULL is FALSE: NULL is no member.
+            return FALSE if is_member is None else and_(Call("is_not_null", (value,)), is_member)
+        case _NullMatching.EMIT_NULL | _NullMatching.INCONCLUSIVE:
+            # Nothing differs from itself: FALSE, and NULL for NULL.
+            return Call("<>", (value, value)) if is_member is None else is_member
+        case _:
+            raise unknown_layout(f"null_matching_behavior {behaviour}")
+
+
+def _text_match(function: str) -> Callable[[_OpenCall], Expr]:
+    def translate(call: _OpenCall) -> Expr:
+        value, pattern = _value_and_pattern(call)
+        return Call(function, (value, Literal(pattern, types.STRING)))
+
+    return translate
+
+
+def _match_like(call: _OpenCall) -> Expr:
+    value, pattern = _value_and_pattern(call)
+    if re.search(r"\\(?![%_])", pattern):
+        # pyarrow reads such a backslash in one of two ways, depending on the rest of the pattern.
+        raise ExpressionError(
+            f"the pattern {pattern!r} of pyarrow's match_like has a backslash before something else than % or _, "
+            f"which pyarrow reads in several ways: {WAY_OUT}"
+        )
+    return Call("like", (value, Literal(pattern, types.STRING)))
+
+
+def _value_and_pattern(call: _OpenCall) -> tuple[Expr, str]:
+    try:
+        pattern = call.option("pattern").as_py()
+    except UnicodeDecodeError as error:
+        raise ExpressionError(f"the pattern of pyarrow's {call.function} is not UTF-8: {WAY_OUT}") from error
+    value = call.args[0]
+    if not isinstance(pattern, str):
+        raise unknown_layout(f"{call.function} without a pattern")
+    if call.flag("ignore_case"):
+        return Call("lower", (value,)), pc.utf8_lower(pattern).as_py()
+    return value, pattern
+
+
+def _cast(call: _OpenCall) -> Expr:
+    target = call.option("to_type").type
+    if any(call.flag(name) for name in call.options or {} if name.startswith("allow_")):
+        raise ExpressionError(
+            f"pyarrow's unsafe cast to {target} wraps and cuts values, which has no counterpart here: "
+            f"cast with safe=True, or {WAY_OUT}"
+        )
+    if types.is_text(target):
+        target = types.STRING
+    name = type_name(target)
+    try:
+        nameable = type_from_name(name) == target
+    except TypeMismatch:
+        nameable = False
+    if not nameable:
+        raise ExpressionError(f"pyarrow's cast to {target} has no counterpart here: {WAY_OUT}")
+    return Call("cast", (call.args[0], Literal(name, types.STRING)))
+
+
+def _divide(call: _OpenCall) -> Expr:
+    dividend, divisor = call.args
+    if not (_is_floating(dividend) or _is_floating(divisor)):
+        raise ExpressionError(
+            "pyarrow's division cuts whole numbers, and here it does not: "
+            f"cast one side with .cast('double') if that is not wanted, or {WAY_OUT}"
+        )
+    if call.function == "divide" and not (isinstance(divisor, Literal) and divisor.value):
+        raise ExpressionError(
+            "pyarrow's divide gives infinity where a divisor is zero, and here it is NULL: "
+            f"use the / operator of pyarrow expressions, which refuses zero, or {WAY_OUT}"
+        )
+    return Call("/", (dividend, divisor))
+
+
+def _is_floating(expr: Expr) -> bool:
+    match expr:
+        case Literal(type=data_type):
+            return bool(pa.types.is_floating(data_type))
+        case Call("cast", (_, Literal(value=str() as name))):
+            return bool(pa.types.is_floating(type_from_name(name)))
+        case _:
+            return False
+
+
+def _struct_field(call: _OpenCall) -> Expr:
+    path = call.option("field_ref").as_py()
+    match call.args[0]:
+        case Column(path=outer) if isinstance(path, str) and re.fullmatch(r"(?:\.[^.\[\\]+)+", path):
+            return Column((*outer, *path[1:].split(".")))
+        case _:
+            raise ExpressionError(f"pyarrow's struct_field {path!r} is not a plain path of a column: {WAY_OUT}")
+
+
+_TRANSLATIONS: dict[str, tuple[int | None, Callable[[_OpenCall], Expr]]] = {
+    "equal": (2, _renamed("=")),
+    "not_equal": (2, _renamed("<>")),
+    "less": (2, _renamed("<")),
+    "less_equal": (2, _renamed("<=")),
+    "greater": (2, _renamed(">")),
+    "greater_equal": (2, _renamed(">=")),
+    "and_kleene": (2, _renamed("and")),
+    "or_kleene": (2, _renamed("or")),
+    "and_not_kleene": (2, _and_not),
+    "and": (2, _strict("and")),
+    "or": (2, _strict("or")),
+    # What pc.and_ and pc.or_ make of expressions, under a name that pyarrow itself then does not find.
+    "and_": (2, _strict("and")),
+    "or_": (2, _strict("or")),
+    "xor": (2, _renamed("<>")),
+    "invert": (1, _renamed("not")),
+    "is_null": (1, _is_null),
+    "is_valid": (1, _renamed("is_not_null")),
+    "is_nan": (1, _is_nan),
+    "is_in": (1, _is_in),
+    "if_else": (3, _if_else),
+    "coalesce": (None, _renamed("coalesce")),
+    "starts_with": (1, _text_match("startswith")),
+    "ends_with": (1, _text_match("endswith")),
+    "match_substring": (1, _text_match("contains")),
+    "match_like": (1, _match_like),
+    "utf8_lower": (1, _renamed("lower")),
+    "utf8_upper": (1, _renamed("upper")),
+    "utf8_length": (1, _renamed("length")),
+    "cast": (1, _cast),
+    "struct_field": (1, _struct_field),
+    "divide": (2, _divide),
+    "divide_checked": (2, _divide),
+    **{
+        name + suffix: (arguments, _renamed(function))
+        for name, arguments, function in (
+            ("add", 2, "+"),
+            ("subtract", 2, "-"),
+            ("multiply", 2, "*"),
+            ("negate", 1, "negate"),
+            ("abs", 1, "abs"),
+        )
+        for suffix in ("", "_checked")
+    },
+}
+"""By pyarrow's function: how many arguments it has (None: any number), and what it is here."""

@@ -1,0 +1,148 @@
+"""Expressions of pyiceberg as expressions of Tamis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tamis import types
+from tamis.errors import ExpressionError
+from tamis.expr.literals import literal
+from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, and_, not_, or_
+
+_NAN = Literal(float("nan"), types.DOUBLE)
+
+
+def from_pyiceberg(expression: Any) -> Expr:
+    """Translate an unbound `BooleanExpression` of pyiceberg into what a scan of pyiceberg returns for it.
+
+    A scan of pyiceberg filters rows with pyarrow, and NULL fares there as follows, also below `Not`:
+
+    | pyiceberg                                 | of NULL | here                              |
+    |-------------------------------------------|---------|-----------------------------------|
+    | EqualTo, NotEqualTo, LessThan, …          | NULL    | the operator                      |
+    | StartsWith, NotStartsWith, IsNaN, NotNaN  | NULL    | `startswith`, `= NaN`, and NOT    |
+    | In (of two values or more)                | FALSE   | `x IS NOT NULL AND x IN (…)`      |
+    | NotIn (of two values or more)             | TRUE    | `x IS NULL OR NOT x IN (…)`       |
+
+    `In` and `NotIn` of one value are `EqualTo` and `NotEqualTo` already when pyiceberg makes them. NaN is larger than
+    every number and equal to itself, as everywhere here; pyiceberg's scans call every comparison with it false.
+    """
+    from pyiceberg import expressions as iceberg
+
+    results: list[Expr] = []
+    # A junction is met twice: on the way down it puts itself back below its parts, on the way up it combines them.
+    stack: list[tuple[Any, bool]] = [(expression, False)]
+    while stack:
+        node, parts_are_done = stack.pop()
+        match node:
+            case iceberg.And() | iceberg.Or() if parts_are_done:
+                right, left = results.pop(), results.pop()
+                results.append(and_(left, right) if isinstance(node, iceberg.And) else or_(left, right))
+            case iceberg.Not() if parts_are_done:
+                results.append(not_(results.pop()))
+            case iceberg.And() | iceberg.Or():
+                stack += [(node, True), (node.right, False), (node.left, False)]
+            case iceberg.Not():
+                stack += [(node, True), (node.child, False)]
+            case _:
+                results.append(_leaf(node))
+    return results[0]
+
+
+def _leaf(node: Any) -> Expr:
+    from pyiceberg import expressions as iceberg
+
+    match node:
+        case iceberg.AlwaysTrue():
+            return TRUE
+        case iceberg.AlwaysFalse():
+            return FALSE
+        case iceberg.UnboundPredicate():
+            column = _column(node.term)
+        case _:
+            raise ExpressionError(
+                f"the pyiceberg expression {type(node).__name__} cannot be translated: "
+                "pass it unbound, as it is before bind(), or write the filter as SQL text"
+            )
+    match node:
+        case iceberg.IsNull():
+            return Call("is_null", (column,))
+        case iceberg.NotNull():
+            return Call("is_not_null", (column,))
+        case iceberg.IsNaN():
+            return Call("=", (column, _NAN))
+        case iceberg.NotNaN():
+            return Call("<>", (column, _NAN))
+        case iceberg.In():
+            return and_(Call("is_not_null", (column,)), _member(column, node))
+        case iceberg.NotIn():
+            return or_(Call("is_null", (column,)), not_(_member(column, node)))
+        case iceberg.EqualTo():
+            operator = "="
+        case iceberg.NotEqualTo():
+            operator = "<>"
+        case iceberg.LessThan():
+            operator = "<"
+        case iceberg.LessThanOrEqual():
+            operator = "<="
+        case iceberg.GreaterThan():
+            operator = ">"
+        case iceberg.GreaterThanOrEqual():
+            operator = ">="
+        case iceberg.StartsWith():
+            operator = "startswith"
+        case iceberg.NotStartsWith():
+            return not_(Call("startswith", (column, _literal(node.literal))))
+        case _:
+            raise ExpressionError(
+                f"the pyiceberg predicate {type(node).__name__} has no counterpart here: write the filter as SQL text"
+            )
+    return Call(operator, (column, _literal(node.literal)))
+
+
+def _column(term: Any) -> Column:
+    from pyiceberg.expressions import Reference
+
+    if not isinstance(term, Reference):
+        raise ExpressionError(f"the pyiceberg term {type(term).__name__} is not a column: write the filter as SQL text")
+    parts = tuple(term.name.split("."))
+    # A dot separates the fields of a nested column; a name that begins or ends with one is just a name.
+    return Column(parts if all(parts) else (term.name,))
+
+
+def _member(column: Column, node: Any) -> Call:
+    # pyiceberg keeps a set, whose order changes from run to run.
+    members = sorted(node.literals, key=lambda member: (type(member).__name__, member.value))
+    return Call("in", (column, *(_literal(member) for member in members)))
+
+
+def _literal(value: Any) -> Literal:
+    """A literal of pyiceberg, which holds days and microseconds for times, as Tamis does."""
+    from pyiceberg.expressions import literals as iceberg
+
+    match value:
+        case iceberg.DateLiteral():
+            return Literal(value.value, types.DATE)
+        case iceberg.TimeLiteral():
+            return Literal(value.value, pa.time64("us"))
+        case iceberg.TimestampLiteral():
+            return Literal(value.value, types.TIMESTAMP_NTZ)
+        case iceberg.FloatLiteral():
+            return Literal(float(np.float32(value.value)), pa.float32())
+        case (
+            iceberg.BooleanLiteral()
+            | iceberg.LongLiteral()
+            | iceberg.DoubleLiteral()
+            | iceberg.DecimalLiteral()
+            | iceberg.StringLiteral()
+        ):
+            return literal(value.value)
+        case iceberg.UUIDLiteral() | iceberg.FixedLiteral() | iceberg.BinaryLiteral():
+            return Literal(value.value, types.BINARY)
+        case _:
+            raise ExpressionError(
+                f"the pyiceberg literal {type(value).__name__} has no counterpart here: write the filter as SQL text"
+            )

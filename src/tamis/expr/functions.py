@@ -1,0 +1,362 @@
+"""The one table of known functions: arguments, result type, null behaviour, monotonicity.
+
+A function that is not in the table still parses, prints and runs (the embedded engine evaluates it row by row);
+it only cannot skip anything, and its type is unknown.
+
+A *monotone* function keeps or reverses the order of one argument while the others are constants.
+Then the bounds of a column give bounds of the function: where `lo <= x <= hi`, `year(lo) <= year(x) <= year(hi)`,
+and for a reversing one `-hi <= -x <= -lo`. This holds for rounded arithmetic too, because rounding keeps order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.expr.nodes import Call, Column, Expr, Literal, arguments_of, fold
+from tamis.types import is_number, is_text, type_from_name
+
+UNBOUNDED = 1_000_000_000
+"""The most arguments of a function that takes any number."""
+
+
+class Nulls(Enum):
+    """What a function does with NULL."""
+
+    PROPAGATES = "the result is NULL exactly when an argument is"
+    OWN = "the function has rules of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class Monotone:
+    """In which argument a call is monotone, and whether it keeps (True) or reverses the order."""
+
+    argument: int
+    keeps_order: bool
+
+
+ArgTypes = tuple[pa.DataType | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+    arguments: tuple[str, ...]
+    """What each argument is: any, boolean, number, text, time, literal; the last repeats where `most` is larger."""
+    returns: Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]
+    fewest: int
+    most: int
+    nulls: Nulls = Nulls.PROPAGATES
+    monotone: Callable[[tuple[Expr, ...]], Monotone | None] | None = None
+
+
+def _always(data_type: pa.DataType) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
+    return lambda args, arg_types: data_type
+
+
+def _first(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    return arg_types[0]
+
+
+def _text_like(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    return types.STRING if arg_types[0] is not None and is_text(arg_types[0]) else None
+
+
+def _cast(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    match args[1]:
+        case Literal(str() as name):
+            return type_from_name(name)
+        case _:
+            return None
+
+
+def _case(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    """`case(condition, value, condition, value, …, otherwise)`: the one type of all values that are not NULL."""
+    values = [*arg_types[1:-1:2], arg_types[-1]]
+    return _one_type(tuple(values))
+
+
+def _coalesce(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    return _one_type(arg_types)
+
+
+def _one_type(arg_types: ArgTypes) -> pa.DataType | None:
+    known = {data_type for data_type in arg_types if data_type != types.NULL}
+    return known.pop() if len(known) == 1 else (None if known else types.NULL)
+
+
+def _arithmetic(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
+    """Whole numbers count in 64 bits, so that small columns do not overflow; a double makes the result double."""
+
+    def returns(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+        left, right = arg_types[0], arg_types[-1]
+        if left is None or right is None:
+            return None
+        if pa.types.is_null(left) or pa.types.is_null(right):
+            return types.NULL
+        if is_number(left) and is_number(right):
+            return arithmetic_type(operator, left, right)
+        return _time_arithmetic(operator, left, right)
+
+    return returns
+
+
+def _time_arithmetic(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    if operator not in ("+", "-"):
+        return None
+    if operator == "+" and pa.types.is_interval(left):
+        left, right = right, left
+    if pa.types.is_timestamp(left) and pa.types.is_interval(right):
+        return left
+    if pa.types.is_date(left):
+        if pa.types.is_integer(right):
+            return left
+        if pa.types.is_interval(right):
+            return left
+    return None
+
+
+def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The type of `left operator right` for two numbers; None where no type of ours holds every result."""
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        return types.DOUBLE
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        if operator == "/":
+            return types.DOUBLE
+        if pa.types.is_uint64(left) or pa.types.is_uint64(right):
+            return None
+        return types.LONG
+    if operator not in ("+", "-", "*"):
+        return None
+    p1, s1 = _digits(left)
+    p2, s2 = _digits(right)
+    if operator == "*":
+        precision, scale = p1 + p2 + 1, s1 + s2
+    else:
+        scale = max(s1, s2)
+        precision = max(p1 - s1, p2 - s2) + scale + 1
+    return pa.decimal128(precision, scale) if precision <= 38 else None
+
+
+def _digits(data_type: pa.DataType) -> tuple[int, int]:
+    if pa.types.is_decimal(data_type):
+        return data_type.precision, data_type.scale
+    return len(str(types.integer_range(data_type)[1])), 0
+
+
+# --- Monotonicity ---------------------------------------------------------------------------------------------------
+
+
+def _monotone_sum(args: tuple[Expr, ...]) -> Monotone | None:
+    match args:
+        case (Literal(), Literal()):
+            return None
+        case (other, Literal() as constant) if _shifts_evenly(other, constant):
+            return Monotone(0, keeps_order=True)
+        case (Literal() as constant, other) if _shifts_evenly(other, constant):
+            return Monotone(1, keeps_order=True)
+        case _:
+            return None
+
+
+def _shifts_evenly(other: Expr, constant: Literal) -> bool:
+    """Whether adding the constant keeps the order of the other side.
+
+    Months do not keep the order of timestamps: the 30th at 23:00 and the 31st at 01:00, a month after January, are the
+    29th of February at 23:00 and at 01:00. Dates only meet there.
+    """
+    if isinstance(constant.value, tuple):
+        other_type = type_of(other)
+        return constant.value[0] == 0 or (other_type is not None and pa.types.is_date(other_type))
+    return _is_finite(constant)
+
+
+def _monotone_difference(args: tuple[Expr, ...]) -> Monotone | None:
+    match args:
+        case (Literal(), Literal()):
+            return None
+        case (other, Literal() as constant) if _shifts_evenly(other, constant):
+            return Monotone(0, keeps_order=True)
+        case (Literal() as constant, _) if _is_finite(constant):
+            return Monotone(1, keeps_order=False)
+        case _:
+            return None
+
+
+def _monotone_product(args: tuple[Expr, ...]) -> Monotone | None:
+    for argument, constant in ((0, args[1]), (1, args[0])):
+        # Zero times infinity is NaN, so a zero constant keeps no order.
+        if isinstance(constant, Literal) and _is_finite(constant) and constant.value != 0:
+            return Monotone(argument, keeps_order=constant.value > 0)
+    return None
+
+
+def _is_finite(literal: Literal) -> bool:
+    value = literal.value
+    return value is not None and not (isinstance(value, float) and (value != value or value in _INFINITIES))
+
+
+_INFINITIES = (float("inf"), float("-inf"))
+
+
+def _monotone_negation(args: tuple[Expr, ...]) -> Monotone | None:
+    return Monotone(0, keeps_order=False)
+
+
+def _monotone_first(args: tuple[Expr, ...]) -> Monotone | None:
+    return Monotone(0, keeps_order=True)
+
+
+def _monotone_date_trunc(args: tuple[Expr, ...]) -> Monotone | None:
+    return Monotone(1, keeps_order=True)
+
+
+def _monotone_substring(args: tuple[Expr, ...]) -> Monotone | None:
+    """A prefix of constant length keeps the order of texts; any other piece does not."""
+    match args:
+        case (_, Literal(value=0 | 1), Literal(value=int() as length)) if length >= 0:
+            return Monotone(0, keeps_order=True)
+        case _:
+            return None
+
+
+def _monotone_cast(args: tuple[Expr, ...]) -> Monotone | None:
+    source = type_of(args[0])
+    target = _cast(args, ())
+    if source is None or target is None or not cast_keeps_order(source, target):
+        return None
+    return Monotone(0, keeps_order=True)
+
+
+def cast_keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether `a <= b` implies `cast(a) <= cast(b)` (rounding allowed) for all values that can be cast."""
+    if source == target:
+        return True
+    if is_number(source) and is_number(target):
+        # Arrow converts decimals to binary fractions by steps that may round twice, so no order is promised there.
+        return not (pa.types.is_decimal(source) and pa.types.is_floating(target))
+    if pa.types.is_temporal(source) and pa.types.is_temporal(target):
+        both = (source, target)
+        return all(pa.types.is_date(t) or pa.types.is_timestamp(t) for t in both)
+    return is_text(source) and is_text(target)
+
+
+# --- The table ------------------------------------------------------------------------------------------------------
+
+
+def _comparison(name: str, nulls: Nulls = Nulls.PROPAGATES) -> Function:
+    return Function(name, ("any", "any"), _always(types.BOOLEAN), 2, 2, nulls)
+
+
+def _boolean(name: str, fewest: int, most: int) -> Function:
+    return Function(name, ("boolean",), _always(types.BOOLEAN), fewest, most, Nulls.OWN)
+
+
+def _null_test(name: str) -> Function:
+    return Function(name, ("any",), _always(types.BOOLEAN), 1, 1, Nulls.OWN)
+
+
+def _text_test(name: str, most: int = 2) -> Function:
+    return Function(name, ("text", "text"), _always(types.BOOLEAN), 2, most)
+
+
+def _calendar(name: str, monotone: bool = False) -> Function:
+    return Function(name, ("time",), _always(types.LONG), 1, 1, monotone=_monotone_first if monotone else None)
+
+
+_ALL = (
+    *(_comparison(name) for name in ("=", "<>", "<", "<=", ">", ">=")),
+    _comparison("<=>", Nulls.OWN),
+    _boolean("and", 2, UNBOUNDED),
+    _boolean("or", 2, UNBOUNDED),
+    Function("not", ("boolean",), _always(types.BOOLEAN), 1, 1),
+    _null_test("is_null"),
+    _null_test("is_not_null"),
+    Function("in", ("any", "any"), _always(types.BOOLEAN), 2, UNBOUNDED, Nulls.OWN),
+    _text_test("like", most=3),
+    _text_test("startswith"),
+    _text_test("endswith"),
+    _text_test("contains"),
+    Function("+", ("any", "any"), _arithmetic("+"), 2, 2, monotone=_monotone_sum),
+    Function("-", ("any", "any"), _arithmetic("-"), 2, 2, monotone=_monotone_difference),
+    Function("*", ("number", "number"), _arithmetic("*"), 2, 2, monotone=_monotone_product),
+    Function("/", ("number", "number"), _arithmetic("/"), 2, 2, Nulls.OWN),
+    Function("%", ("number", "number"), _arithmetic("%"), 2, 2, Nulls.OWN),
+    Function("negate", ("number",), _arithmetic("-"), 1, 1, monotone=_monotone_negation),
+    Function("abs", ("number",), _arithmetic("-"), 1, 1),
+    Function("cast", ("any", "literal"), _cast, 2, 2, monotone=_monotone_cast),
+    Function("try_cast", ("any", "literal"), _cast, 2, 2, Nulls.OWN),
+    Function("case", ("any",), _case, 3, UNBOUNDED, Nulls.OWN),
+    Function("coalesce", ("any",), _coalesce, 1, UNBOUNDED, Nulls.OWN),
+    _calendar("year", monotone=True),
+    _calendar("month"),
+    _calendar("day"),
+    _calendar("hour"),
+    _calendar("minute"),
+    Function("date_trunc", ("literal", "time"), lambda args, arg_types: _truncated(arg_types[1]), 2, 2,
+             monotone=_monotone_date_trunc),
+    Function("trunc", ("time", "literal"), _always(types.DATE), 2, 2, monotone=_monotone_first),
+    Function("substring", ("text", "number", "number"), _text_like, 2, 3, monotone=_monotone_substring),
+    Function("upper", ("text",), _text_like, 1, 1),
+    Function("lower", ("text",), _text_like, 1, 1),
+    Function("length", ("text",), _always(types.LONG), 1, 1),
+)  # fmt: skip
+
+
+def _truncated(argument: pa.DataType | None) -> pa.DataType | None:
+    """`date_trunc` gives a timestamp; of a timestamp, one of the same unit and zone."""
+    if argument is None or pa.types.is_timestamp(argument):
+        return argument
+    return types.TIMESTAMP if pa.types.is_date(argument) else None
+
+
+FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}
+
+NEGATIONS = {
+    "=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
+    "is_null": "is_not_null", "is_not_null": "is_null",
+}  # fmt: skip
+"""`NOT (a < b)` is `a >= b`: TRUE, FALSE and NULL all swap as they should, because NaN has a place in the order."""
+
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+"""`5 < a` is `a > 5`."""
+
+COMPARISONS = frozenset(MIRRORED)
+
+
+def type_of(expr: Expr) -> pa.DataType | None:
+    """The type of a bound expression; None where a function is not known."""
+    return fold(expr, _type_of, lambda node: () if _is_typed(node) else arguments_of(node))
+
+
+def _is_typed(node: Expr) -> bool:
+    return isinstance(node, Call) and node._type is not None
+
+
+def _type_of(node: Expr, arg_types: ArgTypes) -> pa.DataType | None:
+    match node:
+        case Column(type=data_type) | Literal(type=data_type):
+            return data_type
+        case Call(function, args):
+            if node._type is None:
+                known = FUNCTIONS.get(function)
+                fits = known is not None and known.fewest <= len(args) <= known.most
+                found = known.returns(args, arg_types) if known is not None and fits else None
+                object.__setattr__(node, "_type", (found,))
+            return node._type[0] if node._type is not None else None
+
+
+def monotone_argument(call: Call) -> Monotone | None:
+    """In which argument a call is monotone, if in any.
+
+    >>> from tamis.expr.nodes import Column, Literal, Call
+    >>> from tamis import types
+    >>> monotone_argument(Call("-", (Literal(10, types.LONG), Column(("a",), type=types.LONG))))
+    Monotone(argument=1, keeps_order=False)
+    """
+    known = FUNCTIONS.get(call.function)
+    return known.monotone(call.args) if known is not None and known.monotone is not None else None

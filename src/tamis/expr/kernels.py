@@ -1,0 +1,384 @@
+"""What each function does to Arrow arrays: the row semantics of the language.
+
+Every kernel takes the call and the values of its arguments (arrays, or scalars for constants) and returns a value.
+Values are in *evaluation form* (see `evaluation_type`): timestamps as UTC without a zone, no dictionaries,
+no views, no half floats. NaN is larger than every number and equal to itself, and -0.0 equals 0.0:
+Arrow's own comparisons follow IEEE 754, so floats take a detour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.expr.calendar import add_interval
+from tamis.expr.map_lookup import map_element
+from tamis.expr.nodes import Call, Literal
+from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
+
+Value: TypeAlias = "pa.Array | pa.Scalar"
+Kernel: TypeAlias = "Callable[[Call, list[Value]], Value]"
+
+_UNKNOWN = pa.scalar(None, pa.bool_())
+
+
+def evaluation_type(data_type: pa.DataType) -> pa.DataType:
+    """The form in which values of a type are evaluated."""
+    if pa.types.is_dictionary(data_type):
+        return evaluation_type(data_type.value_type)
+    if pa.types.is_timestamp(data_type):
+        return pa.timestamp(data_type.unit)
+    if pa.types.is_float16(data_type):
+        return pa.float32()
+    if pa.types.is_fixed_size_binary(data_type) or pa.types.is_binary_view(data_type):
+        return pa.binary()
+    if pa.types.is_string_view(data_type):
+        return pa.string()
+    if pa.types.is_date64(data_type):
+        return pa.date32()
+    return data_type
+
+
+def to_evaluation_form(values: pa.Array) -> pa.Array:
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    target = evaluation_type(values.type)
+    if target == values.type:
+        return values
+    if pa.types.is_timestamp(target):
+        return values.view(target)
+    return pc.cast(values, target)
+
+
+def literal_value(literal: Literal) -> pa.Scalar:
+    return pa.scalar(literal.value, evaluation_type(literal.type))
+
+
+# --- Comparison -----------------------------------------------------------------------------------------------------
+
+_COMPARE = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def _compare(call: Call, args: list[Value]) -> Value:
+    return compare(call.function, args[0], args[1])
+
+
+def compare(operator: str, left: Value, right: Value) -> Value:
+    if pa.types.is_null(left.type) or pa.types.is_null(right.type):
+        return _unknown_like(left, right)
+    result = _COMPARE[operator](left, right)
+    if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
+        result = _place_nan(operator, left, right, result)
+    return result
+
+
+def _place_nan(operator: str, left: Value, right: Value, result: Value) -> Value:
+    """IEEE 754 says FALSE wherever NaN takes part (TRUE for `<>`); here NaN is the largest value."""
+    left_nan, right_nan = _is_nan(left), _is_nan(right)
+    if left_nan is None and right_nan is None:
+        return result
+    left_nan = pa.scalar(False) if left_nan is None else left_nan
+    right_nan = pa.scalar(False) if right_nan is None else right_nan
+    match operator:
+        case "=":
+            with_nan = pc.and_(left_nan, right_nan)
+        case "<>":
+            with_nan = pc.xor(left_nan, right_nan)
+        case "<":
+            with_nan = pc.and_(pc.invert(left_nan), right_nan)
+        case "<=":
+            with_nan = right_nan
+        case ">":
+            with_nan = pc.and_(left_nan, pc.invert(right_nan))
+        case _:
+            with_nan = left_nan
+    return pc.if_else(pc.or_(left_nan, right_nan), with_nan, result)
+
+
+def _is_nan(value: Value) -> Value | None:
+    """Where a value is NaN, or None where no value can be."""
+    if not pa.types.is_floating(value.type):
+        return None
+    if isinstance(value, pa.Scalar):
+        return pa.scalar(True) if value.is_valid and value.as_py() != value.as_py() else None
+    nan = pc.is_nan(value)
+    return nan if pc.any(nan, min_count=0).as_py() else None
+
+
+def _null_safe_equal(call: Call, args: list[Value]) -> Value:
+    left, right = args
+    equal = pc.fill_null(compare("=", left, right), False)
+    return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
+
+
+def _unknown_like(*values: Value) -> Value:
+    for value in values:
+        if isinstance(value, pa.Array):
+            return pa.nulls(len(value), pa.bool_())
+    return _UNKNOWN
+
+
+def _in(call: Call, args: list[Value]) -> Value:
+    value, items = args
+    if pa.types.is_null(value.type):
+        return _unknown_like(value)
+    has_null = items.null_count > 0
+    found = pc.is_in(_without_negative_zero(value), value_set=_without_negative_zero(items.drop_null()))
+    known = pc.or_(found, pa.scalar(False)) if not has_null else pc.if_else(found, True, _UNKNOWN)
+    return pc.if_else(pc.is_valid(value), known, _UNKNOWN)
+
+
+def literal_array(literals: tuple[Any, ...]) -> pa.Array:
+    """The values of literals of one type as an array; NULL literals may be among them."""
+    data_type = next((item.type for item in literals if not pa.types.is_null(item.type)), types.NULL)
+    return pa.array([item.value for item in literals], evaluation_type(data_type))
+
+
+def _without_negative_zero(value: Value) -> Value:
+    return pc.add(value, pa.scalar(0.0, value.type)) if pa.types.is_floating(value.type) else value
+
+
+def _any_between(call: Call, args: list[Value]) -> Value:
+    """Whether one of the sorted items lies in [lower, upper]: the first item that is not below `lower` decides."""
+    lower, upper, items = args
+    if isinstance(lower, pa.Scalar) or isinstance(upper, pa.Scalar):
+        return _unknown_like(lower, upper)
+    known = pc.and_(pc.is_valid(lower), pc.is_valid(upper))
+    haystack, needles = _searchable(items), _searchable(lower)
+    position = np.searchsorted(haystack, needles, side="left")
+    inside = position < len(items)
+    candidate = items.take(pa.array(np.minimum(position, len(items) - 1)))
+    below_upper = pc.less_equal(candidate, upper)
+    return pc.if_else(known, pc.and_(pa.array(inside), below_upper), _UNKNOWN)
+
+
+def _searchable(values: pa.Array) -> np.ndarray[Any, Any]:
+    """Values as numpy can search them, nulls replaced by any value (the caller masks them)."""
+    data_type = values.type
+    if pa.types.is_temporal(data_type):
+        values = values.view(pa.int64() if data_type.bit_width == 64 else pa.int32())
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        return np.asarray(pc.fill_null(values, 0))
+    fill: Any = b"" if types.is_bytes(data_type) else "" if types.is_text(data_type) else False
+    if pa.types.is_decimal(data_type):
+        fill = Decimal(0)
+    return np.array(pc.fill_null(values, pa.scalar(fill, data_type)).to_pylist(), dtype=object)
+
+
+# --- Logic and NULL -------------------------------------------------------------------------------------------------
+
+
+def _and(call: Call, args: list[Value]) -> Value:
+    return _junction(pc.and_kleene, args)
+
+
+def _or(call: Call, args: list[Value]) -> Value:
+    return _junction(pc.or_kleene, args)
+
+
+def _junction(combine: Callable[[Value, Value], Value], args: list[Value]) -> Value:
+    result = _boolean(args[0])
+    for arg in args[1:]:
+        result = combine(result, _boolean(arg))
+    return result
+
+
+def _boolean(value: Value) -> Value:
+    return _unknown_like(value) if pa.types.is_null(value.type) else value
+
+
+def _not(call: Call, args: list[Value]) -> Value:
+    return pc.invert(_boolean(args[0]))
+
+
+def _is_null(call: Call, args: list[Value]) -> Value:
+    return pc.is_null(args[0])
+
+
+def _is_not_null(call: Call, args: list[Value]) -> Value:
+    return pc.is_valid(args[0])
+
+
+def _case(call: Call, args: list[Value]) -> Value:
+    result = args[-1]
+    for condition, value in zip(reversed(args[:-1:2]), reversed(args[1::2]), strict=True):
+        result = pc.if_else(pc.fill_null(_boolean(condition), False), value, result)
+    return result
+
+
+def _coalesce(call: Call, args: list[Value]) -> Value:
+    # Arrow has no coalesce of the type null; such an argument adds nothing but at the end.
+    typed = [arg for arg in args if not pa.types.is_null(arg.type)]
+    return pc.coalesce(*typed) if typed else args[0]
+
+
+# --- Text -----------------------------------------------------------------------------------------------------------
+
+
+def _like(call: Call, args: list[Value]) -> Value:
+    escape = args[2].as_py() if len(args) > 2 else DEFAULT_ESCAPE
+    pattern = parse_like(args[1].as_py(), escape)
+    if pattern.is_exact:
+        return pc.equal(args[0], pa.scalar(pattern.prefix))
+    if pattern.is_prefix:
+        return pc.starts_with(args[0], pattern.prefix)
+    return pc.match_substring_regex(args[0], pattern.regex)
+
+
+def _startswith(call: Call, args: list[Value]) -> Value:
+    return pc.starts_with(args[0], args[1].as_py())
+
+
+def _endswith(call: Call, args: list[Value]) -> Value:
+    return pc.ends_with(args[0], args[1].as_py())
+
+
+def _contains(call: Call, args: list[Value]) -> Value:
+    return pc.match_substring(args[0], args[1].as_py())
+
+
+def _substring(call: Call, args: list[Value]) -> Value:
+    start = max(args[1].as_py() - 1, 0)
+    if len(args) == 2:
+        return pc.utf8_slice_codeunits(args[0], start)
+    return pc.utf8_slice_codeunits(args[0], start, start + max(args[2].as_py(), 0))
+
+
+def _length(call: Call, args: list[Value]) -> Value:
+    return pc.cast(pc.utf8_length(args[0]), types.LONG)
+
+
+# --- Arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def _plus(call: Call, args: list[Value]) -> Value:
+    left, right = args
+    if pa.types.is_interval(left.type):
+        left, right = right, left
+    if pa.types.is_interval(right.type):
+        return add_interval(left, right, sign=1)
+    if pa.types.is_date(left.type):
+        return _add_days(left, right, pc.add_checked)
+    return pc.add_checked(*_numbers(left, right))
+
+
+def _minus(call: Call, args: list[Value]) -> Value:
+    left, right = args
+    if pa.types.is_interval(right.type):
+        return add_interval(left, right, sign=-1)
+    if pa.types.is_date(left.type):
+        return _add_days(left, right, pc.subtract_checked)
+    return pc.subtract_checked(*_numbers(left, right))
+
+
+def _add_days(date: Value, days: Value, combine: Callable[[Value, Value], Value]) -> Value:
+    moved = combine(pc.cast(date, pa.int32()), pc.cast(days, pa.int32()))
+    return pc.cast(moved, types.DATE)
+
+
+def _times(call: Call, args: list[Value]) -> Value:
+    return pc.multiply_checked(*_numbers(*args))
+
+
+def _negate(call: Call, args: list[Value]) -> Value:
+    return pc.negate_checked(_number(args[0]))
+
+
+def _abs(call: Call, args: list[Value]) -> Value:
+    return pc.abs_checked(_number(args[0]))
+
+
+def _numbers(left: Value, right: Value) -> tuple[Value, Value]:
+    """Both sides as 64-bit integers, as doubles, or as decimals."""
+    if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
+        return pc.cast(left, types.DOUBLE, safe=False), pc.cast(right, types.DOUBLE, safe=False)
+    return _number(left), _number(right)
+
+
+def _number(value: Value) -> Value:
+    if pa.types.is_floating(value.type):
+        return pc.cast(value, types.DOUBLE)
+    return pc.cast(value, types.LONG) if pa.types.is_integer(value.type) else value
+
+
+# --- Time -----------------------------------------------------------------------------------------------------------
+
+
+def _calendar(kernel: Callable[[Value], Value]) -> Kernel:
+    return lambda call, args: pc.cast(kernel(args[0]), types.LONG)
+
+
+DATE_TRUNC_UNITS = {
+    "year": "year", "yyyy": "year", "yy": "year", "quarter": "quarter", "month": "month", "mon": "month", "mm": "month",
+    "week": "week", "day": "day", "dd": "day", "hour": "hour", "minute": "minute", "second": "second",
+    "millisecond": "millisecond", "microsecond": "microsecond",
+}  # fmt: skip
+
+TRUNC_UNITS = {name: unit for name, unit in DATE_TRUNC_UNITS.items() if unit in ("year", "quarter", "month", "week")}
+
+
+def _date_trunc(call: Call, args: list[Value]) -> Value:
+    value = args[1]
+    if pa.types.is_date(value.type):
+        value = pc.cast(value, pa.timestamp("us"))
+    return pc.floor_temporal(value, unit=DATE_TRUNC_UNITS[args[0].as_py()])
+
+
+def _trunc(call: Call, args: list[Value]) -> Value:
+    return pc.floor_temporal(pc.cast(args[0], types.DATE), unit=TRUNC_UNITS[args[1].as_py()])
+
+
+# --- The metadata functions -----------------------------------------------------------------------------------------
+
+
+def _element_at(call: Call, args: list[Value]) -> Value:
+    return map_element(args[0], args[1].as_py())
+
+
+KERNELS: dict[str, Kernel] = {
+    **dict.fromkeys(_COMPARE, _compare),
+    "<=>": _null_safe_equal,
+    "in": _in,
+    "any_between": _any_between,
+    "and": _and,
+    "or": _or,
+    "not": _not,
+    "is_null": _is_null,
+    "is_not_null": _is_not_null,
+    "case": _case,
+    "coalesce": _coalesce,
+    "like": _like,
+    "startswith": _startswith,
+    "endswith": _endswith,
+    "contains": _contains,
+    "substring": _substring,
+    "upper": lambda call, args: pc.utf8_upper(args[0]),
+    "lower": lambda call, args: pc.utf8_lower(args[0]),
+    "length": _length,
+    "+": _plus,
+    "-": _minus,
+    "*": _times,
+    "negate": _negate,
+    "abs": _abs,
+    "year": _calendar(pc.year),
+    "month": _calendar(pc.month),
+    "day": _calendar(pc.day),
+    "hour": _calendar(pc.hour),
+    "minute": _calendar(pc.minute),
+    "date_trunc": _date_trunc,
+    "trunc": _trunc,
+    "element_at": _element_at,
+}

@@ -1,0 +1,306 @@
+"""PartitionFilter: a portable filter on partition values, small enough to travel as JSON.
+
+The wire format, key by key and in this order:
+
+    {"op":"eq","column":"year","value":"2024"}                  neq alike
+    {"op":"in","column":"region","values":["eu","us"]}
+    {"op":"gt","column":"year","value":"2022","type":"long"}    gte, lt, lte alike; type (long, double) is optional
+    {"op":"is_null","column":"day"}                             is_not_null alike
+    {"op":"and","filters":[…]}                                  or alike
+    {"op":"not","filter":{…}}
+
+Its meaning differs from SQL on purpose, because a partition value is a text that is there or is not:
+`tamis.expr.partition_evaluation` has the table. An AND of nothing keeps all, an OR of nothing and an IN of nothing
+keep none. Text compares by code points. With a type, a value and a bound that both parse compare as numbers
+(`long`: an optional sign and digits that fit 64 bits; `double`: also fractions, exponents, infinities and NaN, NaN
+being larger than every number and equal to itself); where one does not parse, that one comparison is of texts.
+Column names are exact, case included.
+
+The format is strict, since a key that is not understood might have changed the meaning: unknown or repeated keys are
+errors, and so is a filter nested deeper than `MAX_DEPTH` brackets or longer than `MAX_BYTES`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from json.encoder import encode_basestring as json_string
+from typing import Any, cast
+
+import pyarrow as pa
+
+from tamis.errors import FilterFormatError, InvalidArgument
+from tamis.expr import partition_evaluation
+from tamis.expr.partition_text import spell
+
+MAX_DEPTH = 500
+"""The most brackets, of objects and lists, that may be open at once in the JSON of a filter."""
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The longest JSON of a filter, in bytes of UTF-8."""
+
+TYPES = ("long", "double")
+EQUALITIES = ("eq", "neq")
+ORDERINGS = ("gt", "gte", "lt", "lte")
+NULL_TESTS = ("is_null", "is_not_null")
+JUNCTIONS = ("and", "or")
+OPERATIONS = (*EQUALITIES, "in", *ORDERINGS, *NULL_TESTS, *JUNCTIONS, "not")
+
+_OPERANDS = {
+    **dict.fromkeys((*EQUALITIES, *ORDERINGS, "not"), (1, 1)),
+    **dict.fromkeys(NULL_TESTS, (0, 0)),
+    **dict.fromkeys(("in", *JUNCTIONS), (0, sys.maxsize)),
+}
+"""The fewest and the most values, or filters, of an operation."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PartitionFilter:
+    """A filter on partition values; made with the named constructors below, or with `from_json`.
+
+    An immutable value: equal when the JSON is, hashable, and pickled as its JSON, so that what a worker receives is
+    data. Only the fields that its operation has are set.
+
+    >>> recent = PartitionFilter.gte("year", 2022).with_type("long") & ~PartitionFilter.eq("region", "eu")
+    >>> print(recent.filters[0].to_json())
+    {"op":"gte","column":"year","value":"2022","type":"long"}
+    >>> years = pa.array([[("year", "2024"), ("region", "us")], [("year", "999")]], pa.map_(pa.string(), pa.string()))
+    >>> recent.evaluate(years).to_pylist()
+    [True, False]
+    """
+
+    op: str
+    column: str = ""
+    values: tuple[str, ...] = ()
+    type: str | None = None
+    filters: tuple[PartitionFilter, ...] = ()
+    _depth: int = field(init=False, default=0)
+    _hash: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        _check_shape(self)
+        brackets = 2 if self.op in ("in", *JUNCTIONS) else 1
+        depth = brackets + max((inner._depth for inner in self.filters), default=0)
+        if depth > MAX_DEPTH:
+            raise FilterFormatError(
+                f"a partition filter nests deeper than {MAX_DEPTH} brackets: give and_() and or_() all filters at once",
+                path="$",
+            )
+        object.__setattr__(self, "_depth", depth)
+        identity = (self.op, self.column, self.values, self.type, self.filters)
+        object.__setattr__(self, "_hash", hash(identity))
+
+    # --- Named constructors -------------------------------------------------------------------------------------
+
+    @classmethod
+    def eq(cls, column: str, value: object) -> PartitionFilter:
+        return cls("eq", column, (spell(value),))
+
+    @classmethod
+    def neq(cls, column: str, value: object) -> PartitionFilter:
+        return cls("neq", column, (spell(value),))
+
+    @classmethod
+    def in_(cls, column: str, *values: object) -> PartitionFilter:
+        """`in_("region", ["eu", "us"])` and `in_("region", "eu", "us")` are the same."""
+        return cls("in", column, tuple(spell(value) for value in _spread(values)))
+
+    @classmethod
+    def gt(cls, column: str, value: object) -> PartitionFilter:
+        return cls("gt", column, (spell(value),))
+
+    @classmethod
+    def gte(cls, column: str, value: object) -> PartitionFilter:
+        return cls("gte", column, (spell(value),))
+
+    @classmethod
+    def lt(cls, column: str, value: object) -> PartitionFilter:
+        return cls("lt", column, (spell(value),))
+
+    @classmethod
+    def lte(cls, column: str, value: object) -> PartitionFilter:
+        return cls("lte", column, (spell(value),))
+
+    @classmethod
+    def is_null(cls, column: str) -> PartitionFilter:
+        return cls("is_null", column)
+
+    @classmethod
+    def is_not_null(cls, column: str) -> PartitionFilter:
+        return cls("is_not_null", column)
+
+    @classmethod
+    def and_(cls, *filters: PartitionFilter | Iterable[PartitionFilter]) -> PartitionFilter:
+        """All of the filters, given one by one or as one list; of none, a filter that keeps all."""
+        return cls("and", filters=tuple(cast("Iterable[PartitionFilter]", _spread(filters))))
+
+    @classmethod
+    def or_(cls, *filters: PartitionFilter | Iterable[PartitionFilter]) -> PartitionFilter:
+        """Any of the filters, given one by one or as one list; of none, a filter that keeps nothing."""
+        return cls("or", filters=tuple(cast("Iterable[PartitionFilter]", _spread(filters))))
+
+    @classmethod
+    def not_(cls, inner: PartitionFilter) -> PartitionFilter:
+        return cls("not", filters=(inner,))
+
+    def with_type(self, type_name: str) -> PartitionFilter:
+        """The same comparison of numbers, `long` or `double`, instead of texts; only gt, gte, lt and lte have one."""
+        return PartitionFilter(self.op, self.column, self.values, type_name, self.filters)
+
+    def __and__(self, other: PartitionFilter) -> PartitionFilter:
+        return self._joined("and", other)
+
+    def __or__(self, other: PartitionFilter) -> PartitionFilter:
+        return self._joined("or", other)
+
+    def __invert__(self) -> PartitionFilter:
+        return PartitionFilter.not_(self)
+
+    def _joined(self, op: str, other: object) -> PartitionFilter:
+        """`a & b & c` is one AND of three, so that a chain made by a program does not nest."""
+        if not isinstance(other, PartitionFilter):
+            return cast("PartitionFilter", NotImplemented)
+        parts = (part.filters if part.op == op else (part,) for part in (self, other))
+        return PartitionFilter(op, filters=tuple(inner for part in parts for inner in part))
+
+    # --- What it says -------------------------------------------------------------------------------------------
+
+    @property
+    def value(self) -> str:
+        """The one value of eq, neq, gt, gte, lt and lte."""
+        if self.op not in (*EQUALITIES, *ORDERINGS):
+            raise InvalidArgument(f"a partition filter {self.op!r} has no single value")
+        return self.values[0]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The distinct columns, in the order in which they appear."""
+        found: dict[str, None] = {}
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            if node.column:
+                found[node.column] = None
+            stack.extend(reversed(node.filters))
+        return tuple(found)
+
+    def column_names(self) -> list[str]:
+        return list(self.columns)
+
+    def evaluate(self, values: partition_evaluation.PartitionValues) -> pa.BooleanArray:
+        """Which rows the filter keeps; never null.
+
+        `values` is a column of maps (column to text), a struct column, a record batch or a table; where it is typed,
+        its values are compared as the texts that a partition directory would have.
+        """
+        return partition_evaluation.evaluate(self, values)
+
+    # --- The wire format ----------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The filter as compact JSON, keys in the order of the format."""
+        written: list[str] = []
+        stack: list[str | PartitionFilter] = [self]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, str):
+                written.append(item)
+                continue
+            head = f'{{"op":"{item.op}"'
+            match item.op:
+                case "and" | "or":
+                    stack.append("]}")
+                    for inner in reversed(item.filters):
+                        stack += [inner, ","]
+                    if item.filters:
+                        stack.pop()
+                    written.append(f'{head},"filters":[')
+                case "not":
+                    stack += ["}", item.filters[0]]
+                    written.append(f'{head},"filter":')
+                case _:
+                    written.append(f'{head},"column":{json_string(item.column)}{_operands_json(item)}}}')
+        text = "".join(written)
+        if len(text.encode()) > MAX_BYTES:
+            raise FilterFormatError(f"a partition filter is longer than {MAX_BYTES:,} bytes as JSON", path="$")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> PartitionFilter:
+        """Read the wire format; what breaks it is a `FilterFormatError` that names the place."""
+        from tamis.expr.partition_filter_json import read_filter
+
+        return read_filter(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartitionFilter.from_json, (self.to_json(),)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartitionFilter):
+            return NotImplemented
+        return self is other or (self._hash == other._hash and self.to_json() == other.to_json())
+
+    def __bool__(self) -> bool:
+        raise InvalidArgument("a partition filter is neither true nor false: combine filters with &, | and ~")
+
+    def __repr__(self) -> str:
+        text = self.to_json()
+        return f"PartitionFilter({text if len(text) <= 200 else text[:200] + '…'})"
+
+
+def _operands_json(leaf: PartitionFilter) -> str:
+    if leaf.op in NULL_TESTS:
+        return ""
+    if leaf.op == "in":
+        return f',"values":[{",".join(json_string(value) for value in leaf.values)}]'
+    type_json = f',"type":"{leaf.type}"' if leaf.type is not None else ""
+    return f',"value":{json_string(leaf.values[0])}{type_json}'
+
+
+def _check_shape(node: PartitionFilter) -> None:
+    """The invariant: an operation has its own fields and no others, and every text can be written as UTF-8."""
+    if node.op not in OPERATIONS:
+        raise InvalidArgument(f"no partition filter operation {node.op!r}. Operations: {', '.join(OPERATIONS)}")
+    if node.type is not None:
+        if node.op not in ORDERINGS:
+            raise InvalidArgument(f"only {', '.join(ORDERINGS)} compare as a type, not {node.op!r}")
+        if node.type not in TYPES:
+            raise InvalidArgument(f"no partition filter type {node.type!r}. Types: {', '.join(TYPES)}")
+    fewest, most = _OPERANDS[node.op]
+    if not fewest <= len(node.filters if node.op in (*JUNCTIONS, "not") else node.values) <= most:
+        raise InvalidArgument(
+            f"a partition filter {node.op!r} has the wrong number of values or filters: use {node.op}()"
+        )
+    if node.op in (*JUNCTIONS, "not"):
+        for inner in node.filters:
+            if not isinstance(inner, PartitionFilter):
+                raise InvalidArgument(
+                    f"{node.op!r} combines partition filters, found {type(inner).__name__}: make one with eq(), in_()…"
+                )
+    elif not isinstance(node.column, str) or not node.column:
+        raise InvalidArgument(f"a partition filter {node.op!r} needs the name of a column, found {node.column!r}")
+    for text in (node.column, *node.values):
+        if not is_unicode(text):
+            raise InvalidArgument(f"a partition filter holds {text!r}, which is not valid Unicode")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be written as UTF-8: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _spread(items: tuple[Any, ...]) -> Iterable[Any]:
+    """The items themselves, or those of the one list that was given in their place."""
+    if len(items) != 1 or isinstance(items[0], str | bytes | PartitionFilter) or not isinstance(items[0], Iterable):
+        return items
+    only: Iterable[Any] = items[0]
+    # A set has no order of its own; the text of a filter should not change from run to run.
+    return sorted(only, key=str) if isinstance(only, set | frozenset) else only

@@ -1,0 +1,102 @@
+"""LIKE patterns and text prefixes: what a pattern says about the order of the texts that match it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+DEFAULT_ESCAPE = "\\"
+_LARGEST_CODE_POINT = 0x10FFFF
+
+
+class _Wildcard:
+    """A `%` or a `_` of a pattern."""
+
+    def __init__(self, sign: str, regex: str) -> None:
+        self.sign = sign
+        self.regex = regex
+
+
+ANY_TEXT = _Wildcard("%", ".*")
+ANY_CHARACTER = _Wildcard("_", ".")
+
+
+@dataclass(frozen=True)
+class LikePattern:
+    """A LIKE pattern taken apart: literal characters and wildcards, escapes resolved."""
+
+    parts: tuple[str | _Wildcard, ...]
+
+    @cached_property
+    def prefix(self) -> str:
+        """The text that every match starts with."""
+        found: list[str] = []
+        for part in self.parts:
+            if not isinstance(part, str):
+                break
+            found.append(part)
+        return "".join(found)
+
+    @property
+    def is_exact(self) -> bool:
+        """No wildcard: the pattern matches its prefix alone."""
+        return len(self.prefix) == len(self.parts)
+
+    @property
+    def is_prefix(self) -> bool:
+        """`abc%`: every text with the prefix matches."""
+        rest = self.parts[len(self.prefix) :]
+        return bool(rest) and all(part is ANY_TEXT for part in rest)
+
+    @property
+    def regex(self) -> str:
+        body = "".join(re.escape(part) if isinstance(part, str) else part.regex for part in self.parts)
+        # \z ends the text and nothing else, and `.` takes line breaks too.
+        return rf"(?s)\A{body}\z"
+
+
+@lru_cache(maxsize=256)
+def parse_like(pattern: str, escape: str = DEFAULT_ESCAPE) -> LikePattern:
+    r"""Take a LIKE pattern apart. An escape makes the next character literal; at the very end it is itself.
+
+    >>> parse_like("a\\%b%").prefix, parse_like("abc%").is_prefix, parse_like("abc").is_exact
+    ('a%b', True, True)
+    """
+    parts: list[str | _Wildcard] = []
+    characters = iter(pattern)
+    for character in characters:
+        if escape and character == escape:
+            parts.append(next(characters, character))
+        elif character == "%":
+            if not (parts and parts[-1] is ANY_TEXT):
+                parts.append(ANY_TEXT)
+        elif character == "_":
+            parts.append(ANY_CHARACTER)
+        else:
+            parts.append(character)
+    return LikePattern(tuple(parts))
+
+
+def successor_of_prefix(prefix: str) -> str | None:
+    """The smallest text above all texts that start with the prefix; None where there is none.
+
+    >>> successor_of_prefix("ab"), successor_of_prefix("a\\U0010ffff"), successor_of_prefix("")
+    ('ac', 'b', None)
+    """
+    for length in range(len(prefix), 0, -1):
+        code = ord(prefix[length - 1])
+        if code < _LARGEST_CODE_POINT:
+            # Surrogates are no characters: after U+D7FF comes U+E000.
+            return prefix[: length - 1] + chr(0xE000 if code == 0xD7FF else code + 1)
+    return None
+
+
+def successor_of_bytes(prefix: bytes) -> bytes | None:
+    """The same for bytes.
+
+    >>> successor_of_bytes(b"a\\xff"), successor_of_bytes(b"\\xff")
+    (b'b', None)
+    """
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,0 +1,291 @@
+"""Expressions as SQL in Spark's dialect, which `tamis.expr.sql` reads back as the same expression.
+
+Exact for everything that text can name. Beyond that a literal prints as the nearest form: times of day, durations,
+decimals of more than 38 digits in a wider type than they need, types of which there are several for the same values
+(`large_string`), and the unit of a NULL timestamp with a zone.
+
+Brackets are put where precedence asks for them, and where they keep a call from being read as a literal: see
+`tamis.expr.sql`. Nothing recurses, and the work grows with the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+from sqlglot.dialects.spark import Spark
+
+from tamis import types
+from tamis.errors import TypeMismatch
+from tamis.expr.literals import cast_literal, literal
+from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.temporal import NANOSECONDS, format_date, format_interval, format_time, format_timestamp
+from tamis.types import UNITS_PER_SECOND, is_bytes, is_text, type_from_name, type_name
+
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _PRIMARY = range(1, 9)
+
+_BINARY = {
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _COMPARISON),
+    **dict.fromkeys(("+", "-"), _SUM),
+    **dict.fromkeys(("*", "/", "%"), _PRODUCT),
+}
+
+_Part = str | tuple[Expr, int]
+"""Text, or an expression with the precedence that it needs to stand there without brackets."""
+
+
+def to_sql(expr: Expr, max_items: int | None = None) -> str:
+    """The SQL text of an expression; with `max_items`, for people only: longer IN lists are cut short.
+
+    >>> from tamis.expr.sql import parse_sql
+    >>> to_sql(parse_sql("NOT (a = 1 AND `b c` - (2 - x.y) IN (1, 2, 3))"))
+    'NOT (a = 1 AND `b c` - (2 - x.y) IN (1, 2, 3))'
+    >>> to_sql(parse_sql("a IN (1, 2, 3, 4)"), max_items=2)
+    'a IN (1, 2, … 2 more)'
+    """
+    pieces: list[str] = []
+    stack: list[_Part] = [(expr, 0)]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, str):
+            pieces.append(part)
+            continue
+        node, needed = part
+        match node:
+            case Column(path):
+                pieces.append(".".join(_name(name) for name in path))
+            case Literal():
+                text = literal_text(node)
+                pieces.append(f"({text})" if _continues_interval(pieces, text) else text)
+            case Call():
+                own, parts = _layout(node, max_items)
+                stack.extend(reversed(parts) if own >= needed else [")", *reversed(parts), "("])
+    return "".join(pieces)
+
+
+def _continues_interval(pieces: list[str], text: str) -> bool:
+    """Whether `INTERVAL '1' DAY + text` would be read as one interval."""
+    follows = len(pieces) > 1 and pieces[-1] == " + " and pieces[-2].startswith("INTERVAL ")
+    return follows and (text[0].isdigit() or text[0] == "'" or text.startswith("INTERVAL "))
+
+
+# --- Calls ----------------------------------------------------------------------------------------------------------
+
+
+def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
+    """The precedence of a call, and its parts in order."""
+    match node:
+        case Call("and" | "or" as function, (_, _, *_) as args):
+            own = _AND if function == "and" else _OR
+            return own, _separated([(arg, own + 1) for arg in args], f" {function.upper()} ")
+        case Call("not", (Call("in" | "like" | "<=>") as inner,)) if negated := _predicate(inner, max_items, "NOT "):
+            return _COMPARISON, negated
+        case Call("not", (arg,)):
+            return _NOT, ["NOT ", (arg, _PRIMARY)]
+        case Call("is_null", (arg,)):
+            return _COMPARISON, [(arg, _SUM), " IS NULL"]
+        case Call("is_not_null", (arg,)):
+            return _COMPARISON, [(arg, _SUM), " IS NOT NULL"]
+        case Call("in" | "like") if predicate := _predicate(node, max_items, ""):
+            return _COMPARISON, predicate
+        case Call(function, (left, right)) if function in _BINARY:
+            own = _BINARY[function]
+            # Comparisons do not chain; the other operators group to the left.
+            return own, [(left, _SUM if own == _COMPARISON else own), f" {function} ", (right, own + 1)]
+        case Call("negate", (Literal() | Call("cast" | "try_cast") as arg,)):
+            # A minus before a literal, or before the cast of one, would become part of it.
+            return _SIGN, ["-(", (arg, 0), ")"]
+        case Call("negate", (arg,)):
+            return _SIGN, ["-", (arg, _PRIMARY)]
+        case Call("cast" | "try_cast" as function, (value, Literal(str() as target))):
+            return _PRIMARY, _cast(function, value, target)
+        case Call("case", (_, _, _, *rest)) if len(rest) % 2 == 0:
+            return _PRIMARY, _case(node.args)
+        case Call("sql", (Literal(str() as text), *_)):
+            return _PRIMARY, [f"({text})"]
+        case Call(function, args):
+            return _PRIMARY, [f"{_function_name(function)}(", *_separated([(arg, 0) for arg in args], ", "), ")"]
+
+
+def _predicate(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:
+    match node:
+        case Call("in", (value, _, *_)):
+            return [(value, _SUM), f" {negation}IN (", *_items(node.args[1:], max_items), ")"]
+        case Call("like", (value, pattern)):
+            return [(value, _SUM), f" {negation}LIKE ", (pattern, _SUM)]
+        case Call("like", (value, pattern, Literal(str()) as escape)):
+            return [(value, _SUM), f" {negation}LIKE ", (pattern, _SUM), " ESCAPE ", (escape, 0)]
+        case Call("<=>", (left, right)):
+            return [(left, _SUM), " IS DISTINCT FROM ", (right, _SUM)]
+        case _:
+            return None
+
+
+def _items(items: tuple[Expr, ...], max_items: int | None) -> list[_Part]:
+    if max_items is None or len(items) <= max_items:
+        return _separated([(item, 0) for item in items], ", ")
+    shown: list[_Part] = [(item, 0) for item in items[:max_items]]
+    return _separated([*shown, f"… {len(items) - max_items} more"], ", ")
+
+
+def _separated(parts: list[_Part], separator: str) -> list[_Part]:
+    spread: list[_Part] = [separator] * (2 * len(parts) - 1)
+    spread[::2] = parts
+    return spread
+
+
+def _cast(function: str, value: Expr, target: str) -> list[_Part]:
+    try:
+        # A literal that can be of that type would be read as one.
+        is_literal = isinstance(value, Literal) and cast_literal(value, type_from_name(target)) is not None
+    except TypeMismatch:
+        is_literal = False
+    opening, closing = ("((", ")") if is_literal else ("(", "")
+    return [f"{function.upper()}{opening}", (value, 0), f"{closing} AS {target.upper()})"]
+
+
+def _case(args: tuple[Expr, ...]) -> list[_Part]:
+    parts: list[_Part] = ["CASE"]
+    for condition, value in zip(args[0:-1:2], args[1:-1:2], strict=True):
+        parts += [" WHEN ", (condition, 0), " THEN ", (value, 0)]
+    if args[-1] != Literal(None):
+        parts += [" ELSE ", (args[-1], 0)]
+    return [*parts, " END"]
+
+
+# --- Names ----------------------------------------------------------------------------------------------------------
+
+_SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEYWORDS = frozenset(Spark.Tokenizer.KEYWORDS) | {"ANY", "IF", "SESSION_USER", "CURRENT_ROLE"}
+_HARMLESS_KEYWORDS = frozenset(
+    {"DATE", "TIME", "TIMESTAMP", "COMMENT", "FORMAT", "INDEX", "OFFSET", "PERCENT", "ROW", "ROWS", "TEXT", "UUID"}
+)
+"""Keywords that are so often the names of columns that quotes would be noise; everywhere in an expression they can
+only be names."""
+
+
+@lru_cache(maxsize=4096)
+def _name(name: str) -> str:
+    return name if _is_simple(name) else _quoted_name(name)
+
+
+def _is_simple(name: str) -> bool:
+    upper = name.upper()
+    return _SIMPLE_NAME.fullmatch(name) is not None and (upper not in _KEYWORDS or upper in _HARMLESS_KEYWORDS)
+
+
+def _quoted_name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _function_name(name: str) -> str:
+    return name if _SIMPLE_NAME.fullmatch(name) else _quoted_name(name)
+
+
+# --- Literals -------------------------------------------------------------------------------------------------------
+
+
+def literal_text(value: Literal) -> str:
+    """The SQL text of a literal."""
+    data_type = value.type
+    if value.is_null:
+        return "NULL" if data_type == types.NULL else f"CAST(NULL AS {_null_type(data_type)})"
+    if data_type == types.LONG:
+        return str(value.value)
+    if is_text(data_type):
+        return _quoted_text(value.value)
+    if pa.types.is_boolean(data_type):
+        return "TRUE" if value.value else "FALSE"
+    if is_bytes(data_type):
+        return f"X'{value.value.hex().upper()}'"
+    if pa.types.is_integer(data_type):
+        return f"CAST({value.value} AS {type_name(data_type).upper()})"
+    if pa.types.is_floating(data_type):
+        return _float_text(value.value, data_type)
+    if pa.types.is_decimal(data_type):
+        return _decimal_text(value.value, data_type)
+    return _time_text(value.value, data_type)
+
+
+def _null_type(data_type: pa.DataType) -> str:
+    if is_text(data_type):
+        return "STRING"
+    if is_bytes(data_type):
+        return "BINARY"
+    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+        return "TIMESTAMP"
+    name = type_name(data_type)
+    return name.upper() if _SIMPLE_NAME.match(name) and "[" not in name else name
+
+
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _quoted_text(text: str) -> str:
+    if text.isprintable() and "\\" not in text and "'" not in text:
+        return f"'{text}'"
+    return "'" + "".join(_ESCAPES.get(character) or _visible(character) for character in text) + "'"
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if character.isprintable() or 0xD800 <= code <= 0xDFFF:
+        return character
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
+def _float_text(value: float, data_type: pa.DataType) -> str:
+    name = type_name(data_type).upper()
+    if not np.isfinite(value):
+        text = "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return f"CAST('{text}' AS {name})"
+    text = repr(value)
+    if data_type != types.DOUBLE:
+        shortest = str(np.float32(value))
+        text = shortest if float(np.float32(float(shortest))) == value else text
+        return text.replace("e+", "e") + "F"
+    return text.replace("e+", "e") if "e" in text else text + "D"
+
+
+def _decimal_text(value: Decimal, data_type: pa.DataType) -> str:
+    text = format(value, "f")
+    alone = literal(Decimal(text) if "." in text else int(text))
+    return text if alone.type == data_type else f"CAST({text} AS {type_name(data_type).upper()})"
+
+
+def _time_text(value: object, data_type: pa.DataType) -> str:
+    match value:
+        case int() if pa.types.is_date(data_type):
+            return f"DATE '{format_date(value)}'"
+        case int() if pa.types.is_timestamp(data_type):
+            return _timestamp_text(value, data_type)
+        case int() if pa.types.is_time(data_type):
+            return f"CAST('{format_time(value, data_type.unit)}' AS TIME)"
+        case int() if pa.types.is_duration(data_type):
+            return _interval_text((0, 0, value * (NANOSECONDS // UNITS_PER_SECOND[data_type.unit])))
+        case (int() as months, int() as days, int() as nanoseconds):
+            return _interval_text((months, days, nanoseconds))
+        case _:
+            return f"CAST({_quoted_text(str(value))} AS {type_name(data_type).upper()})"
+
+
+def _timestamp_text(value: int, data_type: pa.DataType) -> str:
+    keyword = "TIMESTAMP_NTZ" if data_type.tz is None else "TIMESTAMP"
+    match data_type.unit:
+        case "us":
+            return f"{keyword} '{format_timestamp(value, 'us')}'"
+        case "ns":
+            # Nine digits say that it counts nanoseconds.
+            return f"{keyword} '{format_timestamp(value, 'ns', digits=9)}'"
+        case unit:
+            zone = "" if data_type.tz is None else "Z"
+            return f"CAST('{format_timestamp(value, unit)}{zone}' AS TIMESTAMP_{unit.upper()})"
+
+
+def _interval_text(value: tuple[int, int, int]) -> str:
+    text = format_interval(value)
+    amount, _, unit = text.partition(" ")
+    return f"INTERVAL '{text}'" if " " in unit else f"INTERVAL '{amount}' {unit.removesuffix('s').upper()}"

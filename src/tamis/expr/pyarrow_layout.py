@@ -1,0 +1,99 @@
+"""The parts of a `pyarrow.compute.Expression`, in prefix order.
+
+pyarrow offers no way to look into an expression, but it serialises one: an Arrow file with a single batch, whose
+schema metadata is the tree as a list of pairs (`call`, name), (`field_ref`, name), (`literal`, column of the batch),
+(`options`, column of the batch), (`end`, name), with (`nested_field_ref`, n) before n field references.
+pyarrow shows metadata as a dict, in which pairs of the same key are lost; Arrow's C data interface, whose layout is
+frozen, has them all. Anything that does not look like this is an error and never a guess.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import ExpressionError
+
+WAY_OUT = "write the filter as SQL text instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The tree as pairs, and the values that its `literal` and `options` pairs point at."""
+
+    pairs: tuple[tuple[str, str], ...]
+    values: pa.RecordBatch
+
+    def value(self, index: str) -> pa.Scalar:
+        if not index.isdecimal() or int(index) >= self.values.num_columns:
+            raise unknown_layout(f"no value {index!r}")
+        return self.values.column(int(index))[0]
+
+
+def layout_of(expression: pc.Expression) -> Layout:
+    try:
+        reduced = expression.__reduce__()
+    except pa.ArrowException as error:
+        raise ExpressionError(
+            f"a pyarrow expression could not be taken apart ({error}): name columns with pc.field(name), or {WAY_OUT}"
+        ) from error
+    match reduced:
+        case (_, (pa.Buffer() as buffer,)):
+            pass
+        case _:
+            raise unknown_layout("no buffer")
+    try:
+        reader = pa.ipc.open_file(buffer)
+        batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+    except (pa.ArrowException, OSError) as error:
+        raise unknown_layout(str(error)) from error
+    if len(batches) != 1 or batches[0].num_rows != 1:
+        raise unknown_layout(f"{len(batches)} batches")
+    try:
+        pairs = tuple((key.decode(), value.decode()) for key, value in metadata_pairs(reader.schema))
+    except UnicodeDecodeError as error:
+        raise ExpressionError(f"a pyarrow expression names a column that is not UTF-8: {WAY_OUT}") from error
+    return Layout(pairs, batches[0])
+
+
+def unknown_layout(detail: str) -> ExpressionError:
+    return ExpressionError(
+        f"pyarrow {pa.__version__} lays its expressions out in a way that is not known here ({detail}): {WAY_OUT}"
+    )
+
+
+class _ArrowSchema(ctypes.Structure):
+    """The beginning of `struct ArrowSchema` of the C data interface."""
+
+    _fields_ = (
+        ("format", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        # Not a C string: lengths come first, and the bytes may hold zeros.
+        ("metadata", ctypes.c_void_p),
+    )
+
+
+def metadata_pairs(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
+    """The metadata of a schema, all pairs in their order, keys that occur several times included."""
+    capsule = schema.__arrow_c_schema__()
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype = ctypes.c_void_p
+    get_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    address = _ArrowSchema.from_address(get_pointer(capsule, b"arrow_schema")).metadata
+    if not address:
+        return []
+    # A count, then key and value of each pair, each preceded by its length; all integers are native int32.
+    (count,) = struct.unpack("=i", ctypes.string_at(address, 4))
+    address += 4
+    texts: list[bytes] = []
+    for _ in range(2 * count):
+        (length,) = struct.unpack("=i", ctypes.string_at(address, 4))
+        texts.append(ctypes.string_at(address + 4, length))
+        address += 4 + length
+    # The capsule owns the memory that was read above, so it has to live until here.
+    del capsule
+    return list(zip(texts[::2], texts[1::2], strict=True))

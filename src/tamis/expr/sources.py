@@ -1,0 +1,80 @@
+"""Everything that a `where` may be, as one expression."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tamis.errors import InvalidArgument
+from tamis.expr.builder import Expression
+from tamis.expr.from_pyarrow import from_pyarrow
+from tamis.expr.from_pyiceberg import from_pyiceberg
+from tamis.expr.nodes import Call, Column, Expr, Literal, and_
+from tamis.expr.partition_filter import PartitionFilter
+from tamis.expr.sql import parse_sql
+
+_KINDS = (
+    "SQL text, a tamis expression such as col('a') > 5, a PartitionFilter, "
+    "a pyarrow or pyiceberg expression, or a list of these"
+)
+
+
+def to_expr(where: object) -> Expr | PartitionFilter | None:
+    """The expression that a `where` means; None for no filter.
+
+    A list means all of its items. A `PartitionFilter` stays what it is, because its meaning is not that of SQL; a list
+    of them is their AND, and a list that mixes them with expressions is an error.
+    """
+    items = _flattened(where)
+    filters = [item for item in items if isinstance(item, PartitionFilter)]
+    expressions = [item for item in items if not isinstance(item, PartitionFilter)]
+    if filters and expressions:
+        raise InvalidArgument(
+            "a where list mixes partition filters with expressions, which mean different things: "
+            "write all of it as one or the other"
+        )
+    if filters:
+        return filters[0] if len(filters) == 1 else PartitionFilter.and_(*filters)
+    return and_(*expressions) if expressions else None
+
+
+def _flattened(where: object) -> list[Expr | PartitionFilter]:
+    found: list[Expr | PartitionFilter] = []
+    stack = [where]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list | tuple):
+            stack.extend(reversed(item))
+        elif item is not None:
+            found.append(_one(item))
+    return found
+
+
+def _one(where: object) -> Expr | PartitionFilter:
+    match where:
+        case str():
+            return parse_sql(where)
+        case Expression():
+            return where.node
+        case Column() | Literal() | Call() | PartitionFilter():
+            return where
+        case pc.Expression():
+            return from_pyarrow(where)
+        case bool() | np.bool_():
+            raise InvalidArgument(
+                f"where is the Python value {where}: a comparison was made in Python, not in an expression. "
+                "Compare col('name'), as in col('name') == 5, and combine with &, | and ~"
+            )
+        case _ if _is_pyiceberg(where):
+            return from_pyiceberg(where)
+        case _:
+            kind = f"{type(where).__module__}.{type(where).__qualname__}"
+            raise InvalidArgument(f"where cannot be a {kind.removeprefix('builtins.')}: give {_KINDS}")
+
+
+def _is_pyiceberg(where: object) -> bool:
+    """Whether it is a pyiceberg expression, found out by name so that pyiceberg need not be there."""
+    return any(
+        kind.__name__ == "BooleanExpression" and kind.__module__.partition(".")[0] == "pyiceberg"
+        for kind in type(where).__mro__
+    )

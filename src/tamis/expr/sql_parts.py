@@ -1,0 +1,71 @@
+"""The pieces of which the reading of SQL is made: nodes that wait for their parts, columns, and unmodelled syntax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import errors as sqlglot_errors
+from sqlglot import exp
+
+from tamis import types
+from tamis.errors import ParseError
+from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.sql_refusals import position_of, refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A node whose parts must be converted first."""
+
+    parts: Sequence[exp.Expr]
+    build: Callable[[tuple[Expr, ...]], Expr]
+
+
+Shape = Expr | Pending
+"""What one node of sqlglot's tree becomes."""
+
+
+def call(function: str, *parts: exp.Expr) -> Pending:
+    return Pending(parts, lambda args: Call(function, args))
+
+
+def opaque(node: exp.Expr) -> Expr:
+    """Syntax that is not modelled, as its text and the columns in it."""
+    columns: dict[Column, None] = {}
+    for inner in node.dfs():
+        refuse(inner)
+        if isinstance(inner, exp.Column):
+            while isinstance(inner.parent, exp.Dot) and isinstance(inner.parent.expression, exp.Identifier):
+                inner = inner.parent
+            columns[column_of(inner)] = None
+    try:
+        text = node.sql(
+            "spark",
+            comments=False,
+            normalize_functions=False,
+            unsupported_level=sqlglot_errors.ErrorLevel.RAISE,
+        )
+    except sqlglot_errors.UnsupportedError as error:
+        raise ParseError(f"Spark's SQL has no such syntax: {error}", position=position_of(node)) from error
+    return Call("sql", (Literal(text, types.STRING), *sorted(columns, key=lambda column: column.position or 0)))
+
+
+def column_or_opaque(node: exp.Expr) -> Expr:
+    inner = node
+    while isinstance(inner, exp.Dot) and isinstance(inner.expression, exp.Identifier):
+        inner = inner.this
+    is_plain = isinstance(inner, exp.Column) and isinstance(inner.this, exp.Identifier)
+    return column_of(node) if is_plain else opaque(node)
+
+
+def column_of(node: exp.Expr) -> Column:
+    """The column of `a.b.c`: sqlglot takes the first parts for catalog, database and table, and dots for the rest."""
+    fields: list[exp.Expr] = []
+    while isinstance(node, exp.Dot):
+        fields.append(node.expression)
+        node = node.this
+    refuse(node.this)
+    parts = [node.args[key] for key in ("catalog", "db", "table", "this") if node.args.get(key)]
+    parts += reversed(fields)
+    return Column(tuple(part.name for part in parts), position=position_of(parts[0]))

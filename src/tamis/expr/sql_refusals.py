@@ -1,0 +1,70 @@
+"""What SQL has and a filter does not: subqueries, aggregates, windows, parameters. Each refusal says the way out."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tamis.errors import ParseError
+
+AGGREGATES = frozenset({
+    "any", "any_value", "approx_count_distinct", "approx_percentile", "array_agg", "avg", "bit_and", "bit_or",
+    "bit_xor", "bool_and", "bool_or", "collect_list", "collect_set", "corr", "count", "count_if",
+    "count_min_sketch", "covar_pop", "covar_samp", "every", "first", "first_value", "grouping", "grouping_id",
+    "histogram_numeric", "kurtosis", "last", "last_value", "listagg", "max", "max_by", "mean", "median", "min",
+    "min_by", "mode", "percentile", "percentile_approx", "percentile_cont", "percentile_disc", "regr_avgx",
+    "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
+    "skewness", "some", "std", "stddev", "stddev_pop", "stddev_samp", "string_agg", "sum", "try_avg", "try_sum",
+    "var_pop", "var_samp", "variance",
+})  # fmt: skip
+"""Spark's aggregate functions."""
+
+_REFUSED: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
+    (
+        (exp.Query, exp.Exists),
+        "a subquery cannot be part of a filter",
+        "Run it first and compare with its values",
+    ),
+    ((exp.Window,), "a window function cannot be part of a filter", "A filter sees one row at a time"),
+    ((exp.Star,), "* is not a value", "Name the column"),
+    (
+        (exp.Placeholder, exp.Parameter, exp.SessionParameter),
+        "a parameter has no value here",
+        "Put the value into the text, or build the filter with col('name') == value",
+    ),
+    (
+        (exp.AtTimeZone, exp.FromTimeZone),
+        "Spark's SQL has no AT TIME ZONE",
+        "Write from_utc_timestamp(ts, 'Europe/Paris')",
+    ),
+    ((exp.Distinct,), "DISTINCT belongs to aggregate functions", "A filter sees one row at a time"),
+)
+
+
+def refuse(node: object) -> None:
+    """Raise where a node is something that no filter can have."""
+    for kinds, message, hint in _REFUSED:
+        if isinstance(node, kinds):
+            raise ParseError(message, position=position_of(node), hint=hint)
+    if isinstance(node, exp.Any) and not isinstance(node.parent, exp.Like | exp.ILike):
+        raise _aggregate("any", node)
+    if isinstance(node, exp.Anonymous):
+        refuse_aggregate(node)
+
+
+def refuse_aggregate(node: exp.Expr) -> None:
+    if node.name.lower() in AGGREGATES:
+        raise _aggregate(node.name.lower(), node)
+
+
+def _aggregate(name: str, node: exp.Expr) -> ParseError:
+    return ParseError(
+        f"{name} is an aggregate function",
+        position=position_of(node),
+        hint="A filter sees one row at a time: filter what the query gives, in HAVING or afterwards",
+    )
+
+
+def position_of(node: exp.Expr) -> int | None:
+    """The first character, counted from 1, of a node or of the first thing in it that kept its place."""
+    starts = [inner.meta["start"] for inner in node.dfs() if "start" in inner.meta]
+    return min(starts) + 1 if starts else None

@@ -1,0 +1,320 @@
+"""SQL text to a sqlglot tree: Spark's syntax, errors with a place and a hint, and bounded work for hostile text.
+
+Three things differ from sqlglot's own Spark dialect, so that what was written is what comes out:
+function calls stay calls with their own name and arguments (sqlglot would turn `date_trunc(x, ts)` and many others
+into its own shapes), all comparisons have one precedence, and every type name of `tamis.types` is a type.
+
+sqlglot reads by recursion, some twenty Python frames a bracket. Text that nests deeper than a few brackets is
+therefore read in a thread of its own with a large stack, up to `DEEPEST` levels.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, ClassVar, TypeVar
+
+from sqlglot import Token, TokenType, exp
+from sqlglot import errors as sqlglot_errors
+from sqlglot.dialects.spark import Spark
+
+from tamis.errors import ParseError
+
+T = TypeVar("T")
+
+DEEPEST = 20_000
+"""How many levels of brackets, NOT and CASE a text may nest."""
+MOST_LAMBDAS = 200
+"""sqlglot goes over the whole body of each lambda function, so nested ones cost the square of their number."""
+DEEPEST_TYPE = 50
+"""The same holds for `ARRAY<ARRAY<…>>`."""
+
+_SHALLOW = 16
+_FRAMES_PER_LEVEL = 40
+_STACK_PER_LEVEL = 24 * 1024
+_LEAST_STACK = 64 * 1024 * 1024
+
+
+def _only(parsers: Any, *names: str) -> Any:
+    """The entries of one of sqlglot's tables whose key (a name or a token type) is among the names."""
+    return {key: parser for key, parser in parsers.items() if getattr(key, "name", key) in names}
+
+
+class SparkText(Spark):
+    """Spark's dialect with the types that only Tamis names (`UBIGINT`, `TIMESTAMP_NS`) and Spark 4's quotes."""
+
+    SUPPORTS_USER_DEFINED_TYPES = True
+
+    class Tokenizer(Spark.Tokenizer):
+        # Since Spark 4, 'it''s' is one quote, not two texts that stand side by side.
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+
+class SparkCalls(SparkText):
+    """Spark's dialect in which every function is a call of its own name."""
+
+    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]  # sqlglot declares it as a variable
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS = _only(
+            Spark.Parser.FUNCTION_PARSERS,
+            "CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY",
+        )  # fmt: skip
+        NO_PAREN_FUNCTION_PARSERS = _only(Spark.Parser.NO_PAREN_FUNCTION_PARSERS, "CASE", "IF", "ANY")
+        NO_PAREN_IF_COMMANDS = False
+        RANGE_PARSERS = _only(Spark.Parser.RANGE_PARSERS, "BETWEEN", "ILIKE", "IN", "IS", "LIKE", "RLIKE")
+        UNARY_PARSERS = _only(Spark.Parser.UNARY_PARSERS, "PLUS", "NOT", "TILDE", "DASH")
+        COLUMN_OPERATORS = _only(Spark.Parser.COLUMN_OPERATORS, "DOT", "DCOLON")
+        # In Spark `a = b < c` is `(a = b) < c`: there is one level of comparisons.
+        COMPARISON: ClassVar[dict[Any, Any]] = {**Spark.Parser.EQUALITY, **Spark.Parser.COMPARISON}
+        EQUALITY: ClassVar[dict[Any, Any]] = {}
+
+
+_DIALECT = SparkCalls()
+
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})
+_END_OF_NOT = frozenset({TokenType.AND, TokenType.OR, TokenType.COMMA, TokenType.THEN, TokenType.ELSE, TokenType.WHEN})
+_OPERANDS = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN})
+_OPERATORS = _END_OF_NOT | {TokenType.NOT, TokenType.IN, TokenType.LIKE, TokenType.IS, TokenType.BETWEEN, TokenType.END}
+_PARAMETERS = frozenset({TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.L_BRACE})
+
+
+def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
+    """Read one expression and convert its tree, both with a stack that is large enough for it."""
+    tokens = _tokens_of(text)
+    depth = _depth_of(tokens)
+    _refuse(text, tokens, depth)
+    _keep_functions(tokens)
+
+    def work() -> T:
+        return convert(_tree_of(text, tokens))
+
+    if depth <= _SHALLOW:
+        try:
+            return work()
+        except RecursionError:
+            # Long chains of operators nest without brackets, and the caller may itself stand on a deep stack.
+            depth = DEEPEST
+    return _with_large_stack(work, depth)
+
+
+_large_stack = threading.Lock()
+
+
+def _with_large_stack(work: Callable[[], T], depth: int) -> T:
+    # Both limits belong to the process, so only one text is read this way at a time.
+    with _large_stack:
+        frames_before = sys.getrecursionlimit()
+        stack_before = threading.stack_size(_LEAST_STACK + depth * _STACK_PER_LEVEL)
+        try:
+            sys.setrecursionlimit(max(frames_before, 10_000 + depth * _FRAMES_PER_LEVEL))
+            with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tamis-sql") as pool:
+                return pool.submit(work).result()
+        except RecursionError:
+            raise _too_deep() from None
+        finally:
+            threading.stack_size(stack_before)
+            sys.setrecursionlimit(frames_before)
+
+
+def _too_deep() -> ParseError:
+    return ParseError(
+        f"the text nests deeper than {DEEPEST} levels",
+        hint="Write a long list of values with IN, and join conditions with AND or OR without brackets",
+    )
+
+
+def _tokens_of(text: str) -> list[Token]:
+    try:
+        return _DIALECT.tokenize(text)
+    except sqlglot_errors.TokenError as error:
+        raise _unreadable(text) from error
+
+
+def _depth_of(tokens: Sequence[Token]) -> int:
+    """How deep the text nests: brackets and CASE, and the prefix operators that stand before them."""
+    deepest = depth = 0
+    prefixes = 0
+    outer: list[int] = []
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPENING:
+            outer.append(prefixes)
+            depth += prefixes + 1
+            prefixes = 0
+        elif kind in _CLOSING:
+            depth -= outer.pop() + 1 if outer else 0
+            prefixes = 0
+        elif kind in (TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS):
+            prefixes += 1
+        elif kind in _END_OF_NOT:
+            prefixes = 0
+        deepest = max(deepest, depth + prefixes)
+    return deepest
+
+
+def _refuse(text: str, tokens: Sequence[Token], depth: int) -> None:
+    """Raise for text that no parser needs to see."""
+    if not tokens:
+        raise ParseError("the text is empty", position=1, hint="Write a condition, such as amount > 5")
+    first = tokens[0]
+    if first.token_type is TokenType.WHERE:
+        raise ParseError("unexpected WHERE", position=first.start + 1, hint="Give the condition alone, without WHERE")
+    if depth > DEEPEST:
+        raise _too_deep()
+    kinds = [token.token_type for token in tokens]
+    for place, kind in enumerate(kinds):
+        before = kinds[place - 1] if place else None
+        if kind is TokenType.SELECT and before is not TokenType.DOT:
+            raise ParseError(
+                "a subquery cannot be part of a filter",
+                position=tokens[place].start + 1,
+                hint="Run it first and compare with its values. A column of that name is written `select`",
+            )
+        if kind is TokenType.SEMICOLON and place < len(kinds) - 1:
+            raise ParseError(
+                "a filter is one expression, and another follows",
+                position=tokens[place].start + 1,
+                hint="Join conditions with AND or OR",
+            )
+        if kind in _PARAMETERS or (kind is TokenType.COLON and before not in _OPERANDS):
+            raise ParseError(
+                "a parameter has no value here",
+                position=tokens[place].start + 1,
+                hint="Put the value into the text, or build the filter with col('name') == value",
+            )
+    if sum(kind is TokenType.ARROW for kind in kinds) > MOST_LAMBDAS:
+        raise ParseError(f"the text has more than {MOST_LAMBDAS} lambda functions")
+    nested_types = Spark.Parser.NESTED_TYPE_TOKENS
+    nestings = sum(kind in nested_types and after is TokenType.LT for kind, after in pairwise(kinds))
+    if nestings > DEEPEST_TYPE:
+        raise ParseError(f"the text has more than {DEEPEST_TYPE} nested types")
+
+
+def _keep_functions(tokens: Sequence[Token]) -> None:
+    """Let `decimal(x)` be a function at once: sqlglot reads it as a type first, and nested ones 2^n times."""
+    kinds: list[TokenType | None] = [*(token.token_type for token in tokens), *[None] * 6]
+    number, end = TokenType.NUMBER, TokenType.R_PAREN
+    for place, token in enumerate(tokens):
+        if kinds[place + 1] is not TokenType.L_PAREN or kinds[place] not in Spark.Parser.TYPE_TOKENS:
+            continue
+        arguments = kinds[place + 2 : place + 6]
+        is_type = arguments[:2] == [number, end] or arguments == [number, TokenType.COMMA, number, end]
+        if not is_type and kinds[place] not in (TokenType.IDENTIFIER, TokenType.INTERVAL):
+            token.token_type = TokenType.VAR
+
+
+def _tree_of(text: str, tokens: list[Token]) -> exp.Expr:
+    try:
+        trees = _DIALECT.parser().parse_into(exp.Condition, tokens, text)
+    except sqlglot_errors.ParseError as error:
+        raise _misread(text, tokens, error) from error
+    tree = trees[0] if trees else None
+    if tree is None:
+        raise ParseError("the text has no expression", position=1, hint="Write a condition, such as amount > 5")
+    return tree
+
+
+# --- What went wrong ------------------------------------------------------------------------------------------------
+
+_DOUBLE_QUOTES = "Double quotes make a text in this dialect: write a name as `name`"
+
+
+def _unreadable(text: str) -> ParseError:
+    """Why text cannot be cut into words: a quote or a comment without an end, or bytes that are none."""
+    place = 0
+    while place < len(text):
+        character = text[place]
+        if character in "'\"`":
+            end = _end_of_quoted(text, place)
+            if end is None:
+                hint = "Double it if it is part of a text" if character != "`" else "A name ends with a back-tick too"
+                return ParseError(f"the quote {character} is never closed", position=place + 1, hint=hint)
+            if text[place - 1 : place] in ("x", "X") and re.fullmatch("[0-9a-fA-F]*", text[place + 1 : end]) is None:
+                hint = "Write two hexadecimal digits a byte, as in X'1F'"
+                return ParseError(f"{text[place - 1 : end + 1]} is not binary", position=place, hint=hint)
+            place = end
+        elif text.startswith("--", place):
+            place = text.find("\n", place) if "\n" in text[place:] else len(text)
+        elif text.startswith("/*", place):
+            end = text.find("*/", place + 2)
+            if end < 0:
+                return ParseError("the comment is never closed", position=place + 1, hint="Close it with */")
+            place = end + 1
+        place += 1
+    return ParseError("the text cannot be read as SQL", hint="Look for characters that SQL does not use")
+
+
+def _end_of_quoted(text: str, start: int) -> int | None:
+    """Where the quoted text that starts here ends; a doubled quote looks like an end and a new start, which is fine."""
+    quote = text[start]
+    place = start + 1
+    while place < len(text):
+        if text[place] == "\\" and quote != "`":
+            place += 1
+        elif text[place] == quote:
+            return place
+        place += 1
+    return None
+
+
+def _misread(text: str, tokens: list[Token], error: sqlglot_errors.ParseError) -> ParseError:
+    found = error.errors[0] if error.errors else {}
+    description = str(found.get("description") or error)
+    places = [n for n, token in enumerate(tokens) if (token.line, token.col) == (found.get("line"), found.get("col"))]
+    place = places[0] if places else len(tokens) - 1
+    token, before = tokens[place], tokens[place - 1] if place else None
+    position = token.start + 1
+    unclosed = _unclosed(tokens)
+    if unclosed is not None and ("Expecting )" in description or "Expected END" in description):
+        closing = "END" if unclosed.token_type is TokenType.CASE else "]" if unclosed.text == "[" else ")"
+        return ParseError(f"{unclosed.text} is never closed by {closing}", position=unclosed.start + 1)
+    if "Required keyword" in description or "required" in description.lower():
+        message = f"an operand is missing next to {token.text!r}"
+        return ParseError(message, position=position, hint=_hint(text, tokens, place))
+    if "Expected TYPE" in description:
+        return ParseError(f"{token.text!r} is not a type", position=position, hint="Write CAST(x AS INT), for example")
+    if "Unexpected token" in description:
+        shown = token.text if token.token_type is not TokenType.STRING else text[token.start : token.end + 1]
+        after = f" after {before.text!r}" if before is not None else ""
+        return ParseError(f"unexpected {shown!r}{after}", position=position, hint=_hint(text, tokens, place))
+    plain = re.sub(r"\x1b\[[0-9;]*m|<class '[^']*'>", "", description).strip().rstrip(".")
+    return ParseError(plain[:1].lower() + plain[1:], position=position, hint=_hint(text, tokens, place))
+
+
+def _unclosed(tokens: Sequence[Token]) -> Token | None:
+    stack: list[Token] = []
+    for token in tokens:
+        if token.token_type in _OPENING:
+            stack.append(token)
+        elif token.token_type in _CLOSING and stack:
+            stack.pop()
+    return stack[-1] if stack else None
+
+
+_HINTS = {
+    TokenType.COMMA: "A filter is one expression: join conditions with AND or OR",
+    TokenType.R_PAREN: "No ( stands before it",
+    TokenType.ALIAS: "An expression in a filter has no alias",
+    TokenType.DAMP: "Write AND",
+    TokenType.COLON: "Write a field as a.b",
+}
+
+
+def _hint(text: str, tokens: Sequence[Token], place: int) -> str | None:
+    token, before = tokens[place], tokens[place - 1] if place else None
+    around = [near for near in (before, token) if near is not None]
+    if any(text[near.start : near.start + 1] == '"' for near in around):
+        return _DOUBLE_QUOTES
+    if hint := _HINTS.get(token.token_type):
+        return hint
+    follows_operand = before is not None and before.token_type in _OPERANDS
+    if token.token_type in _OPERANDS:
+        return "Is an operator such as = missing between the two?" if follows_operand else None
+    if not follows_operand and token.token_type not in _OPERATORS and re.fullmatch(r"\w+", token.text):
+        return f"If it is the name of a column, write `{token.text}`"
+    return None

@@ -1,0 +1,272 @@
+"""Dates, timestamps and intervals as text, read and written exactly.
+
+Everything counts in whole numbers (days, seconds, nanoseconds) in the proleptic Gregorian calendar, so that no year
+is out of reach and nothing is rounded. The text forms are Spark's: `2024`, `2024-3`, `2024-03-05`,
+`2024-03-05T7:08:09.123456789+01:00`; a year beyond 9999 or before 0 carries its sign, as in `+12024-01-01`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from tamis.types import UNITS_PER_SECOND
+
+NANOSECONDS = 1_000_000_000
+SECONDS_PER_DAY = 86_400
+
+_DAY = r"(?P<year>[0-9]{4}|[+-][0-9]{4,12})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})(?P<rest>[ T].*)?)?)?"
+_DATE = re.compile(_DAY, re.DOTALL)
+_TIME = re.compile(
+    r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]{0,9}))?)?"
+    r"\s*(?P<zone>\S.*)?)?"
+)
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
+_ZONES_OF_UTC = frozenset({"Z", "z", "UTC", "GMT", "UT"})
+_LARGEST_OFFSET = 18 * 3600
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a date in the proleptic Gregorian calendar, for any year.
+
+    >>> days_of(1970, 1, 1), days_of(2000, 3, 1), days_of(-1, 12, 31)
+    (0, 11017, -719529)
+    """
+    # Years start in March here, so that the leap day is the last day and the lengths of months need no table.
+    year -= month <= 2
+    era, year_of_era = divmod(year, 400)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
+
+
+def date_of(days: int) -> tuple[int, int, int]:
+    """Year, month and day of a count of days since 1970-01-01: the inverse of `days_of`.
+
+    >>> date_of(0), date_of(-719529)
+    ((1970, 1, 1), (-1, 12, 31))
+    """
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+    year = era * 400 + year_of_era + (month <= 2)
+    return year, month, day_of_year - (153 * month_from_march + 2) // 5 + 1
+
+
+def parse_date(text: str, *, allow_time: bool = False) -> int | None:
+    """Days since the epoch of a date in text, or None; `allow_time` ignores whatever follows a blank or a `T`.
+
+    >>> parse_date("1970-1-2"), parse_date("1970-01-02 10:00"), parse_date("1970-01-02 10:00", allow_time=True)
+    (1, None, 1)
+    """
+    match = _DATE.fullmatch(text.strip())
+    if match is None or (match["rest"] is not None and not allow_time):
+        return None
+    return _checked_days(match)
+
+
+def parse_timestamp(text: str) -> tuple[int, bool] | None:
+    """Nanoseconds since the epoch, and whether the text named a time zone; None for text that is no timestamp.
+
+    Without a zone the clock is read as UTC. In a region, a time that the clock skips counts on from before the jump,
+    and one that it shows twice is the earlier, as Java has it.
+
+    >>> parse_timestamp("1970-01-01 00:00:01.5"), parse_timestamp("1970-01-01T01:00:00+01:00")
+    ((1500000000, False), (0, True))
+    """
+    match = _DATE.fullmatch(text.strip())
+    days = _checked_days(match) if match is not None else None
+    if match is None or days is None:
+        return None
+    if match["rest"] is None:
+        return days * SECONDS_PER_DAY * NANOSECONDS, False
+    clock = _TIME.fullmatch(match["rest"][1:])
+    if clock is None:
+        return None
+    hour, minute, second = (int(clock[part] or 0) for part in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+    zone = clock["zone"]
+    if zone is not None:
+        offset = _offset_of(zone.strip(), seconds)
+        if offset is None:
+            return None
+        seconds -= offset
+    return seconds * NANOSECONDS + int((clock["fraction"] or "").ljust(9, "0")), zone is not None
+
+
+def has_nanosecond_digits(text: str) -> bool:
+    """Whether a timestamp in text is written with more than the six digits that microseconds hold."""
+    return re.search(r"\.[0-9]{7}", text) is not None
+
+
+def _checked_days(match: re.Match[str]) -> int | None:
+    year, month, day = int(match["year"]), int(match["month"] or 1), int(match["day"] or 1)
+    if not 1 <= month <= 12 or day < 1:
+        return None
+    days = days_of(year, month, day)
+    # A day that its month does not have runs over into the next one.
+    return days if date_of(days) == (year, month, day) else None
+
+
+def _offset_of(zone: str, wall_seconds: int) -> int | None:
+    """Seconds that a zone is ahead of UTC when its clock shows `wall_seconds`."""
+    if zone in _ZONES_OF_UTC:
+        return 0
+    if match := _OFFSET.fullmatch(zone):
+        hours, minutes, seconds = (int(match[group] or 0) for group in (2, 3, 4))
+        offset = hours * 3600 + minutes * 60 + seconds
+        if minutes > 59 or seconds > 59 or offset > _LARGEST_OFFSET:
+            return None
+        return -offset if match[1] == "-" else offset
+    try:
+        # The year is checked by datetime; names that are no zones fail in several ways, one of them a directory.
+        clock = datetime(1970, 1, 1, tzinfo=ZoneInfo(zone)) + timedelta(seconds=wall_seconds)
+    except (ValueError, KeyError, OSError, OverflowError):
+        return None
+    offset_now = clock.utcoffset()
+    return None if offset_now is None else offset_now // timedelta(seconds=1)
+
+
+def format_date(days: int) -> str:
+    """The date of a count of days since the epoch.
+
+    >>> format_date(0), format_date(3_000_000), format_date(-800_000)
+    ('1970-01-01', '+10183-09-21', '-0221-09-04')
+    """
+    year, month, day = date_of(days)
+    sign = "+" if year > 9999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
+
+
+def format_timestamp(value: int, unit: str, *, digits: int | None = None) -> str:
+    """The timestamp of a count of units since the epoch; as many digits of the second as it needs, or `digits`.
+
+    >>> format_timestamp(-1, "ns"), format_timestamp(1500, "ms")
+    ('1969-12-31 23:59:59.999999999', '1970-01-01 00:00:01.5')
+    """
+    seconds, part = divmod(value, UNITS_PER_SECOND[unit])
+    days, second_of_day = divmod(seconds, SECONDS_PER_DAY)
+    return f"{format_date(days)} {format_time(second_of_day * UNITS_PER_SECOND[unit] + part, unit, digits=digits)}"
+
+
+def format_time(value: int, unit: str, *, digits: int | None = None) -> str:
+    """The time of day of a count of units since midnight.
+
+    >>> format_time(3_723_004, "ms")
+    '01:02:03.004'
+    """
+    second_of_day, part = divmod(value, UNITS_PER_SECOND[unit])
+    minute_of_day, second = divmod(second_of_day, 60)
+    fraction = f"{part * (NANOSECONDS // UNITS_PER_SECOND[unit]):09}"
+    fraction = fraction.rstrip("0") if digits is None else fraction[:digits]
+    clock = f"{minute_of_day // 60:02}:{minute_of_day % 60:02}:{second:02}"
+    return f"{clock}.{fraction}" if fraction else clock
+
+
+# --- Intervals ------------------------------------------------------------------------------------------------------
+
+Interval = tuple[int, int, int]
+"""Months, days and nanoseconds: three counts that cannot be turned into each other."""
+
+_INTERVAL_UNITS: dict[str, Interval] = {
+    "year": (12, 0, 0),
+    "quarter": (3, 0, 0),
+    "month": (1, 0, 0),
+    "week": (0, 7, 0),
+    "day": (0, 1, 0),
+    "hour": (0, 0, 3600 * NANOSECONDS),
+    "minute": (0, 0, 60 * NANOSECONDS),
+    "second": (0, 0, NANOSECONDS),
+    "millisecond": (0, 0, 1_000_000),
+    "microsecond": (0, 0, 1_000),
+    "nanosecond": (0, 0, 1),
+}
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_PART = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)")
+_CLOCK = r"(?P<hour>[0-9]+):(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2}(?:\.[0-9]{0,9})?))?"
+_SPANS = {
+    ("year", "month"): re.compile(r"(?P<sign>[+-])?(?P<year>[0-9]+)-(?P<month>[0-9]+)"),
+    ("day", "hour"): re.compile(r"(?P<sign>[+-])?(?P<day>[0-9]+) (?P<hour>[0-9]+)"),
+    ("day", "minute"): re.compile(r"(?P<sign>[+-])?(?P<day>[0-9]+) (?P<hour>[0-9]+):(?P<minute>[0-9]+)"),
+    ("day", "second"): re.compile(rf"(?P<sign>[+-])?(?P<day>[0-9]+) {_CLOCK}"),
+    ("hour", "minute"): re.compile(r"(?P<sign>[+-])?(?P<hour>[0-9]+):(?P<minute>[0-9]+)"),
+    ("hour", "second"): re.compile(rf"(?P<sign>[+-])?{_CLOCK}"),
+    ("minute", "second"): re.compile(r"(?P<sign>[+-])?(?P<minute>[0-9]+):(?P<second>[0-9]+(?:\.[0-9]{0,9})?)"),
+}
+
+
+def parse_interval(text: str, unit: str | None = None, last_unit: str | None = None) -> Interval | None:
+    """An interval in text: of one unit, of a span of units (`'1-2'`, year to month), or with units inside the text.
+
+    >>> parse_interval("3", "DAYS"), parse_interval("1-2", "year", "month"), parse_interval("2 days -1.5 seconds")
+    ((0, 3, 0), (14, 0, 0), (0, 2, -1500000000))
+    """
+    text = text.strip()
+    if unit is not None and last_unit is not None:
+        pattern = _SPANS.get((_singular(unit), _singular(last_unit)))
+        match = pattern.fullmatch(text) if pattern is not None else None
+        if match is None:
+            return None
+        sign = "-" if match["sign"] == "-" else ""
+        parts = [(sign + found, name) for name, found in match.groupdict().items() if found and name != "sign"]
+    elif unit is not None:
+        parts = [(text, unit)]
+    else:
+        parts = [(match[1], match[2]) for match in _PART.finditer(text)]
+        # What the pattern skipped is not an interval.
+        if not parts or _PART.sub("", text).strip():
+            return None
+    total = (0, 0, 0)
+    for number, name in parts:
+        part = _interval_part(number, _singular(name))
+        if part is None:
+            return None
+        total = add_intervals(total, part)
+    return total if _fits(total) else None
+
+
+def add_intervals(left: Interval, right: Interval) -> Interval:
+    return left[0] + right[0], left[1] + right[1], left[2] + right[2]
+
+
+def _interval_part(number: str, unit: str) -> Interval | None:
+    sizes = _INTERVAL_UNITS.get(unit)
+    if sizes is None or re.fullmatch(_NUMBER, number) is None:
+        return None
+    amounts = [Fraction(number) * size for size in sizes]
+    # Only a part of a second may be written with a fraction, and only down to the nanosecond.
+    if any(amount.denominator != 1 for amount in amounts) or ("." in number and not unit.endswith("second")):
+        return None
+    months, days, nanoseconds = (int(amount) for amount in amounts)
+    return months, days, nanoseconds
+
+
+def _fits(interval: Interval) -> bool:
+    months, days, nanoseconds = interval
+    return -(2**31) <= months < 2**31 and -(2**31) <= days < 2**31 and -(2**63) <= nanoseconds < 2**63
+
+
+def _singular(unit: str) -> str:
+    return unit.lower().removesuffix("s")
+
+
+def format_interval(interval: Interval) -> str:
+    """An interval as the text that stands between the quotes of `INTERVAL '…'`.
+
+    >>> format_interval((14, -3, 4_500_000_000)), format_interval((0, 0, 0))
+    ('14 months -3 days 4.5 seconds', '0 days')
+    """
+    months, days, nanoseconds = interval
+    whole, part = divmod(abs(nanoseconds), NANOSECONDS)
+    fraction = f".{part:09}".rstrip("0") if part else ""
+    parts = (
+        f"{months} months" if months else "",
+        f"{days} days" if days else "",
+        f"{'-' if nanoseconds < 0 else ''}{whole}{fraction} seconds" if nanoseconds else "",
+    )
+    return " ".join(part for part in parts if part) or "0 days"

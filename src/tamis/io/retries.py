@@ -1,0 +1,97 @@
+"""Tries again what may go better, and turns what remains wrong into an error that names the place.
+
+An object store answers 429 and 503 under load, connections break, reads come back short: such an error is
+*transient*, and the call is made again after a growing pause, a bounded number of times. What will not change
+(nothing there, no permission, wrong credentials) is reported at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from tamis.errors import StorageError
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger("tamis")
+
+_PERMANENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+
+# Arrow reports these as a plain OSError; what S3 refused has the name of the code in its text.
+_PERMANENT_TEXTS = (
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "UNRECOGNIZED_CLIENT",
+    "EXPIRED_TOKEN",
+    "ExpiredToken",
+    "NO_SUCH_BUCKET",
+    "NoSuchBucket",
+    "HTTP status 401",
+    "HTTP status 403",
+    "is a directory",
+)
+
+
+class ShortRead(OSError):
+    """Fewer bytes than the file holds at that place: the connection broke, or the store misbehaved."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """`tries` in all, with a pause of `first_pause` seconds before the second that grows by the factor `growth`."""
+
+    tries: int = 3
+    first_pause: float = 0.1
+    growth: float = 4.0
+
+    def pause(self, failures: int) -> float:
+        # Many threads that fail together should not come back together.
+        return self.first_pause * self.growth ** (failures - 1) * random.uniform(0.5, 1.0)
+
+
+def is_transient(error: OSError) -> bool:
+    if isinstance(error, _PERMANENT):
+        return False
+    text = str(error)
+    return not any(permanent in text for permanent in _PERMANENT_TEXTS)
+
+
+def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, place: str) -> Result:
+    """What `action` returns; a StorageError that says `cannot <task> '<place>'` where it keeps failing.
+
+    FileNotFoundError, NotADirectoryError and IsADirectoryError pass through: only the caller knows what was
+    expected at that place.
+    """
+    failures = 0
+    while True:
+        try:
+            return action()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise
+        except PermissionError as error:
+            raise StorageError(f"no permission to {task} '{place}': {_one_line(error)}") from error
+        except OSError as error:
+            failures += 1
+            if not is_transient(error):
+                raise StorageError(f"cannot {task} '{place}': {_one_line(error)}") from error
+            if failures >= policy.tries:
+                tries = "1 try" if failures == 1 else f"{failures} tries"
+                raise StorageError(f"cannot {task} '{place}' after {tries}: {_one_line(error)}") from error
+            logger.info("cannot %s '%s' (try %d of %d): %s", task, place, failures, policy.tries, error)
+            time.sleep(policy.pause(failures))
+        except UnicodeDecodeError as error:
+            raise StorageError(f"cannot {task} '{place}': a name there is not UTF-8 ({_one_line(error)})") from error
+        except (pa.ArrowException, ValueError) as error:
+            raise StorageError(f"cannot {task} '{place}': {_one_line(error)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,165 @@
+"""Places: a file system, a root in it, and what it costs to work there.
+
+`open_storage` takes what people pass elsewhere: paths, URIs, and `storage_options` in the spellings of deltalake
+(`AWS_REGION`, short keys), polars (`aws_region`) and pyiceberg (`s3.region`). It makes no request, except that
+the region of an S3 bucket is looked up where nothing names it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from tamis.errors import InvalidArgument, MissingDependency, StorageError
+from tamis.io.counters import IoCounters
+from tamis.io.retries import RetryPolicy
+from tamis.io.storage_options import S3Options, check_option_names
+from tamis.io.threads import default_threads
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters or more: `C:` is a drive
+
+_S3_SCHEMES = ("s3", "s3a", "s3n")
+_ARROW_SCHEMES = ("gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a table lives. `root` is the table's path inside `filesystem`, without a slash at its end."""
+
+    filesystem: pafs.FileSystem
+    root: str
+    uri: str
+    counters: IoCounters = field(default_factory=IoCounters, compare=False, repr=False)
+    retries: RetryPolicy = field(default=RetryPolicy(), compare=False, repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        filesystem = self.filesystem
+        while isinstance(filesystem, pafs.SubTreeFileSystem):
+            filesystem = filesystem.base_fs
+        return isinstance(filesystem, pafs.LocalFileSystem)
+
+    @property
+    def threads(self) -> int:
+        """How many requests one call keeps under way."""
+        return default_threads(is_local=self.is_local)
+
+    def place(self, path: str) -> str:
+        """A path of the file system as a person would write it, for messages."""
+        match = _SCHEME.match(self.uri)
+        return f"{match[1]}://{path}" if match and not self.is_local else path
+
+
+def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
+    """The place that a path or a URI names. Whether anything is there shows when it is first listed or read.
+
+    >>> storage = open_storage("s3://bucket/table/", {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})
+    >>> storage.root, storage.uri, storage.is_local
+    ('bucket/table', 's3://bucket/table', False)
+    """
+    text = os.fspath(uri)
+    if not isinstance(text, str):
+        raise InvalidArgument(f"a table's place is text or a path, not {type(uri).__name__}")
+    if not text.strip():
+        raise InvalidArgument("the table's place is empty: give a path or a URI such as s3://bucket/table")
+    options = dict(storage_options or {})
+    if "filesystem" in options:
+        return _with_file_system(text, options)
+    check_option_names(options)
+    match = _SCHEME.match(text)
+    scheme = match[1].lower() if match else "file"
+    if scheme == "file":
+        return _local(text)
+    if scheme in _S3_SCHEMES:
+        return _s3(text, options)
+    if scheme in _ARROW_SCHEMES:
+        return _from_arrow(text, scheme, options)
+    raise InvalidArgument(
+        f"no file system for '{scheme}://' ({text!r}). Known: a local path, file://, "
+        + ", ".join(f"{known}://" for known in (*_S3_SCHEMES[:2], *_ARROW_SCHEMES))
+        + "; for others pass storage_options={'filesystem': a pyarrow or fsspec file system}"
+    )
+
+
+def _local(text: str) -> Storage:
+    if _SCHEME.match(text):
+        parts = urlsplit(text)
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidArgument(f"{text!r} names the host '{parts.netloc}': a local URI has three slashes, file:///…")
+        # As `Path.as_uri` writes it. A `?` or `#` is part of a name here.
+        text = unquote(text.split("://", 1)[1].removeprefix("localhost"))
+    if "\0" in text:
+        raise InvalidArgument(f"{text!r} holds a zero character, which no path may")
+    root = os.path.abspath(Path(text).expanduser())  # noqa: PTH100 - resolve() would follow links, abspath does not
+    return Storage(pafs.LocalFileSystem(), root.replace(os.sep, "/"), root)
+
+
+def _s3(text: str, options: Mapping[str, Any]) -> Storage:
+    settings = S3Options.from_options(options)
+    address = text.split("://", 1)[1]
+    credentials, has_credentials, location = (
+        address.rpartition("@") if "@" in address.split("/")[0] else ("", "", address)
+    )
+    if has_credentials:
+        access_key, _, secret_key = credentials.partition(":")
+        settings = settings.with_credentials(unquote(access_key), unquote(secret_key))
+    root = location.strip("/")
+    if not root:
+        raise InvalidArgument("the URI names no bucket: s3://bucket/path")
+    if not hasattr(pafs, "S3FileSystem"):
+        raise MissingDependency("this build of pyarrow has no S3 support: install pyarrow from PyPI or conda-forge")
+    try:
+        filesystem = pafs.S3FileSystem(**settings.arguments(bucket=root.split("/")[0]))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StorageError(f"cannot open 's3://{root}': {error}") from error
+    return Storage(filesystem, root, f"s3://{root}")
+
+
+def _from_arrow(text: str, scheme: str, options: Mapping[str, Any]) -> Storage:
+    if options:
+        raise InvalidArgument(
+            f"storage_options for '{scheme}://' are not known ({', '.join(sorted(options))}): set its environment "
+            "variables, or pass storage_options={'filesystem': a pyarrow or fsspec file system}"
+        )
+    try:
+        filesystem, root = pafs.FileSystem.from_uri(text)
+    except (OSError, ValueError, ImportError, pa.ArrowException) as error:
+        raise StorageError(f"cannot open '{text}': {' '.join(str(error).split())}") from error
+    return Storage(filesystem, root.rstrip("/") or "/", text.rstrip("/"))
+
+
+def _with_file_system(text: str, options: Mapping[str, Any]) -> Storage:
+    others = sorted(name for name in options if name != "filesystem")
+    if others:
+        raise InvalidArgument(
+            f"storage_options has both 'filesystem' and {', '.join(map(repr, others))}: an opened file system is "
+            "already set up, so give it alone"
+        )
+    filesystem = _arrow_file_system(options["filesystem"])
+    match = _SCHEME.match(text)
+    path = text.split("://", 1)[1] if match else text
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        local = _local(text)
+        return Storage(filesystem, local.root, local.uri)
+    return Storage(filesystem, path.rstrip("/") or path, text.rstrip("/") or text)
+
+
+def _arrow_file_system(given: object) -> pafs.FileSystem:
+    if isinstance(given, pafs.FileSystem):
+        return given
+    # Whoever made an fsspec file system has imported fsspec: it needs no import of ours.
+    fsspec = sys.modules.get("fsspec")
+    if fsspec is not None and isinstance(given, fsspec.AbstractFileSystem):
+        return pafs.PyFileSystem(pafs.FSSpecHandler(given))
+    raise InvalidArgument(
+        f"storage_options['filesystem'] is a {type(given).__name__}: give a pyarrow.fs.FileSystem or an fsspec one"
+    )

@@ -1,0 +1,1 @@
+"""Parquet: footers, leaf columns, statistics."""

@@ -1,0 +1,298 @@
+"""The smallest and the largest value of a column chunk, from the bytes in the file to the type of the table.
+
+Three steps, chosen once for a column: *decode* what Parquet stores (by physical and logical type) into a plain value,
+*judge* the pair, *convert* it to the table's type. A pair is dropped whole where it cannot be true: one of them NaN,
+the lower above the upper in the order of the type, a value that its type does not have. A conversion that cannot be
+exact rounds the lower bound down and the upper bound up; where that is impossible, the bound is unknown.
+
+| stored as                                   | plain value                  | in the table                       |
+|---------------------------------------------|------------------------------|------------------------------------|
+| BOOLEAN                                     | bool                         | boolean                            |
+| INT32, INT64, signed and unsigned           | int                          | integers, decimals, float, double  |
+| decimals: INT32, INT64, big-endian bytes    | int, without its scale       | decimals                           |
+| FLOAT, DOUBLE, two bytes of FLOAT16         | float                        | floats at least as wide            |
+| DATE                                        | days                         | dates, timestamps without zone     |
+| TIME, TIMESTAMP, Arrow's durations          | ticks of the unit            | the same in any unit               |
+| BYTE_ARRAY, fixed-length bytes, UUID        | bytes, ordered unsigned      | text (not of fixed length), binary |
+| INT96, INTERVAL, and whatever else there is | no order that can be trusted |                                    |
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tamis import types
+from tamis.parquet.leaves import Leaf
+
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_WIDE = Context(prec=100)
+_LAST_CODE_POINT = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+
+Decode = Callable[[Any], Any]
+"""From what pyarrow gives for a statistic to the plain value; None where no value of the type looks like that."""
+
+Converted = tuple[Any, bool]
+Convert = Callable[[Any, bool], Converted]
+"""From a plain value to the table's; the second argument rounds up rather than down. Also whether it is exact."""
+
+Bounds = tuple[Any, Any, bool | None, bool | None]
+"""Lower, upper, and whether each is the value of some row."""
+
+_NOT_CONVERTIBLE: Converted = (None, False)
+UNKNOWN: Bounds = (None, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsOfColumn:
+    """How the statistics of one column become bounds in the table's type."""
+
+    decode: Decode
+    convert: Convert
+    source: pa.DataType
+    target: pa.DataType
+
+    def bounds(self, smallest: Any, largest: Any) -> Bounds:
+        low, high = self.decode(smallest), self.decode(largest)
+        # A comparison with NaN is false, so that a NaN drops the pair too.
+        if low is None or high is None or not low <= high:
+            return UNKNOWN
+        lower, lower_exact = self.convert(low, False)
+        upper, upper_exact = self.convert(high, True)
+        return lower, upper, None if lower is None else lower_exact, None if upper is None else upper_exact
+
+    def array(self, values: Sequence[Any]) -> pa.Array:
+        if pa.types.is_decimal(self.target):
+            scale = -self.target.scale
+            values = [None if value is None else _WIDE.scaleb(Decimal(value), scale) for value in values]
+        return pa.array(values, self.target)
+
+
+def bounds_of_column(leaf: Leaf, target: pa.DataType | None, *, trust_bytes: bool = True) -> BoundsOfColumn | None:
+    """How to read bounds of a leaf as values of the table's type; None where nothing can be said."""
+    if target is None or not types.is_ordered(target):
+        return None
+    source = stored_type(leaf)
+    if source is None or (leaf.physical in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY") and not trust_bytes):
+        return None
+    convert = _converter(source, target, zone_is_known=not leaf.parameters.get("is_from_converted_type", False))
+    return None if convert is None else BoundsOfColumn(_decoder(leaf, source), convert, source, target)
+
+
+# --- Decoding --------------------------------------------------------------------------------------------------------
+
+
+def stored_type(leaf: Leaf) -> pa.DataType | None:
+    """The Arrow type of what is stored; None where its order is not known, and statistics mean nothing."""
+    match leaf.physical, leaf.logical:
+        case "BOOLEAN", "NONE":
+            return types.BOOLEAN
+        case "INT32" | "INT64", "NONE":
+            plain = pa.int32() if leaf.physical == "INT32" else types.LONG
+            # Parquet has no durations: Arrow writes bare numbers and says in its own schema what they are.
+            return leaf.arrow_type if pa.types.is_duration(leaf.arrow_type) else plain
+        case "INT32" | "INT64", "INT":
+            sign = "" if leaf.parameters["isSigned"] else "u"
+            return types.type_from_name(f"{sign}int{leaf.parameters['bitWidth']}")
+        case "INT32", "DATE":
+            return types.DATE
+        case "INT32", "TIME":
+            return pa.time32("ms")
+        case "INT64", "TIME" if leaf.parameters["timeUnit"] in ("microseconds", "nanoseconds"):
+            return pa.time64(_UNITS[leaf.parameters["timeUnit"]])
+        case "INT64", "TIMESTAMP" if leaf.parameters["timeUnit"] in _UNITS:
+            zone = "UTC" if leaf.parameters["isAdjustedToUTC"] else None
+            return pa.timestamp(_UNITS[leaf.parameters["timeUnit"]], zone)
+        case _, "DECIMAL" if pa.types.is_decimal(leaf.arrow_type) and leaf.arrow_type.scale == leaf.scale:
+            return leaf.arrow_type
+        case "FLOAT", "NONE":
+            return pa.float32()
+        case "DOUBLE", "NONE":
+            return types.DOUBLE
+        case "FIXED_LEN_BYTE_ARRAY", "FLOAT16":
+            return pa.float16()
+        case "FIXED_LEN_BYTE_ARRAY", "NONE" | "UUID":
+            return pa.binary(leaf.length)
+        case "BYTE_ARRAY", "NONE" | "STRING" | "ENUM" | "JSON" | "BSON":
+            return types.BINARY
+        case _:
+            return None
+
+
+def _decoder(leaf: Leaf, source: pa.DataType) -> Decode:
+    if pa.types.is_integer(source):
+        return _integer_decoder(source, 32 if leaf.physical == "INT32" else 64)
+    if pa.types.is_decimal(source):
+        largest = 10**source.precision
+        from_bytes = leaf.physical not in ("INT32", "INT64")
+
+        def decimal(raw: Any) -> int | None:
+            if from_bytes and not raw:
+                return None
+            value = int.from_bytes(raw, "big", signed=True) if from_bytes else int(raw)
+            return value if -largest < value < largest else None
+
+        return decimal
+    if pa.types.is_float16(source):
+        return lambda raw: struct.unpack("<e", raw)[0]
+    return lambda raw: raw
+
+
+def _integer_decoder(source: pa.DataType, stored_bits: int) -> Decode:
+    smallest, largest = types.integer_range(source)
+    # pyarrow gives every stored number as a signed one.
+    mask = 2**stored_bits - 1 if pa.types.is_unsigned_integer(source) else -1
+
+    def integer(raw: int) -> int | None:
+        value = raw & mask
+        return value if smallest <= value <= largest else None
+
+    return integer
+
+
+# --- Converting ------------------------------------------------------------------------------------------------------
+
+
+def _converter(source: pa.DataType, target: pa.DataType, *, zone_is_known: bool) -> Convert | None:
+    is_type = pa.types
+    if is_type.is_boolean(source) or is_type.is_boolean(target):
+        return _unchanged if source == target else None
+    if is_type.is_integer(source) or is_type.is_decimal(source):
+        return _number_converter(source, target)
+    if is_type.is_floating(source):
+        return _floating if is_type.is_floating(target) and target.bit_width >= source.bit_width else None
+    if types.is_bytes(source):
+        return _bytes_converter(source, target)
+    return _time_converter(source, target, zone_is_known)
+
+
+def _unchanged(value: Any, up: bool) -> Converted:
+    return value, True
+
+
+def _number_converter(source: pa.DataType, target: pa.DataType) -> Convert | None:
+    if pa.types.is_integer(target):
+        if not pa.types.is_integer(source):
+            return None
+        smallest, largest = types.integer_range(target)
+        return lambda value, up: (value, True) if smallest <= value <= largest else _NOT_CONVERTIBLE
+    if pa.types.is_decimal(target):
+        digits = target.scale - (source.scale if pa.types.is_decimal(source) else 0)
+        largest = 10**target.precision - 1
+        return _ratio_converter(10 ** max(digits, 0), 10 ** max(-digits, 0), -largest, largest)
+    if pa.types.is_integer(source) and (pa.types.is_float64(target) or pa.types.is_float32(target)):
+        return _to_float64 if pa.types.is_float64(target) else _to_float32
+    # Arrow may round twice from a decimal to a binary fraction, so that no bound of ours is sure to hold.
+    return None
+
+
+def _ratio_converter(numerator: int, denominator: int, smallest: int, largest: int) -> Convert:
+    def scaled(value: int, up: bool) -> Converted:
+        quotient, remainder = divmod(value * numerator, denominator)
+        quotient += up and remainder > 0
+        return (quotient, remainder == 0) if smallest <= quotient <= largest else _NOT_CONVERTIBLE
+
+    return scaled
+
+
+def _to_float64(value: int, up: bool) -> Converted:
+    nearest = float(value)
+    # Python compares whole numbers with floats exactly.
+    if nearest == value:
+        return nearest, True
+    if (nearest < value) == up:
+        nearest = math.nextafter(nearest, math.inf if up else -math.inf)
+    return nearest, False
+
+
+def _to_float32(value: int, up: bool) -> Converted:
+    nearest = np.float32(value)
+    if float(nearest) == value:
+        return float(nearest), True
+    if (float(nearest) < value) == up:
+        nearest = np.nextafter(nearest, np.float32(np.inf if up else -np.inf))
+    return float(nearest), False
+
+
+def _floating(value: float, up: bool) -> Converted:
+    if value == 0.0:
+        # Writers that hold both zeros for equal may note either, so each bound takes the zero further out.
+        return (0.0 if up else -0.0), False
+    return value, True
+
+
+# In nanoseconds.
+_TICKS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_DAY = 86_400 * _TICKS["s"]
+
+
+def _tick(data_type: pa.DataType) -> int:
+    if pa.types.is_date32(data_type):
+        return _DAY
+    return _TICKS["ms"] if pa.types.is_date64(data_type) else _TICKS[data_type.unit]
+
+
+def _time_converter(source: pa.DataType, target: pa.DataType, zone_is_known: bool) -> Convert | None:
+    is_type = pa.types
+    both = (source, target)
+    if is_type.is_timestamp(source) and is_type.is_timestamp(target):
+        # An instant and a wall clock differ by a zone that nobody named. Files that know converted types only
+        # cannot tell the two apart, and the table decides.
+        if zone_is_known and (source.tz is None) != (target.tz is None):
+            return None
+    elif is_type.is_date(source) and is_type.is_timestamp(target):
+        if target.tz is not None:
+            return None
+    elif not any(all(map(same, both)) for same in (is_type.is_date, is_type.is_time, is_type.is_duration)):
+        return None
+    numerator, denominator = _tick(source), _tick(target)
+    common = math.gcd(numerator, denominator)
+    if is_type.is_time(target):
+        smallest, largest = 0, _DAY // denominator - 1
+    else:
+        # The smallest number of 64 bits stands for "no time" in some libraries.
+        largest = 2 ** (target.bit_width - 1) - 1
+        smallest = -largest
+    return _ratio_converter(numerator // common, denominator // common, smallest, largest)
+
+
+def _bytes_converter(source: pa.DataType, target: pa.DataType) -> Convert | None:
+    if types.is_text(target):
+        return None if pa.types.is_fixed_size_binary(source) else _text
+    if pa.types.is_fixed_size_binary(target):
+        width = target.byte_width
+        return lambda value, up: (value, False) if len(value) == width else _NOT_CONVERTIBLE
+    # Bounds of bytes may be cut short, and pyarrow does not tell.
+    return (lambda value, up: (value, False)) if types.is_bytes(target) else None
+
+
+def _text(value: bytes, up: bool) -> Converted:
+    try:
+        return value.decode(), False
+    except UnicodeDecodeError as error:
+        valid = value[: error.start].decode()
+    # Every value is at least the bytes given, so it is at least any prefix of them. And whatever starts with the
+    # prefix, or comes before it, is smaller than the prefix with its last character made the next one.
+    return (_successor(valid) if up else valid), False
+
+
+def _successor(prefix: str) -> str | None:
+    """The smallest text that is larger than all that start with the prefix; None where there is none.
+
+    >>> _successor("ab"), _successor("a\\U0010ffff"), _successor("\\ud7ff") == "\\ue000", _successor("")
+    ('ac', 'b', True, None)
+    """
+    for length in range(len(prefix), 0, -1):
+        code_point = ord(prefix[length - 1]) + 1
+        if code_point <= _LAST_CODE_POINT:
+            # Surrogates are no characters: the next one after U+D7FF is U+E000.
+            return prefix[: length - 1] + chr(_SURROGATES.stop if code_point in _SURROGATES else code_point)
+    return None

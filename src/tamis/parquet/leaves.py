@@ -1,0 +1,213 @@
+"""Leaf columns: which columns of a Parquet file hold the values of which fields of the table.
+
+Parquet stores every leaf of a nested schema as a column of its own, in the order of the schema, and writes its path
+with dots: `a.b` is the field b of the struct a, or a column with a dot in its name. So paths are never taken from
+that text: the Arrow schema of the file is walked in the same order and its leaves are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.parquet.vetting import LeafType
+
+FieldPath = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A column of the file that is reached through structs only: it has one value, or NULL, for each row."""
+
+    index: int
+    path: FieldPath
+    physical: str
+    """Parquet's physical type: INT32, BYTE_ARRAY, …"""
+    logical: str
+    """Parquet's logical type: INT, TIMESTAMP, STRING, …, and NONE."""
+    parameters: Mapping[str, Any]
+    """Of the logical type: `{"timeUnit": "microseconds", "isAdjustedToUTC": True, …}`."""
+    length: int
+    precision: int
+    scale: int
+    nullable: bool
+    """Whether it, or a struct around it, is optional."""
+    arrow_type: pa.DataType
+    """The type that pyarrow reads it as."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    schema: pq.ParquetSchema
+    types: tuple[LeafType, ...]
+    leaves: dict[FieldPath, Leaf]
+    structs: frozenset[FieldPath]
+    others: frozenset[FieldPath]
+    """What is there, and is neither a leaf of the above nor a struct: lists, maps, names that come twice."""
+
+
+class _SchemaCache:
+    """The leaves of the schemas seen last: the files of a table mostly share one."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._entries: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
+        self._lock = Lock()
+
+    def known(self, metadata: pq.FileMetaData, place: str) -> _Known:
+        schema = metadata.schema
+        try:
+            # Types restored from the writer's Arrow schema (durations, time zones) are in no Parquet type.
+            key = (tuple(schema.names), (metadata.metadata or {}).get(b"ARROW:schema"))
+            with self._lock:
+                found = self._entries.get(key)
+                if found is not None and found.schema.equals(schema):
+                    self._entries.move_to_end(key)
+                    return found
+            found = _read_schema(schema, place)
+        except NotImplementedError as error:
+            raise UnsupportedFeature(f"the schema of '{place}' cannot be read: {error}") from error
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptFile(f"the schema of '{place}' is damaged: {error}") from error
+        with self._lock:
+            self._entries[key] = found
+            while len(self._entries) > self._capacity:
+                self._entries.popitem(last=False)
+        return found
+
+
+_SCHEMAS = _SchemaCache(capacity=64)
+
+
+def leaf_columns(metadata: pq.FileMetaData, place: str = "the file") -> dict[FieldPath, Leaf]:
+    """The leaves of a file that are not inside lists or maps, by their paths. Not to be changed: files share it.
+
+    A path that two columns have is left out: nobody can say which one is meant.
+    """
+    return _SCHEMAS.known(metadata, place).leaves
+
+
+def lacks_column(metadata: pq.FileMetaData, path: FieldPath, place: str = "the file") -> bool:
+    """Whether a file has nothing at a path, so that it is NULL in every row: the column came later than the file.
+
+    False where there is something at the path, or where a part of the path is there and is no struct.
+    """
+    known = _SCHEMAS.known(metadata, place)
+    for depth in range(1, len(path) + 1):
+        part = path[:depth]
+        if part not in known.structs:
+            return part not in known.leaves and part not in known.others
+    return False
+
+
+def leaf_types(metadata: pq.FileMetaData, place: str = "the file") -> tuple[LeafType, ...]:
+    """The physical types of all leaves of a file, in order."""
+    return _SCHEMAS.known(metadata, place).types
+
+
+def leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> list[int]:
+    """The leaves to read for these paths, in order: all that lie under a struct, a list or a map.
+
+    `arrow_schema` is the file's own. A path that it lacks needs no leaf; a path that goes on inside a list or a
+    map needs all of them, as lists cannot be read in part.
+
+    >>> schema = pa.schema({"id": pa.int64(), "s": pa.struct({"x": pa.int8(), "y": pa.list_(pa.int8())})})
+    >>> leaf_indices(schema, [("s",)]), leaf_indices(schema, [("s", "y"), ("id",)])
+    ([1, 2], [0, 2])
+    """
+    wanted = set(paths)
+    above = {path[:depth] for path in wanted for depth in range(1, len(path))}
+    found: set[int] = set()
+    for path, leaves, _ in _walk(arrow_schema):
+        # The walk goes into structs: a path that ends above one of ours goes on inside a list or a map.
+        if path in above or any(path[:depth] in wanted for depth in range(1, len(path) + 1)):
+            found.update(leaves)
+    return sorted(found)
+
+
+def _walk(schema: pa.Schema) -> Iterator[tuple[FieldPath, range, pa.DataType]]:
+    """The fields of a schema that are no structs, in order: path, leaves, type."""
+    start = 0
+    stack: list[tuple[FieldPath, pa.DataType]] = [((field.name,), field.type) for field in reversed(list(schema))]
+    while stack:
+        path, data_type = stack.pop()
+        if pa.types.is_struct(data_type):
+            stack.extend(((*path, field.name), field.type) for field in reversed(list(data_type)))
+            continue
+        end = start + _count_leaves(data_type)
+        yield path, range(start, end), data_type
+        start = end
+
+
+def _count_leaves(data_type: pa.DataType) -> int:
+    count = 0
+    stack = [data_type]
+    while stack:
+        data_type = stack.pop()
+        if isinstance(data_type, pa.BaseExtensionType):
+            stack.append(data_type.storage_type)
+        elif pa.types.is_dictionary(data_type):
+            stack.append(data_type.value_type)
+        elif pa.types.is_nested(data_type):
+            # Arrow counts the entries of a map as its only child, a struct of key and value.
+            stack.extend(data_type.field(position).type for position in range(data_type.num_fields))
+        else:
+            count += 1
+    return count
+
+
+_PARAMETRIC = ("INT", "TIME", "TIMESTAMP")
+
+
+def _read_schema(schema: pq.ParquetSchema, place: str) -> _Known:
+    columns = [schema.column(index) for index in range(len(schema))]
+    types = tuple(
+        LeafType(column.physical_type, column.length, column.max_definition_level, column.max_repetition_level)
+        for column in columns
+    )
+    leaves: dict[FieldPath, Leaf] = {}
+    others: set[FieldPath] = set()
+    structs: set[FieldPath] = set()
+    end = 0
+    for path, indices, arrow_type in _walk(schema.to_arrow_schema()):
+        structs.update(path[:depth] for depth in range(1, len(path)))
+        end = indices.stop
+        if pa.types.is_timestamp(arrow_type) and not (arrow_type.tz or "").isprintable():
+            raise CorruptFile(f"'{place}' has a column '{'.'.join(path)}' in a time zone that has no name")
+        if path in leaves or len(indices) != 1 or end > len(columns) or columns[end - 1].max_repetition_level > 0:
+            others.add(path)
+            continue
+        column = columns[end - 1]
+        if column.path != ".".join(path):
+            raise UnsupportedFeature(f"'{place}': pyarrow reads the column '{column.path}' as '{'.'.join(path)}'")
+        logical = column.logical_type
+        leaves[path] = Leaf(
+            index=end - 1,
+            path=path,
+            physical=column.physical_type,
+            logical=logical.type,
+            parameters=json.loads(logical.to_json()) if logical.type in _PARAMETRIC else {},
+            length=column.length,
+            precision=column.precision,
+            scale=column.scale,
+            nullable=column.max_definition_level > 0,
+            arrow_type=arrow_type,
+        )
+    if end != len(columns):
+        raise UnsupportedFeature(f"'{place}': pyarrow reads {len(columns)} columns as {end} fields")
+    # A path that is both a leaf and something else is ambiguous, as is a leaf below such a one.
+    doubtful = others | (structs & leaves.keys())
+    certain = {
+        path: leaf
+        for path, leaf in leaves.items()
+        if not any(path[:depth] in doubtful for depth in range(1, len(path) + 1))
+    }
+    return _Known(schema, types, certain, frozenset(structs - doubtful), frozenset(others | doubtful))

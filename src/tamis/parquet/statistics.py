@@ -1,0 +1,172 @@
+"""Row groups as metadata batches: what the footer says of each, laid out as `tamis.skipping.metadata` describes.
+
+Everything that pyarrow says is taken from its raw values and judged here; its own `min` and `max` decode text and
+raise on bytes that are none. Two things it does not say: whether bounds of text and bytes are exact, so they never
+count as such, and how many NaN there are, so that stays unknown
+except where there can be none.
+
+Which statistics are believed at all:
+- pyarrow gives no min and max where the deprecated fields have the wrong order for the type, or where the file names
+  no order of its columns; `tamis.parquet.vetting` removes the deprecated ones of decimals, which it would give;
+- bounds of bytes (text, binary, decimals in bytes) count only where the writer says who it is, and is not
+  parquet-mr before 1.10: before 1.8 it mixed up its buffers, and until 1.10 it compared bytes as signed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tamis import types
+from tamis.errors import CorruptFile
+from tamis.expr.nodes import Column
+from tamis.parquet.bounds import UNKNOWN, BoundsOfColumn, bounds_of_column
+from tamis.parquet.leaves import FieldPath, Leaf, lacks_column, leaf_columns
+from tamis.skipping.metadata import ROW_COUNT, metadata_name
+
+_WRITER = re.compile(r"(?P<application>.+?)\s+version\s+v?(?P<version>\d{1,9}(?:\.\d{1,9})*)")
+_LONGEST_WRITER = 200
+_FIRST_TRUSTED_PARQUET_MR = (1, 10, 0)
+_FIRST_PARQUET_MR_TO_COUNT_DICTIONARY_HEADERS = (1, 2, 9)
+_LONGEST_DICTIONARY_HEADER = 100
+
+
+def row_group_metadata(
+    metadata: pq.FileMetaData,
+    columns: Sequence[Column],
+    row_groups: Sequence[int] | None = None,
+    *,
+    names: Mapping[FieldPath, FieldPath] | None = None,
+    place: str = "the file",
+) -> pa.RecordBatch:
+    """What is known of the row groups (None: of all, in order), one row each.
+
+    `columns` are the table's, with the table's types. `names` gives the path in the file where it differs from the
+    one in the table. A column that the file has not is NULL in every row; one that is there and cannot be described
+    (a list, a struct, a name that comes twice) has no metadata, which means unknown.
+    """
+    wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
+    groups = [metadata.row_group(index) for index in wanted]
+    rows = [group.num_rows for group in groups]
+    row_count = pa.array(rows, types.LONG)
+    leaves = leaf_columns(metadata, place)
+    trust_bytes = _bytes_are_trusted(_writer(metadata))
+    arrays = {ROW_COUNT.name: row_count}
+    for column in columns:
+        path = names.get(column.path, column.path) if names else column.path
+        leaf = leaves.get(path)
+        if leaf is not None:
+            reader = bounds_of_column(leaf, column.type, trust_bytes=trust_bytes)
+            arrays |= _described(column, leaf, reader, groups, rows)
+        elif lacks_column(metadata, path, place):
+            arrays |= _absent(column, row_count)
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _described(
+    column: Column, leaf: Leaf, reader: BoundsOfColumn | None, groups: list[pq.RowGroupMetaData], rows: list[int]
+) -> dict[str, pa.Array]:
+    found = [group.column(leaf.index).statistics for group in groups]
+    if pa.types.is_null(leaf.arrow_type):
+        null_counts: list[int | None] = list(rows)
+    else:
+        # A column that is required has no NULL, counted or not.
+        missing = None if leaf.nullable else 0
+        counted = [missing if statistics is None else statistics.null_count for statistics in found]
+        null_counts = [
+            missing if count is None else count if 0 <= count <= total else None
+            for count, total in zip(counted, rows, strict=True)
+        ]
+    arrays = {metadata_name("null_count", column.path): pa.array(null_counts, types.LONG)}
+    if reader is not None:
+        if pa.types.is_floating(reader.target):
+            # A column of whole numbers that the table promoted has no NaN, nor has one without values.
+            may_be_nan = pa.types.is_floating(reader.source)
+            nan_counts = [
+                None if may_be_nan and nulls != total else 0 for nulls, total in zip(null_counts, rows, strict=True)
+            ]
+            arrays[metadata_name("nan_count", column.path)] = pa.array(nan_counts, types.LONG)
+        bounds = [
+            reader.bounds(statistics.min_raw, statistics.max_raw)
+            if statistics is not None and statistics.has_min_max
+            else UNKNOWN
+            for statistics in found
+        ]
+        for position, kind in enumerate(("lower", "upper")):
+            arrays[metadata_name(kind, column.path)] = reader.array([bound[position] for bound in bounds])
+        for position, kind in enumerate(("lower_exact", "upper_exact"), start=2):
+            arrays[metadata_name(kind, column.path)] = pa.array([bound[position] for bound in bounds], types.BOOLEAN)
+    return arrays
+
+
+def _absent(column: Column, row_count: pa.Array) -> dict[str, pa.Array]:
+    arrays = {metadata_name("null_count", column.path): row_count}
+    if column.type is not None:
+        nothing = pa.nulls(len(row_count), column.type)
+        arrays |= {metadata_name(kind, column.path): nothing for kind in ("lower", "upper")}
+        if pa.types.is_floating(column.type):
+            arrays[metadata_name("nan_count", column.path)] = pa.array([0] * len(row_count), types.LONG)
+    return arrays
+
+
+def _writer(metadata: pq.FileMetaData) -> re.Match[str] | None:
+    """Who wrote the file; None where that cannot be read."""
+    try:
+        return _WRITER.match((metadata.created_by or "")[:_LONGEST_WRITER])
+    except UnicodeDecodeError:
+        return None
+
+
+def _bytes_are_trusted(writer: re.Match[str] | None) -> bool:
+    return writer is not None and not _is_parquet_mr_before(writer, _FIRST_TRUSTED_PARQUET_MR)
+
+
+def _is_parquet_mr_before(writer: re.Match[str] | None, version: tuple[int, ...]) -> bool:
+    if writer is None or writer["application"] != "parquet-mr":
+        return False
+    return tuple(map(int, writer["version"].split("."))) < version
+
+
+def row_group_sizes(metadata: pq.FileMetaData, leaf_indices: Sequence[int]) -> list[int]:
+    """The compressed bytes of these leaves in each row group."""
+    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+    return [sum(max(0, group.column(leaf).total_compressed_size) for leaf in leaf_indices) for group in groups]
+
+
+def chunk_ranges(
+    metadata: pq.FileMetaData,
+    row_group: int,
+    leaf_indices: Sequence[int],
+    *,
+    size: int | None = None,
+    place: str = "the file",
+) -> list[tuple[int, int]]:
+    """Where the column chunks of these leaves are in the file: `(offset, length)` each, dictionary included.
+
+    A chunk that would lie outside the file is a CorruptFile; its end is checked where `size` says how long that is.
+    """
+    group = metadata.row_group(row_group)
+    short = _is_parquet_mr_before(_writer(metadata), _FIRST_PARQUET_MR_TO_COUNT_DICTIONARY_HEADERS)
+    ranges = []
+    for leaf in leaf_indices:
+        chunk = group.column(leaf)
+        start, length = chunk.data_page_offset, chunk.total_compressed_size
+        dictionary = chunk.dictionary_page_offset
+        # Some writers note 0 for "no dictionary".
+        if dictionary is not None and 0 < dictionary < start:
+            start = dictionary
+        if start < 0 or length < 0 or (size is not None and start + length > size):
+            raise CorruptFile(
+                f"row group {row_group} of {place} has column {leaf} at bytes {start} to {start + length}, "
+                f"in a file of {'unknown size' if size is None else f'{size} bytes'}; write the file again"
+            )
+        if short:
+            # Those did not count the header of the dictionary page, so the chunk is a little longer than it says.
+            length += (
+                _LONGEST_DICTIONARY_HEADER if size is None else min(_LONGEST_DICTIONARY_HEADER, size - start - length)
+            )
+        ranges.append((start, length))
+    return ranges

@@ -1,0 +1,1 @@
+"""Scans: the levels of pruning in order, plans, reports, tasks and their reader."""

@@ -1,0 +1,90 @@
+"""Tasks run in threads, their batches come out in order, and memory stays bounded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, Full, Queue
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+QUEUED_RESULTS = 4
+"""How many results of one task wait for the consumer before the task does."""
+
+_WAKE_UP_SECONDS = 0.05
+
+
+class _Stream(Generic[R]):
+    """The results of one task on their way from its thread to the consumer."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        self._results: Queue[R | None] = Queue(maxsize=QUEUED_RESULTS)
+        self._stopped = stopped
+
+    def fill(self, results: Iterator[R]) -> None:
+        try:
+            for result in results:
+                if not self._put(result):
+                    return
+        finally:
+            self._put(None)
+
+    def _put(self, result: R | None) -> bool:
+        while not self._stopped.is_set():
+            try:
+                self._results.put(result, timeout=_WAKE_UP_SECONDS)
+            except Full:
+                continue
+            return True
+        return False
+
+    def drain(self, running: Future[None]) -> Iterator[R]:
+        while True:
+            try:
+                result = self._results.get(timeout=_WAKE_UP_SECONDS)
+            except Empty:
+                if running.done():
+                    running.result()
+                continue
+            if result is None:
+                running.result()
+                return
+            yield result
+
+
+def run_tasks(tasks: Iterator[T], run: Callable[[T], Iterator[R]], threads: int | None = None) -> Iterator[R]:
+    """The results of all tasks, in the order of the tasks, computed by several threads.
+
+    At most `threads` tasks run at once and each keeps at most a few results, so memory does not grow with the input.
+    Tasks are drawn when they are needed: a consumer that stops early never plans the rest.
+    """
+    workers = threads or os.cpu_count() or 1
+    stopped = threading.Event()
+    under_way: deque[tuple[_Stream[R], Future[None]]] = deque()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tamis-scan")
+    try:
+        exhausted = False
+        while True:
+            while not exhausted and len(under_way) <= workers:
+                task = next(tasks, None)
+                if task is None:
+                    exhausted = True
+                    break
+                stream: _Stream[R] = _Stream(stopped)
+                under_way.append((stream, pool.submit(_fill, stream, run, task)))
+            if not under_way:
+                return
+            stream, running = under_way.popleft()
+            yield from stream.drain(running)
+    finally:
+        stopped.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _fill(stream: _Stream[R], run: Callable[[T], Iterator[R]], task: T) -> None:
+    stream.fill(run(task))

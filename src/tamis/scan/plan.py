@@ -1,0 +1,128 @@
+"""Plans: what a scan will read, and why the rest is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import PlanBudgetExceeded
+from tamis.scan.read import ScanTask
+from tamis.scan.report import Report
+from tamis.scan.row_groups import RowGroups
+
+DEPTHS = ("files", "row_groups", "pages")
+
+
+@dataclass(frozen=True)
+class PlannedFiles:
+    """Some of the files of a scan, with the row groups to read of each."""
+
+    files: pa.Table
+    partitions: pa.Table
+    row_groups: RowGroups
+
+    def tasks(self) -> Iterator[ScanTask]:
+        """One task a row group, in the order of the files."""
+        units = self.row_groups.units
+        wanted = pc.unique(units["file"])
+        indices = wanted.to_pylist()
+        files = dict(zip(indices, self.files.take(wanted).to_pylist(), strict=True))
+        values: dict[int, dict[str, Any]] = {}
+        if self.partitions.num_columns:
+            values = dict(zip(indices, self.partitions.take(wanted).to_pylist(), strict=True))
+        for unit, unmatched in zip(units.to_pylist(), self.row_groups.unmatched, strict=True):
+            file = files[unit["file"]]
+            yield ScanTask(
+                file["path"],
+                file["size"],
+                file["modified_ns"],
+                unit["row_group"],
+                unit["row_count"],
+                values.get(unit["file"], {}),
+                tuple(np.flatnonzero(unmatched).tolist()),
+            )
+
+    def surviving_files(self) -> pa.Table:
+        """The files of which something is read: path, size, rows and bytes to read, partition values."""
+        per_file = self.row_groups.units.group_by("file", use_threads=False).aggregate(
+            [("row_count", "sum"), ("bytes", "sum"), ("row_group", "count")]
+        )
+        to_read = {
+            "row_groups_to_read": per_file["row_group_count"],
+            "rows_to_read": per_file["row_count_sum"],
+            "bytes_to_read": per_file["bytes_sum"],
+        }
+        wanted = per_file["file"]
+        return describe_files(
+            self.files.take(wanted), self.partitions.take(wanted), self.row_groups.file_rows.take(wanted), to_read
+        )
+
+
+def describe_files(
+    files: pa.Table,
+    partitions: pa.Table,
+    num_records: pa.ChunkedArray | None = None,
+    more: Mapping[str, pa.ChunkedArray] | None = None,
+) -> pa.Table:
+    """Files as people see them: path, size, rows (null where not known), then partition values by their names."""
+    columns: dict[str, Any] = {
+        "path": files["path"],
+        "size": files["size"],
+        "num_records": pa.nulls(len(files), types.LONG) if num_records is None else num_records,
+    } | dict(more or {})
+    for name in partitions.column_names:
+        # A partition column may be called like one of the others.
+        columns[name if name not in columns else f"partition.{name}"] = partitions[name]
+    return pa.table(columns)
+
+
+@dataclass
+class ScanPlan:
+    """What a scan will read. `files` has a row a file, `tasks` are the row groups, `report` says what was skipped."""
+
+    files: pa.Table
+    depth: str
+    report: Report
+    planned: PlannedFiles | None = field(default=None, repr=False)
+
+    @cached_property
+    def tasks(self) -> list[ScanTask]:
+        """The row groups to read; none are known where the plan stops at files."""
+        return [] if self.planned is None else list(self.planned.tasks())
+
+    @property
+    def num_files(self) -> int:
+        return int(self.files.num_rows)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that will be read: of the needed columns where row groups were planned, else of whole files."""
+        last = self.report.levels[-1].bytes_kept if self.report.levels else 0
+        return last or 0
+
+    def assert_max_files(self, most: int) -> ScanPlan:
+        """Fail where the plan has more files: for tests that guard a query against reading too much."""
+        if self.num_files > most:
+            raise PlanBudgetExceeded(
+                f"the plan has {self.num_files} files, at most {most} were allowed.\n{self.report}"
+            )
+        return self
+
+    def assert_max_bytes(self, most: int) -> ScanPlan:
+        """Fail where the plan reads more bytes."""
+        if self.bytes > most:
+            raise PlanBudgetExceeded(f"the plan reads {self.bytes} bytes, at most {most} were allowed.\n{self.report}")
+        return self
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()

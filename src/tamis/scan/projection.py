@@ -1,0 +1,72 @@
+"""Which columns a scan returns and which it must read, down to fields of structs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument
+from tamis.expr.bind import resolve
+from tamis.expr.builder import Expression, col
+from tamis.expr.nodes import Column
+
+Path = tuple[str, ...]
+
+
+def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: str) -> tuple[Path, ...]:
+    """The paths that a `columns` argument names, spelled as in the schema, in the order given."""
+    if columns is None:
+        return tuple((field.name,) for field in schema)
+    if isinstance(columns, str):
+        raise InvalidArgument(f"columns is a list of names, not one text: columns=[{columns!r}]")
+    paths = []
+    for name in columns:
+        node = _column(name)
+        paths.append(resolve(node, schema, table, where="columns").path)
+    repeated = [".".join(path) for index, path in enumerate(paths) if path in paths[:index]]
+    if repeated:
+        raise InvalidArgument(f"the column {repeated[0]!r} is listed twice in columns")
+    return tuple(paths)
+
+
+def _column(name: object) -> Column:
+    node = col(name).node if isinstance(name, str) else name.node if isinstance(name, Expression) else name
+    if not isinstance(node, Column):
+        raise InvalidArgument(f"columns takes names of columns, not {name!r}")
+    return node
+
+
+def narrow(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
+    """The schema with only the given paths, top-level columns in the order in which they are first named.
+
+    A struct keeps only the fields that are named, in its own order.
+    """
+    wanted: dict[str, list[Path]] = {}
+    for path in paths:
+        wanted.setdefault(path[0], []).append(path[1:])
+    return pa.schema([_narrow_field(schema.field(name), inner) for name, inner in wanted.items()])
+
+
+def _narrow_field(field: pa.Field, paths: list[Path]) -> pa.Field:
+    if any(not path for path in paths):
+        return field
+    wanted: dict[str, list[Path]] = {}
+    for path in paths:
+        wanted.setdefault(path[0], []).append(path[1:])
+    children = [_narrow_field(child, wanted[child.name]) for child in field.type if child.name in wanted]
+    return pa.field(field.name, pa.struct(children), field.nullable)
+
+
+def flat_paths(schema: pa.Schema) -> list[Path]:
+    """The paths of all leaves that are reached through structs alone, in the order of the schema."""
+    found: list[Path] = []
+    stack: list[tuple[Path, pa.Field]] = [((), field) for field in reversed(list(schema))]
+    while stack:
+        prefix, field = stack.pop()
+        path = (*prefix, field.name)
+        if pa.types.is_struct(field.type) and field.type.num_fields:
+            stack.extend((path, child) for child in reversed(list(field.type)))
+        else:
+            found.append(path)
+    return found

@@ -1,0 +1,54 @@
+"""The account of a whole scan: the levels in order, and what was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tamis.skipping.account import LevelReport
+
+
+@dataclass(slots=True)
+class Report:
+    """The account of a whole scan: the levels in order, and what was read once it was."""
+
+    table: str
+    format: str
+    where: str | None
+    columns: tuple[str, ...]
+    levels: list[LevelReport] = field(default_factory=list)
+    bytes_read: int | None = None
+    requests: int | None = None
+
+    def level(self, name: str) -> LevelReport | None:
+        return next((level for level in self.levels if level.level == name), None)
+
+    def take_in(self, level: LevelReport) -> None:
+        """Add the account of some units to their level, which is appended when it is new."""
+        known = self.level(level.level)
+        if known is None:
+            self.levels.append(level)
+        else:
+            known.add(level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The account as plain values, as `--json` prints it."""
+        return {
+            "table": self.table,
+            "format": self.format,
+            "where": self.where,
+            "columns": list(self.columns),
+            "levels": [level.to_dict() for level in self.levels],
+            "bytes_read": self.bytes_read,
+            "requests": self.requests,
+        }
+
+    def __str__(self) -> str:
+        from tamis.scan.funnel import funnel_text
+
+        return funnel_text(self)
+
+    def _repr_html_(self) -> str:
+        from tamis.scan.funnel import funnel_html
+
+        return funnel_html(self)

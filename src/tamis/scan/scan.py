@@ -1,0 +1,233 @@
+"""A scan: what to keep and what to return of a table, planned and read when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument, MissingDependency
+from tamis.io.counters import IoCounters
+from tamis.scan.pipeline import run_tasks
+from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
+from tamis.scan.projection import projected_paths
+from tamis.scan.read import ScanTask, TaskReader
+from tamis.scan.report import Report
+from tamis.scan.row_groups import plan_row_groups
+from tamis.skipping.account import LevelReport
+from tamis.skipping.predicate import make_predicate
+from tamis.tables.source import LEVELS, TableSource
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+
+_FIRST_FILES = 16
+_MOST_FILES = 1024
+"""How many files are planned at once while reading: few at first, so that a small limit opens few footers."""
+
+
+class Scan:
+    """A lazy scan of a table. Nothing is read before one of its methods asks for it.
+
+    `levels` switches levels of pruning off for whoever wants to see what they do; the rows are the same with any.
+    """
+
+    def __init__(
+        self,
+        source: TableSource,
+        where: object = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        levels: Collection[str] = LEVELS,
+    ) -> None:
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+            raise InvalidArgument(f"limit is a number of rows, 0 or more, not {limit!r}")
+        unknown = set(levels) - set(LEVELS)
+        if unknown:
+            raise InvalidArgument(f"no level {sorted(unknown)[0]!r}. Levels: {', '.join(LEVELS)}")
+        self._source = source
+        self._limit = limit
+        self._levels = frozenset(levels)
+        self._predicate = make_predicate(where, source.schema, source.name)
+        self._projection = projected_paths(columns, source.schema, source.name)
+        # Counts of its own, so that a report tells what this scan cost.
+        self._storage = replace(source.storage, counters=IoCounters())
+        self._reader = TaskReader(
+            self._storage, source.schema, self._predicate, self._projection, source.partition_columns
+        )
+        self._plans: dict[str, ScanPlan] = {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the scan returns."""
+        return self._reader.output_schema
+
+    # --- Planning -----------------------------------------------------------------------------------------------
+
+    def plan(self, depth: str = "row_groups") -> ScanPlan:
+        """What would be read, down to files (their footers are not opened) or to row groups."""
+        if depth not in DEPTHS:
+            raise InvalidArgument(f"no depth {depth!r}. Depths: {', '.join(DEPTHS)}")
+        if depth not in self._plans:
+            self._plans[depth] = self._plan_files() if depth == "files" else self._plan_row_groups(depth)
+        return self._plans[depth]
+
+    def explain(self) -> str:
+        """The funnel of the scan as text: what each level keeps, and what each part of the filter does."""
+        return str(self.plan())
+
+    @cached_property
+    def _listing(self) -> Any:
+        return self._source.list_files(self._predicate, self._levels)
+
+    def _new_report(self) -> Report:
+        names = tuple(".".join(path) for path in self._projection)
+        report = Report(self._source.name, self._source.format, self._predicate.text, names)
+        for level in self._listing.levels:
+            report.take_in(replace(level))
+        return report
+
+    def _plan_files(self) -> ScanPlan:
+        files = describe_files(self._listing.files, self._listing.partitions)
+        return ScanPlan(files, "files", self._new_report())
+
+    def _plan_row_groups(self, depth: str) -> ScanPlan:
+        report = self._new_report()
+        planned = self._plan_slice(0, self._listing.files.num_rows)
+        report.take_in(planned.row_groups.report)
+        return ScanPlan(planned.surviving_files(), depth, report, planned)
+
+    def _plan_slice(self, start: int, count: int) -> PlannedFiles:
+        files = self._listing.files.slice(start, count)
+        partitions = self._listing.partitions.slice(start, count)
+        needed = (*self._projection, *(column.path for column in self._predicate.columns))
+        row_groups = plan_row_groups(
+            self._storage, files, partitions, self._predicate, needed, enabled="row_groups" in self._levels
+        )
+        return PlannedFiles(files, partitions, row_groups)
+
+    # --- Reading ------------------------------------------------------------------------------------------------
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch in the order of the files; memory does not grow with the table."""
+        run = _Run(self)
+        remaining = self._limit
+        try:
+            if remaining == 0:
+                return
+            for batch in run_tasks(run.tasks(), self._reader.read):
+                if remaining is not None:
+                    batch = batch.slice(0, remaining)
+                    remaining -= batch.num_rows
+                run.rows += batch.num_rows
+                yield batch
+                if remaining == 0:
+                    return
+        finally:
+            run.finish()
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one Arrow table."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def count(self) -> int:
+        """How many rows match. Where metadata proves that all rows of a row group do, no column is read."""
+        run = _Run(self)
+        try:
+            found = 0
+            for counted in run_tasks(run.tasks(), lambda task: iter([self._reader.count(task)])):
+                found += counted
+                if self._limit is not None and found >= self._limit:
+                    found = self._limit
+                    break
+            run.rows = found
+        finally:
+            run.finish()
+        return found
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a polars DataFrame."""
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingDependency("to_polars() needs polars: pip install 'tamis[polars]'") from error
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows as a DuckDB relation, read once when the relation is used."""
+        import duckdb
+
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        return duckdb.from_arrow(reader) if connection is None else connection.from_arrow(reader)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a scan as it is."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    @property
+    def report(self) -> Report | None:
+        """The report of what was read last; None while nothing was."""
+        return getattr(self, "_last_report", None)
+
+    def __repr__(self) -> str:
+        parts = [repr(self._source.name), f"columns={', '.join(self.schema.names)}"]
+        if self._predicate.text:
+            parts.append(f"where={self._predicate.text}")
+        if self._limit is not None:
+            parts.append(f"limit={self._limit}")
+        return f"<tamis.Scan {'; '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        return self.plan()._repr_html_()
+
+
+class _Run:
+    """One reading of a scan: its tasks as they are planned, and the report that grows with them."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._before = scan._storage.counters.counts()
+        self._rows_planned = 0
+        self.rows = 0
+        plan = scan._plans.get("row_groups") or scan._plans.get("pages")
+        self._plan = plan
+        self._report = plan.report if plan is not None else scan._new_report()
+
+    def tasks(self) -> Iterator[ScanTask]:
+        """The row groups to read, planned a few files ahead of the reading."""
+        if self._plan is not None:
+            yield from self._counted(iter(self._plan.tasks))
+            return
+        start, count = 0, _FIRST_FILES
+        total = self._scan._listing.files.num_rows
+        while start < total:
+            planned = self._scan._plan_slice(start, count)
+            self._report.take_in(planned.row_groups.report)
+            yield from self._counted(planned.tasks())
+            start += count
+            count = min(count * 2, _MOST_FILES)
+
+    def _counted(self, tasks: Iterator[ScanTask]) -> Iterator[ScanTask]:
+        for task in tasks:
+            self._rows_planned += task.row_count
+            yield task
+
+    def finish(self) -> None:
+        spent = self._scan._storage.counters.counts() - self._before
+        self._report.bytes_read = spent.bytes_read
+        self._report.requests = spent.requests
+        self._report.levels = [level for level in self._report.levels if level.level != "rows"]
+        self._report.levels.append(LevelReport("rows", self._rows_planned, self.rows))
+        self._scan._last_report = self._report  # type: ignore[attr-defined]

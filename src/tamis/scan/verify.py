@@ -1,0 +1,159 @@
+"""The proof on the user's own data: pruning changes what is read, never what is returned.
+
+A scan runs once with every level of pruning switched off, which reads everything and tests every row, and then once
+with every subset of the levels switched on. All runs must return the same rows, and count as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Protocol, runtime_checkable
+
+from tamis.errors import VerificationFailed
+from tamis.scan.checksum import RowChecksum
+from tamis.scan.scan import Scan
+from tamis.tables.source import LEVELS, TableSource
+
+MOST_LEVELS_FOR_ALL_SUBSETS = 6
+"""Up to 64 runs; with more levels, only those with none, one, all but one, and all."""
+
+
+@runtime_checkable
+class Scannable(Protocol):
+    """What people hold as a table."""
+
+    def scan(
+        self,
+        where: object = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        *,
+        levels: Collection[str] = LEVELS,
+    ) -> Scan: ...
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """One run: which levels were on, what it returned and what it cost."""
+
+    levels: tuple[str, ...]
+    rows: int
+    counted: int
+    """What `count()` says, which may come from metadata alone."""
+    checksum: int
+    kept: dict[str, int]
+    """How many units each level kept: partitions, files, row groups."""
+    bytes_read: int
+    """Of column data. Footers are read once, before the first run."""
+    requests: int
+    same: bool
+    """Whether the run returned what the run without pruning did."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "levels": list(self.levels),
+            "rows": self.rows,
+            "counted": self.counted,
+            # As text: JSON numbers are doubles to many readers.
+            "checksum": f"{self.checksum:016x}",
+            "kept": dict(self.kept),
+            "bytes_read": self.bytes_read,
+            "requests": self.requests,
+            "same": self.same,
+        }
+
+
+def verify(
+    table: Scannable | TableSource, where: object = None, columns: Sequence[str] | None = None
+) -> list[VerifyResult]:
+    """Scan with every subset of the levels switched on, the run without pruning first.
+
+    A difference is told, not raised: `assert_same` raises it.
+    """
+    return list(verify_each(table, where, columns))
+
+
+def verify_each(
+    table: Scannable | TableSource, where: object = None, columns: Sequence[str] | None = None
+) -> Iterator[VerifyResult]:
+    """The results of `verify` as they come."""
+
+    def scan(levels: Collection[str]) -> Scan:
+        if isinstance(table, Scannable):
+            return table.scan(where, columns, levels=levels)
+        return Scan(table, where, columns, levels=levels)
+
+    # Footers stay in memory once they are read. Reading them now makes the costs of the runs comparable.
+    scan(()).plan()
+    full: VerifyResult | None = None
+    for levels in level_subsets(LEVELS):
+        result = _run(scan, levels, full)
+        full = full or result
+        yield result
+
+
+def assert_same(results: Iterable[VerifyResult]) -> None:
+    """Fail where a run returned other rows than the first, which is the one without pruning."""
+    full: VerifyResult | None = None
+    for result in results:
+        full = full or result
+        if not result.same:
+            raise VerificationFailed(f"the scan with {levels_name(result.levels)} on {_difference(result, full)}")
+
+
+def level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
+    """The combinations of levels to run, from none to all.
+
+    >>> level_subsets(("files", "pages"))
+    [(), ('files',), ('pages',), ('files', 'pages')]
+    """
+    count = len(levels)
+    sizes = range(count + 1) if count <= MOST_LEVELS_FOR_ALL_SUBSETS else (0, 1, count - 1, count)
+    return [subset for size in sizes for subset in combinations(levels, size)]
+
+
+def levels_name(subset: Sequence[str]) -> str:
+    """A combination of levels in words.
+
+    >>> levels_name(()), levels_name(("partitions", "row_groups")), levels_name(LEVELS)
+    ('no level', 'partitions + row_groups', 'all levels')
+    """
+    return "all levels" if len(subset) == len(LEVELS) else " + ".join(subset) or "no level"
+
+
+class _MakeScan(Protocol):
+    def __call__(self, levels: Collection[str]) -> Scan: ...
+
+
+def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | None) -> VerifyResult:
+    scan = make_scan(levels)
+    checksum = RowChecksum()
+    checksum.add_all(scan.to_batches())
+    report = scan.report
+    assert report is not None
+    # A scan of its own: this one has a report that must stay what it is.
+    counted = make_scan(levels).count()
+    rows = full.rows if full is not None else checksum.rows
+    value = full.checksum if full is not None else checksum.value
+    return VerifyResult(
+        levels,
+        checksum.rows,
+        counted,
+        checksum.value,
+        {level.level: level.kept for level in report.levels if level.level in LEVELS},
+        report.bytes_read or 0,
+        report.requests or 0,
+        (checksum.rows, counted, checksum.value) == (rows, rows, value),
+    )
+
+
+def _difference(result: VerifyResult, full: VerifyResult) -> str:
+    if result.rows != full.rows:
+        what = f"returned {result.rows:,} rows, without pruning it is {full.rows:,}"
+    elif result.counted != full.rows:
+        what = f"counts {result.counted:,} rows, but {full.rows:,} match"
+    else:
+        what = f"returned other rows than without pruning ({result.rows:,} each)"
+    return f"{what}. This is a defect of Tamis: please report it, and scan without these levels until it is mended"

@@ -1,0 +1,1 @@
+"""Skipping: predicates over rows rewritten into predicates over metadata, and their evaluation."""

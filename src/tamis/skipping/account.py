@@ -1,0 +1,72 @@
+"""The account of one level of pruning: what came in, what was kept, and what each conjunct did.
+
+An entry of `by_predicate` says one of three things:
+
+- `skipped > 0`: the conjunct skipped units;
+- `skipped == 0` and `unused_because` is None: it was checked, and there was nothing to skip (every unit matches);
+- `unused_because` is a text: why it skipped nothing, such as `no statistics`, `function on column: …`,
+  `not a partition column`, or `overlaps` (the bounds of every unit reach across the constant).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tamis.skipping.prune import ConjunctOutcome
+
+
+@dataclass(slots=True)
+class LevelReport:
+    """What one level of pruning did. Bytes are None where the level does not know them."""
+
+    level: str
+    total: int
+    kept: int
+    bytes_total: int | None = None
+    bytes_kept: int | None = None
+    by_predicate: tuple[ConjunctOutcome, ...] = ()
+    note: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "level": self.level,
+            "total": self.total,
+            "kept": self.kept,
+            "bytes_total": self.bytes_total,
+            "bytes_kept": self.bytes_kept,
+            "by_predicate": [
+                {"predicate": each.predicate, "skipped": each.skipped, "unused_because": each.unused_because}
+                for each in self.by_predicate
+            ],
+            "note": self.note,
+        }
+
+    def add(self, other: LevelReport) -> None:
+        """Take in the account of more units of the same level."""
+        self.by_predicate = merge_outcomes(self.by_predicate, other.by_predicate, first=self.total == 0)
+        self.total += other.total
+        self.kept += other.kept
+        self.bytes_total = _sum(self.bytes_total, other.bytes_total)
+        self.bytes_kept = _sum(self.bytes_kept, other.bytes_kept)
+        self.note = self.note or other.note
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
+
+
+def merge_outcomes(
+    left: tuple[ConjunctOutcome, ...], right: tuple[ConjunctOutcome, ...], *, first: bool = False
+) -> tuple[ConjunctOutcome, ...]:
+    """The outcomes of the same conjuncts over two sets of units. What skipped something anywhere was used."""
+    if first or not left:
+        return right
+    if not right:
+        return left
+    merged = []
+    for one, other in zip(left, right, strict=True):
+        skipped = one.skipped + other.skipped
+        reason = None if skipped else one.unused_because or other.unused_because
+        merged.append(ConjunctOutcome(one.predicate, skipped, reason))
+    return tuple(merged)

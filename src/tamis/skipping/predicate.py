@@ -1,0 +1,69 @@
+"""A filter made ready for a table: bound, normalised, rewritten once for every level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from tamis.errors import TypeMismatch
+from tamis.expr.bind import bind
+from tamis.expr.functions import type_of
+from tamis.expr.nodes import TRUE, Column, Expr, and_, columns_of
+from tamis.expr.normalise import normalise
+from tamis.expr.partition_filter import PartitionFilter
+from tamis.expr.printer import to_sql
+from tamis.expr.sources import to_expr
+from tamis.skipping.rewrite import Conjunct, rewrite
+from tamis.types import type_name
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """What a scan keeps: rows for which every conjunct is TRUE, in partitions that the partition filter admits."""
+
+    expr: Expr
+    partition_filter: PartitionFilter | None = None
+
+    @cached_property
+    def conjuncts(self) -> tuple[Conjunct, ...]:
+        return rewrite(self.expr)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(columns_of(self.expr))
+
+    @property
+    def is_trivial(self) -> bool:
+        """Every row satisfies it."""
+        return self.expr == TRUE
+
+    @property
+    def text(self) -> str | None:
+        parts = [] if self.is_trivial else [to_sql(self.expr, max_items=5)]
+        if self.partition_filter is not None:
+            parts.append(f"partition filter {self.partition_filter.to_json()}")
+        return " AND ".join(parts) or None
+
+    def part(self, indices: Sequence[int]) -> Expr:
+        """The conjunction of some of the conjuncts."""
+        return and_(*(self.conjuncts[index].predicate for index in indices))
+
+
+def make_predicate(where: object, schema: pa.Schema, table: str) -> Predicate:
+    """The predicate that a `where` argument means: SQL text, an expression of ours or of others, a partition filter."""
+    given = to_expr(where)
+    if given is None:
+        return Predicate(TRUE)
+    if isinstance(given, PartitionFilter):
+        return Predicate(TRUE, given)
+    bound = bind(given, schema, table)
+    data_type = type_of(bound)
+    if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
+        raise TypeMismatch(
+            f"the filter {to_sql(bound, max_items=5)} is a {type_name(data_type)}, not a predicate. "
+            "Compare it with something, as in amount > 5"
+        )
+    return Predicate(normalise(bound))

@@ -1,0 +1,80 @@
+"""Pruning of one batch of units by the conjuncts of a filter, with the account of what each of them did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import EvaluationError
+from tamis.expr.evaluate import Evaluator
+from tamis.expr.nodes import columns_of
+from tamis.skipping.metadata import ROW_COUNT
+from tamis.skipping.rewrite import Conjunct
+
+NO_STATISTICS = "no statistics"
+OVERLAPS = "overlaps"
+
+
+@dataclass(frozen=True, slots=True)
+class ConjunctOutcome:
+    """What one conjunct did to the units that came in."""
+
+    predicate: str
+    skipped: int
+    """Units that this conjunct alone would skip."""
+    unused_because: str | None
+    """Why it skipped nothing; None where it did, or where it was checked and every unit matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """Which units remain, and which conjuncts every row of a unit satisfies."""
+
+    selection: pa.BooleanArray
+    matched: tuple[pa.BooleanArray, ...]
+    """For each conjunct, the units in which it is TRUE for every row."""
+    outcomes: tuple[ConjunctOutcome, ...]
+
+
+def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct]) -> Pruned:
+    """Skip the units of a metadata batch in which some conjunct cannot be TRUE."""
+    selection = pa.repeat(pa.scalar(True), units.num_rows)
+    matched = []
+    outcomes = []
+    for conjunct in conjuncts:
+        kept, whole, outcome = _apply(units, conjunct)
+        outcomes.append(outcome)
+        matched.append(whole)
+        selection = pc.and_(selection, kept)
+    return Pruned(selection, tuple(matched), tuple(outcomes))
+
+
+def _apply(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, pa.BooleanArray, ConjunctOutcome]:
+    count = units.num_rows
+    try:
+        kept = Evaluator(conjunct.keeps, absent_as_null=True)(units)
+        whole = Evaluator(conjunct.matches_whole, absent_as_null=True)(units)
+    except EvaluationError as error:
+        # A bound on which the predicate fails (it overflows, say) proves nothing; rows will tell.
+        kept, whole = pa.repeat(pa.scalar(True), count), pa.repeat(pa.scalar(False), count)
+        return kept, whole, ConjunctOutcome(conjunct.text, 0, f"not computable from bounds: {error}")
+    skipped = count - (pc.sum(kept).as_py() or 0)
+    return kept, whole, ConjunctOutcome(conjunct.text, skipped, _unused(units, conjunct, skipped, whole))
+
+
+def _unused(units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: pa.BooleanArray) -> str | None:
+    if skipped or not units.num_rows:
+        return None
+    if not any(_is_known(units, column.path[0]) for column in columns_of(conjunct.may_be_true) if column != ROW_COUNT):
+        return conjunct.reason or NO_STATISTICS
+    if pc.all(whole, min_count=0).as_py():
+        return None
+    return conjunct.reason or OVERLAPS
+
+
+def _is_known(units: pa.RecordBatch, name: str) -> bool:
+    index = units.schema.get_field_index(name)
+    return bool(index >= 0 and units.column(index).null_count < units.num_rows)

@@ -1,0 +1,103 @@
+"""Tables as people hold them: opened at a place, asked for their schema and files, scanned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument, UnsupportedFeature
+from tamis.expr.nodes import TRUE
+from tamis.io.storage import open_storage
+from tamis.scan.plan import describe_files
+from tamis.scan.scan import Scan
+from tamis.skipping.predicate import Predicate
+from tamis.tables.hive.table import HiveTable
+from tamis.tables.source import LEVELS, TableSource
+
+FORMATS = ("hive", "parquet")
+
+
+class Table:
+    """A table at one version. Made with `tamis.open`."""
+
+    def __init__(self, source: TableSource) -> None:
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def format(self) -> str:
+        """`hive` for a folder of Parquet files, `parquet` for a single file."""
+        return self._source.format
+
+    @property
+    def uri(self) -> str:
+        return self._source.storage.uri
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._source.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return self._source.partition_columns
+
+    @property
+    def version(self) -> int | None:
+        """The version that was opened; None for formats without versions."""
+        return self._source.version
+
+    def files(self) -> pa.Table:
+        """All files of the table: path, size, partition values."""
+        listing = self._source.list_files(Predicate(TRUE), LEVELS)
+        return describe_files(listing.files, listing.partitions)
+
+    def scan(
+        self,
+        where: object = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        *,
+        levels: Collection[str] = LEVELS,
+    ) -> Scan:
+        """A lazy scan of the rows for which `where` is TRUE.
+
+        `where` is SQL text, an expression made with `tamis.col`, a `PartitionFilter`, or an expression of pyarrow or
+        pyiceberg. `columns` are names, also of fields inside structs (`address.city`); None returns all.
+        """
+        return Scan(self._source, where, columns, limit, levels)
+
+    def __repr__(self) -> str:
+        return f"<tamis.Table {self.name!r} ({self.format}) at {self.uri}>"
+
+
+def open_table(
+    uri: str | os.PathLike[str],
+    format: str | None = None,
+    version: int | None = None,
+    timestamp: object = None,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    catalog: object = None,
+    *,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+) -> Table:
+    """Open a table: a folder of Parquet files, Hive-style partition directories, or a single Parquet file.
+
+    `partitioning` declares types of partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
+    """
+    if format is not None and format not in FORMATS:
+        raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
+    given = {"version": version, "timestamp": timestamp, "snapshot_id": snapshot_id, "ref": ref, "catalog": catalog}
+    asked = [name for name, value in given.items() if value is not None]
+    if asked:
+        raise UnsupportedFeature(
+            f"{asked[0]}= was given, but a Hive-style table has no versions and no catalog: open it without"
+        )
+    return Table(HiveTable.open(open_storage(uri, storage_options), partitioning))

@@ -1,0 +1,140 @@
+"""Learn the partition columns of a table, and their types, from as few listings as will do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import InvalidArgument, PartitionLayoutError
+from tamis.io.listing import FileEntry
+from tamis.tables.hive.partition_types import check_declared, infer_type
+from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, DirectoryTree
+from tamis.types import type_from_name
+
+INFERENCE_LISTINGS = 64
+"""How many directories discovery lists, about: a level with more of them is sampled evenly, and the sample decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The way from the root to the first leaf: its directories, the root included, and one column less than those.
+
+    `sample` is the first data file of the leaf; None where the table has no file at all.
+    """
+
+    columns: tuple[str, ...]
+    directories: tuple[str, ...]
+    sample: FileEntry | None = None
+
+    def step(self, column: str, path: str) -> Branch:
+        """One directory further down. Names that differ only by case would be one column for a query."""
+        for known, directory in zip(self.columns, self.directories[1:], strict=True):
+            if known.lower() == column.lower():
+                raise PartitionLayoutError(
+                    f"a partition column occurs twice, as {known!r} in '{directory}' and as {column!r} in '{path}': "
+                    "rename one of the directories"
+                )
+        return Branch((*self.columns, column), (*self.directories, path))
+
+
+def find_branch(tree: DirectoryTree) -> Branch:
+    """The first branch, by name, that ends in a data file.
+
+    Empty directories are passed over, one by one at first; where that takes many listings, whole levels are
+    listed at once. A table without any file has the columns of its deepest branch.
+    """
+    root = Branch((), (tree.storage.root,))
+    waiting = [(root, root.directories[0])]
+    deepest = root
+    while waiting and tree.listed < INFERENCE_LISTINGS:
+        branch, path = waiting.pop()
+        found, below = _look_into(tree, [(branch, path)])
+        if found is not None:
+            return found
+        deepest = max(deepest, branch, key=lambda candidate: len(candidate.columns))
+        waiting.extend(reversed(below))
+    while waiting:
+        found, below = _look_into(tree, waiting)
+        if found is not None:
+            return found
+        deepest = max(deepest, *(branch for branch, _ in waiting), key=lambda candidate: len(candidate.columns))
+        waiting = below
+    return deepest
+
+
+def _look_into(tree: DirectoryTree, places: list[tuple[Branch, str]]) -> tuple[Branch | None, list[tuple[Branch, str]]]:
+    """The branch of the first data file in the given directories, else the directories below them.
+
+    A place is a branch and the directory where the search stands: the end of the branch, or a plain directory below.
+    """
+    children = tree.children([path for _, path in places])
+    files, partitions = children.files, children.partitions
+    if files.num_rows:
+        branch, path = places[files["parent"][0].as_py()]
+        beside = partitions.filter(pc.equal(partitions["parent"], files["parent"][0]))
+        if beside.num_rows:
+            raise tree.conflict(FILES_BESIDE_PARTITIONS, files["path"][0].as_py(), beside["path"][0].as_py())
+        sample = FileEntry(*(files[name][0].as_py() for name in ("path", "size", "modified_ns")))
+        return Branch(branch.columns, branch.directories, sample), []
+    below: list[tuple[Branch, str]] = []
+    for column, path, parent in zip(
+        *(partitions[name].to_pylist() for name in ("column", "path", "parent")), strict=True
+    ):
+        branch, above = places[parent]
+        if above != branch.directories[-1]:
+            raise tree.conflict(FILES_BESIDE_PARTITIONS, above, path)
+        below.append((branch.step(column, path), path))
+    for path, parent in zip(*(children.plain[name].to_pylist() for name in ("path", "parent")), strict=True):
+        branch, _ = places[parent]
+        # The root of a partitioned table has no plain directories with data; those of a leaf belong to it.
+        if branch.columns:
+            if path.count("/") - branch.directories[-1].count("/") > DEEPEST_PLAIN:
+                raise tree.too_deep(path)
+            below.append((branch, path))
+    return None, below
+
+
+def declared_types(
+    columns: tuple[str, ...], partitioning: Mapping[str, str | pa.DataType] | None
+) -> dict[str, pa.DataType]:
+    """The types that the user declared, by the names that the directories have."""
+    declared: dict[str, pa.DataType] = {}
+    for name, given in (partitioning or {}).items():
+        matches = [column for column in columns if column.lower() == name.lower()]
+        if not matches:
+            known = f"Partition columns: {', '.join(columns)}" if columns else "The table has no partition columns"
+            raise InvalidArgument(f"partitioning declares {name!r}, which is no partition column. {known}")
+        data_type = type_from_name(given) if isinstance(given, str) else given
+        check_declared(name, data_type)
+        declared[matches[0]] = data_type
+    return declared
+
+
+def infer_types(tree: DirectoryTree, branch: Branch, declared: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The partition columns with their types: declared, or inferred from the names of directories."""
+    undeclared = [level for level, column in enumerate(branch.columns) if column not in declared]
+    inferred: dict[str, pa.DataType] = {}
+    paths = [tree.storage.root]
+    for level in range(max(undeclared, default=-1) + 1):
+        levels_left = max(undeclared) - level + 1
+        chosen = _sample(tree, paths, (INFERENCE_LISTINGS - tree.listed) // levels_left)
+        partitions = tree.children(chosen).partitions
+        if level in undeclared:
+            inferred[branch.columns[level]] = infer_type(partitions["value"].combine_chunks())
+        paths = partitions["path"].to_pylist()
+    types = {**inferred, **declared}
+    return pa.schema([pa.field(column, types[column]) for column in branch.columns])
+
+
+def _sample(tree: DirectoryTree, paths: list[str], budget: int) -> list[str]:
+    """As many directories as the budget allows to list, evenly spread, and those that cost nothing any more."""
+    unlisted = [path for path in paths if not tree.is_listed(path)]
+    if len(unlisted) <= budget:
+        return paths
+    spread = np.linspace(0, len(unlisted) - 1, max(0, budget)).astype(int).tolist()
+    chosen = {unlisted[position] for position in spread}
+    return [path for path in paths if path in chosen or tree.is_listed(path)]

@@ -1,0 +1,50 @@
+"""Is it a Hive-style table at all? Reading the files of a Delta or an Iceberg table would bring back deleted rows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import UnsupportedFeature
+from tamis.io.listing import Listing, list_directory
+from tamis.io.storage import Storage
+
+TableFormat = Literal["delta", "iceberg", "hive"]
+
+_DELTA_LOG = "_delta_log"
+_ICEBERG_METADATA = "metadata"
+
+
+def looks_like(storage: Storage) -> TableFormat:
+    """The format that the names in a directory tell; `hive` where they tell nothing."""
+    root = list_directory(storage, storage.root)
+    if _has(root.directory_paths, _DELTA_LOG):
+        return "delta"
+    return "iceberg" if _has_iceberg_metadata(storage, root) else "hive"
+
+
+def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:
+    """An error that names the format where the root is one of another format.
+
+    An Iceberg table has no data in its root, so that only a folder without any costs the second listing.
+    """
+    if _has(root.directory_paths, _DELTA_LOG):
+        raise UnsupportedFeature(f"'{storage.uri}' is a Delta table (it has {_DELTA_LOG}): open it with format='delta'")
+    if not has_data and _has_iceberg_metadata(storage, root):
+        raise UnsupportedFeature(
+            f"'{storage.uri}' is an Iceberg table (it has {_ICEBERG_METADATA}/*.metadata.json): "
+            "open it with format='iceberg'"
+        )
+
+
+def _has(paths: pa.StringArray, name: str) -> bool:
+    return bool(pc.any(pc.ends_with(paths, f"/{name}"), min_count=0).as_py())
+
+
+def _has_iceberg_metadata(storage: Storage, root: Listing) -> bool:
+    if not _has(root.directory_paths, _ICEBERG_METADATA):
+        return False
+    files = list_directory(storage, f"{storage.root}/{_ICEBERG_METADATA}").file_paths
+    return bool(pc.any(pc.match_substring_regex(files, r"\.metadata\.json(\.gz)?$"), min_count=0).as_py())

@@ -1,0 +1,163 @@
+"""Plain functions over a Hive-style table, for whoever plans by himself: they run in a thread or on a Spark worker.
+
+First `table_info` tells the directories that a filter keeps, then `list_partition_files` lists them, anywhere and in
+any order. Filters are of the texts of partition values, as `PartitionFilter` describes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import InvalidArgument, TableNotFound
+from tamis.expr.partition_filter import PartitionFilter
+from tamis.io.listing import find_file
+from tamis.io.storage import Storage, open_storage
+from tamis.parquet.footer import read_footer
+from tamis.tables.hive.layout import HiveLayout, file_table, leaf_files
+from tamis.tables.hive.names import HIVE_NULL, split_directory_name
+from tamis.tables.hive.partition_types import with_partition_columns
+from tamis.tables.hive.pruning import known_parts
+from tamis.tables.hive.tree import DirectoryTree
+
+UNKNOWN = -1
+"""The number of records, or the time of change, where nothing tells it."""
+
+FILE_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("modification_time", pa.int64()),
+        ("num_records", pa.int64()),
+        ("partition_values", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table as its directories and one of its files tell it.
+
+    `directories` has a row for each leaf directory: its `path` below the table's root (empty for a table without
+    partitions), then the text of every partition column, null for NULL.
+    """
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    directories: pa.Table
+
+
+def table_info(
+    uri: str | os.PathLike[str],
+    filter: PartitionFilter | None = None,
+    *,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> TableInfo:
+    """Schema, partition columns and the directories that the filter keeps; what it rejects is not listed."""
+    storage = open_storage(uri, storage_options)
+    layout = HiveLayout.discover(storage, partitioning)
+    sample = layout.sample_file
+    if sample is None:
+        raise TableNotFound(f"no data files in '{storage.uri}'")
+    data_schema = read_footer(storage, sample.path, sample.size, sample.modified_ns).schema.to_arrow_schema()
+    columns = tuple(layout.partition_schema.names)
+    directories = layout.directories(keep_raw=None if filter is None else known_parts(filter, columns))
+    relative = _last_names(directories.paths, len(columns))
+    rows = pa.table([relative, *directories.raw.columns], names=["path", *columns])
+    if filter is not None and not columns and not _keeps(filter, {}):
+        rows = rows.slice(0, 0)
+    return TableInfo(with_partition_columns(data_schema, layout.partition_schema), columns, rows)
+
+
+def _last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
+    """The last names of each path. Not every file system spells the root of what it lists as it was asked."""
+    if count == 0:
+        return pa.repeat(pa.scalar("", pa.string()), len(paths))
+    return pc.struct_field(pc.extract_regex(paths, rf"(?P<path>[^/]+(?:/[^/]+){{{count - 1}}})$"), "path")
+
+
+def list_partition_files(
+    uri: str | os.PathLike[str],
+    directory: str,
+    filter: PartitionFilter | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> pa.RecordBatch:
+    """The data files of one leaf directory (a `path` of `table_info`), ordered by path; none if the filter rejects it.
+
+    Columns: `path` in the file system, `size`, `modification_time` in ms, `num_records` (-1: a directory does not
+    tell), `partition_values` as JSON.
+    """
+    storage = open_storage(uri, storage_options)
+    values = _partition_values(directory)
+    if filter is not None and not _keeps(filter, values):
+        return _no_files()
+    files = _files_of(storage, directory.removesuffix("/") if values else "")
+    files = files.take(pc.sort_indices(files["path"]))
+    milliseconds = pc.fill_null(pc.divide(files["modified_ns"].combine_chunks(), 1_000_000), UNKNOWN)
+    return pa.record_batch(
+        [
+            files["path"].combine_chunks(),
+            files["size"].combine_chunks(),
+            milliseconds,
+            pa.repeat(pa.scalar(UNKNOWN, pa.int64()), files.num_rows),
+            pa.repeat(pa.scalar(json.dumps(values, ensure_ascii=False), pa.string()), files.num_rows),
+        ],
+        schema=FILE_SCHEMA,
+    )
+
+
+def _files_of(storage: Storage, directory: str) -> pa.Table:
+    path = f"{storage.root}/{directory}" if directory else storage.root
+    tree = DirectoryTree(storage)
+    try:
+        deeper = tree.children([path]).partitions["path"]
+    except TableNotFound:
+        return _single_file(storage)
+    if len(deeper):
+        raise InvalidArgument(
+            f"'{storage.place(path)}' is no leaf directory: it holds '{storage.place(deeper[0].as_py())}'. "
+            "Give a path that table_info(…).directories has"
+        )
+    return leaf_files(tree, pa.array([path], pa.string()), descend=bool(directory))
+
+
+def _single_file(storage: Storage) -> pa.Table:
+    file = find_file(storage, storage.root)
+    if file is None:
+        raise TableNotFound(f"nothing at '{storage.uri}'")
+    return file_table([file])
+
+
+def _no_files() -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], field.type) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
+
+
+def _partition_values(directory: str) -> dict[str, str | None]:
+    """The partition values that the path of a directory tells; none for the table's root, which is empty or `.`.
+
+    Only `column=value` names lead down a table, so nothing else is taken: no `..`, encoded or not, no absolute
+    path, nothing that could mean a place outside the table.
+    """
+    if directory in ("", "."):
+        return {}
+    parts = [split_directory_name(name) for name in directory.removesuffix("/").split("/")]
+    values = {part[0]: None if part[1] == HIVE_NULL else part[1] for part in parts if part is not None and all(part)}
+    if len(values) != len(parts) or any(character in directory for character in "\\\0"):
+        raise InvalidArgument(
+            f"{directory!r} is no partition directory: give a path below the table's root, such as "
+            "'region=eu/day=2024-03-01', as table_info(…).directories has them"
+        )
+    return values
+
+
+def _keeps(partition_filter: PartitionFilter, values: Mapping[str, str | None]) -> bool:
+    row = pa.array([values], pa.struct([(column, pa.string()) for column in values]))
+    return bool(partition_filter.evaluate(row)[0].as_py())

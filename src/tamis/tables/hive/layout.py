@@ -1,0 +1,237 @@
+"""A Hive-style table as its directories tell it: partition columns, their types, and the files below.
+
+Directories are listed level by level, and what a filter rejects at one level is never listed at the next:
+
+    region=eu ── day=2024-03-03 ── part-0.parquet      keep(region) once for all regions,
+    region=us    day=2024-03-04    part-1.parquet      keep(region, day) once for all days of the kept regions
+
+The layout is the one that Spark reads, and what Spark refuses is refused here, naming both paths: different columns
+at one level, files beside partition directories, leaves at different depths. Only what is listed can be checked.
+Where a leaf holds plain directories their files belong to it, at any depth.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import InvalidArgument, TableNotFound
+from tamis.io.listing import FileEntry, find_file
+from tamis.io.storage import Storage
+from tamis.tables.hive.discovery import Branch, declared_types, find_branch, infer_types
+from tamis.tables.hive.formats import refuse_other_formats
+from tamis.tables.hive.partition_types import parse_values
+from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Children, DirectoryTree
+
+logger = logging.getLogger("tamis")
+
+Keep = Callable[[pa.Table], pa.BooleanArray]
+"""Which directories to keep: a table of partition columns, a row a directory, to a boolean each; null keeps."""
+
+FILE_COLUMNS = ("path", "size", "modified_ns")
+"""The first columns of `HiveLayout.files`; partition columns follow, and may have these very names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelCount:
+    """Directories of one level: those that were found below the kept ones above, and those that were kept."""
+
+    column: str
+    total: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectories:
+    """The leaf directories that were kept, a row each in `paths`, `values` and `raw`.
+
+    `values` has the partition columns with their types, `raw` their texts. Without partitions there is one path
+    and no column.
+    """
+
+    paths: pa.StringArray
+    values: pa.Table
+    raw: pa.Table
+    levels: tuple[LevelCount, ...]
+
+    @property
+    def num_directories(self) -> int:
+        return len(self.paths)
+
+
+class HiveLayout:
+    """The directories of one table at one moment; made with `discover`."""
+
+    def __init__(
+        self, tree: DirectoryTree, partition_schema: pa.Schema, branch: Branch, single_file: FileEntry | None = None
+    ) -> None:
+        self.storage = tree.storage
+        self.partition_schema = partition_schema
+        self.sample_file = branch.sample
+        self._tree = tree
+        self._branch = branch
+        self._single_file = single_file
+
+    @classmethod
+    def discover(cls, storage: Storage, partitioning: Mapping[str, str | pa.DataType] | None = None) -> HiveLayout:
+        """Learn the partition columns from the first branch with a file, and their types from further names.
+
+        With every type declared only that branch is listed. Types that are not declared are inferred from all
+        names of their level if these take few listings (`discovery.INFERENCE_LISTINGS`), else from a sample of them.
+        """
+        tree = DirectoryTree(storage)
+        try:
+            root = tree.children([storage.root])
+        except TableNotFound:
+            return cls._of_single_file(tree, partitioning)
+        refuse_other_formats(storage, tree.listings([storage.root])[0], has_data=bool(root.files.num_rows))
+        if not root.partitions.num_rows:
+            _check_flat(storage, root)
+        branch = find_branch(tree)
+        declared = declared_types(branch.columns, partitioning)
+        return cls(tree, infer_types(tree, branch, declared), branch)
+
+    @classmethod
+    def _of_single_file(cls, tree: DirectoryTree, partitioning: Mapping[str, str | pa.DataType] | None) -> HiveLayout:
+        storage = tree.storage
+        file = find_file(storage, storage.root)
+        if file is None:
+            raise TableNotFound(f"nothing at '{storage.uri}'")
+        if file.size == 0:
+            raise TableNotFound(f"the file '{storage.uri}' is empty")
+        declared_types((), partitioning)
+        return cls(tree, pa.schema([]), Branch((), (storage.root,), file), file)
+
+    @property
+    def is_single_file(self) -> bool:
+        return self._single_file is not None
+
+    def directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
+        """The leaf directories that `keep` (of typed values) and `keep_raw` (of texts) let pass at every level.
+
+        Each is called once a level with the columns known so far, those of upper levels included, so it must
+        keep what a column that is not there yet might still decide. It is not called without partitions.
+        """
+        paths = pa.array([self.storage.root], pa.string())
+        raw: list[pa.Array] = []
+        values: list[pa.Array] = []
+        levels: list[LevelCount] = []
+        names = self.partition_schema.names
+        for level, field in enumerate(self.partition_schema):
+            found = self._partitions_below(paths, level)
+            parent, text = (found[name].combine_chunks() for name in ("parent", "value"))
+            raw = [*(column.take(parent) for column in raw), text]
+            values = [*(column.take(parent) for column in values), parse_values(text, field.type, field.name)]
+            paths = found["path"].combine_chunks()
+            known = names[: level + 1]
+            mask = _kept(keep, pa.table(values, names=known), keep_raw, pa.table(raw, names=known))
+            total = len(paths)
+            if mask is not None:
+                paths = paths.filter(mask)
+                raw = [column.filter(mask) for column in raw]
+                values = [column.filter(mask) for column in values]
+            levels.append(LevelCount(field.name, total, len(paths)))
+        return PartitionDirectories(paths, pa.table(values, names=names), pa.table(raw, names=names), tuple(levels))
+
+    def files(self, directories: PartitionDirectories) -> pa.Table:
+        """The data files of leaf directories, ordered by path: `FILE_COLUMNS`, then the typed partition columns."""
+        if self._single_file is not None:
+            return file_table([self._single_file])
+        files = leaf_files(self._tree, directories.paths, descend=bool(self.partition_schema.names))
+        files = files.take(pc.sort_indices(files["path"]))
+        columns = [
+            *(files[name].combine_chunks() for name in FILE_COLUMNS),
+            *(column.combine_chunks().take(files["parent"].combine_chunks()) for column in directories.values.columns),
+        ]
+        return pa.table(columns, names=[*FILE_COLUMNS, *directories.values.column_names])
+
+    def _partitions_below(self, paths: pa.StringArray, level: int) -> pa.Table:
+        """The partition directories of one level, checked against what the first branch taught."""
+        parents = paths.to_pylist()
+        children = self._tree.children(parents)
+        expected = self._branch.directories[level + 1]
+        if children.files.num_rows:
+            raise self._tree.conflict(FILES_BESIDE_PARTITIONS, children.files["path"][0].as_py(), expected)
+        if children.plain.num_rows:
+            below = self._tree.children(children.plain["path"].to_pylist())
+            if not below.is_empty:
+                raise self._tree.conflict(
+                    "a directory that is not column=value lies beside partition directories",
+                    children.plain["path"][0].as_py(),
+                    expected,
+                )
+        column = self._branch.columns[level]
+        is_other = pc.not_equal(pc.utf8_lower(children.partitions["column"]), column.lower())
+        if pc.any(is_other, min_count=0).as_py():
+            odd = children.partitions["path"].filter(is_other)[0].as_py()
+            raise self._tree.conflict("partition columns differ at one level", odd, expected)
+        return children.partitions
+
+
+def file_table(files: Sequence[FileEntry]) -> pa.Table:
+    """Files as a table of `FILE_COLUMNS`."""
+    return pa.table(
+        {
+            "path": pa.array([file.path for file in files], pa.string()),
+            "size": pa.array([file.size for file in files], pa.int64()),
+            "modified_ns": pa.array([file.modified_ns for file in files], pa.int64()),
+        }
+    )
+
+
+def leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> pa.Table:
+    """The data files in leaf directories, and if `descend` in the plain directories below them.
+
+    The column `parent` is the position of the leaf in `paths`.
+    """
+    found: list[pa.Table] = []
+    leaves = pa.array(range(len(paths)), pa.int64())
+    for _ in range(1 + DEEPEST_PLAIN):
+        children = tree.children(paths.to_pylist())
+        if descend and children.partitions.num_rows:
+            deeper = children.partitions.slice(0, 1)
+            raise tree.conflict(
+                "leaf directories lie at different depths",
+                deeper["path"][0].as_py(),
+                paths[deeper["parent"][0].as_py()].as_py(),
+            )
+        found.append(_with_parent(children.files, leaves))
+        if not descend or not children.plain.num_rows:
+            return pa.concat_tables(found)
+        leaves = leaves.take(children.plain["parent"].combine_chunks())
+        paths = children.plain["path"].combine_chunks()
+    raise tree.too_deep(paths[0].as_py())
+
+
+def _with_parent(files: pa.Table, leaves: pa.Int64Array) -> pa.Table:
+    position = files.schema.get_field_index("parent")
+    return files.set_column(position, "parent", leaves.take(files["parent"].combine_chunks()))
+
+
+def _kept(keep: Keep | None, values: pa.Table, keep_raw: Keep | None, raw: pa.Table) -> pa.BooleanArray | None:
+    masks = [ask(table) for ask, table in ((keep, values), (keep_raw, raw)) if ask is not None]
+    if not masks:
+        return None
+    for mask in masks:
+        if len(mask) != values.num_rows:
+            raise InvalidArgument(f"keep() gave {len(mask)} booleans for {values.num_rows} directories")
+    filled = [pc.fill_null(mask, True) for mask in masks]
+    return filled[0] if len(filled) == 1 else pc.and_(*filled)
+
+
+def _check_flat(storage: Storage, root: Children) -> None:
+    plain = root.plain["path"]
+    if not root.files.num_rows:
+        hint = f": the directory '{storage.place(plain[0].as_py())}' is not named column=value" if len(plain) else ""
+        raise TableNotFound(f"no data files in '{storage.uri}'{hint}")
+    if len(plain):
+        logger.warning(
+            "'%s' is a folder of files: %d directories in it are ignored, as '%s'",
+            storage.uri,
+            len(plain),
+            storage.place(plain[0].as_py()),
+        )

@@ -1,0 +1,119 @@
+"""A Hive-style table: directories `name=value` over Parquet files, a flat folder of them, or a single file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import TableNotFound
+from tamis.expr.nodes import Column, columns_of
+from tamis.io.storage import Storage
+from tamis.parquet.footer import read_footer
+from tamis.skipping.account import LevelReport, merge_outcomes
+from tamis.skipping.metadata import constant_bounds
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
+from tamis.tables.hive.layout import FILE_COLUMNS, HiveLayout, PartitionDirectories
+from tamis.tables.hive.partition_types import with_partition_columns
+from tamis.tables.hive.pruning import known_parts
+from tamis.tables.source import FileListing
+
+NOT_A_PARTITION_COLUMN = "not a partition column"
+
+
+@dataclass(frozen=True)
+class HiveTable:
+    """A table whose only metadata are its directories. It is read as it was when its directories were first listed."""
+
+    storage: Storage
+    layout: HiveLayout
+    schema: pa.Schema
+    version: int | None = None
+
+    @staticmethod
+    def open(storage: Storage, partitioning: Mapping[str, str | pa.DataType] | None = None) -> HiveTable:
+        layout = HiveLayout.discover(storage, partitioning)
+        sample = layout.sample_file
+        if sample is None:
+            raise TableNotFound(f"no data files in '{storage.uri}'")
+        footer = read_footer(storage, sample.path, sample.size, sample.modified_ns)
+        schema = with_partition_columns(footer.schema.to_arrow_schema(), layout.partition_schema)
+        return HiveTable(storage, layout, schema)
+
+    @property
+    def name(self) -> str:
+        return self.storage.root.rstrip("/").rsplit("/", 1)[-1] or self.storage.uri
+
+    @property
+    def format(self) -> str:
+        return "parquet" if self.layout.is_single_file else "hive"
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return tuple(self.layout.partition_schema.names)
+
+    def list_files(self, predicate: Predicate, levels: Collection[str]) -> FileListing:
+        """Prune directories before they are listed, then list what is left."""
+        pruner = _DirectoryPruner(predicate, self.layout.partition_schema, enabled="partitions" in levels)
+        keep_raw = None
+        if predicate.partition_filter is not None:
+            keep_raw = known_parts(predicate.partition_filter, self.partition_columns)
+        directories = self.layout.directories(pruner.keep, keep_raw=keep_raw)
+        found = self.layout.files(directories)
+        count = len(FILE_COLUMNS)
+        files = pa.table(found.columns[:count], names=list(FILE_COLUMNS))
+        partitions = pa.table(found.columns[count:], names=list(self.partition_columns))
+        reports = [pruner.report(directories)] if self.partition_columns else []
+        size = pc.sum(files["size"]).as_py() or 0
+        reports.append(
+            LevelReport("files", len(files), len(files), size, size, _file_outcomes(predicate, self.partition_columns))
+        )
+        return FileListing(files, partitions, tuple(reports))
+
+
+def _file_outcomes(predicate: Predicate, partition_columns: Collection[str]) -> tuple[ConjunctOutcome, ...]:
+    """A listing tells nothing of files but their partition values, which have been used up."""
+    return tuple(
+        ConjunctOutcome(each.text, 0, None if names <= set(partition_columns) else NO_STATISTICS)
+        for each in predicate.conjuncts
+        for names in ({column.path[0] for column in columns_of(each.predicate)},)
+    )
+
+
+class _DirectoryPruner:
+    """Decides level by level which directories are worth listing, and remembers what each conjunct did."""
+
+    def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
+        self._conjuncts = predicate.conjuncts
+        self._columns = {field.name: Column((field.name,), type=field.type) for field in partitions}
+        self._enabled = enabled
+        self._outcomes: tuple[ConjunctOutcome, ...] = ()
+
+    def keep(self, values: pa.Table) -> pa.BooleanArray:
+        """Which directories to keep, by the partition values known at their level."""
+        if not self._enabled or not values.num_rows:
+            return pa.repeat(pa.scalar(True), values.num_rows)
+        one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
+        units = {"row_count": one_row}
+        for name in values.column_names:
+            units |= constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
+        pruned = prune(pa.record_batch(units), self._conjuncts)
+        self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
+        return pruned.selection
+
+    def report(self, directories: PartitionDirectories) -> LevelReport:
+        """A directory that was skipped counts once, however many partitions are below it: nobody looked."""
+        skipped = sum(level.total - level.kept for level in directories.levels)
+        kept = directories.num_directories
+        by_predicate = tuple(
+            outcome
+            if any(column.path[0] in self._columns for column in columns_of(conjunct.predicate))
+            else ConjunctOutcome(outcome.predicate, outcome.skipped, NOT_A_PARTITION_COLUMN)
+            for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
+        )
+        note = None if self._enabled else "switched off"
+        return LevelReport("partitions", kept + skipped, kept, by_predicate=by_predicate, note=note)

@@ -1,0 +1,138 @@
+"""The directories of a table, listed on demand and each at most once, seen the way Spark sees them.
+
+Hidden, and so not there: names that begin with `.`, names that begin with `_` and have no `=`, and files that a
+copy has not finished (`._COPYING_`). Files without a byte hold no rows, and Parquet's summary files
+(`_metadata`, `_common_metadata`) are not data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import PartitionLayoutError
+from tamis.io.listing import Listing, list_directories
+from tamis.io.storage import Storage
+from tamis.tables.hive.names import split_directory_names
+
+_HIDDEN = r"(?s)^\.|^_[^=]*$|\._COPYING_$"
+_HIDDEN_FILE = rf"{_HIDDEN}|^_(?:common_)?metadata"
+_DIRECTORY_PART = r"(?s)^.*/"
+
+DEEPEST_PLAIN = 8
+"""How deep plain directories may nest below a leaf; a link that leads back up would nest without end."""
+
+FILES_BESIDE_PARTITIONS = "data files lie beside partition directories"
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """What several directories hold together, a row each; `parent` is the position of the directory it lies in.
+
+    | table        | columns                                                                                      |
+    |--------------|----------------------------------------------------------------------------------------------|
+    | `partitions` | `path`, `parent`, `column` and `value` (its text, unescaped; null for NULL)                   |
+    | `plain`      | `path`, `parent`: directories that are not `column=value`                                     |
+    | `files`      | `path`, `parent`, `size`, `modified_ns`                                                       |
+    """
+
+    partitions: pa.Table
+    plain: pa.Table
+    files: pa.Table
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.partitions.num_rows or self.plain.num_rows or self.files.num_rows)
+
+
+class DirectoryTree:
+    """Listings of one table's directories. What was listed once stays as it was: the plan is of one moment."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._listings: dict[str, Listing] = {}
+
+    @property
+    def listed(self) -> int:
+        """How many directories were listed so far."""
+        return len(self._listings)
+
+    def is_listed(self, path: str) -> bool:
+        return path in self._listings
+
+    def listings(self, paths: Sequence[str]) -> list[Listing]:
+        missing = [path for path in dict.fromkeys(paths) if path not in self._listings]
+        self._listings.update(zip(missing, list_directories(self.storage, missing), strict=True))
+        return [self._listings[path] for path in paths]
+
+    def children(self, paths: Sequence[str]) -> Children:
+        listings = self.listings(paths)
+        directories = pa.table(
+            {
+                "path": _concatenate([listing.directory_paths for listing in listings], pa.string()),
+                "parent": _parents([len(listing.directory_paths) for listing in listings]),
+            }
+        )
+        files = pa.table(
+            {
+                "path": _concatenate([listing.file_paths for listing in listings], pa.string()),
+                "parent": _parents([len(listing.file_paths) for listing in listings]),
+                "size": _concatenate([listing.file_sizes for listing in listings], pa.int64()),
+                "modified_ns": _concatenate([listing.file_modified_ns for listing in listings], pa.int64()),
+            }
+        )
+        return self._sorted_out(directories, files)
+
+    def conflict(self, problem: str, first: str, second: str) -> PartitionLayoutError:
+        place = self.storage.place
+        return PartitionLayoutError(
+            f"{problem}: '{place(first)}' and '{place(second)}'. "
+            "Move one of them out of the table, or open its directory as a table of its own"
+        )
+
+    def too_deep(self, path: str) -> PartitionLayoutError:
+        return PartitionLayoutError(
+            f"directories nest deeper than {DEEPEST_PLAIN} below a partition: '{self.storage.place(path)}'. "
+            "Is it a link that leads back up? Remove it"
+        )
+
+    def _sorted_out(self, directories: pa.Table, files: pa.Table) -> Children:
+        is_hidden = pc.match_substring_regex(base_names(files["path"].combine_chunks()), _HIDDEN_FILE)
+        # A size that the file system does not know may be any.
+        has_bytes = pc.not_equal(pc.fill_null(files["size"].combine_chunks(), 1), 0)
+        files = files.filter(pc.and_not(has_bytes, is_hidden))
+
+        names = base_names(directories["path"].combine_chunks())
+        is_seen = pc.invert(pc.match_substring_regex(names, _HIDDEN))
+        directories, names = directories.filter(is_seen), names.filter(is_seen)
+        is_partition = pc.match_substring(names, "=")
+        columns, values = split_directory_names(names.filter(is_partition))
+        partitions = directories.filter(is_partition)
+        self._refuse_nameless(partitions["path"], columns, values)
+        partitions = partitions.append_column("column", columns).append_column("value", values)
+        return Children(partitions, directories.filter(pc.invert(is_partition)), files)
+
+    def _refuse_nameless(self, paths: pa.ChunkedArray, columns: pa.StringArray, values: pa.StringArray) -> None:
+        is_empty = pc.or_(pc.equal(columns, ""), pc.fill_null(pc.equal(values, ""), False))
+        if pc.any(is_empty, min_count=0).as_py():
+            path = paths.filter(is_empty)[0].as_py()
+            raise PartitionLayoutError(
+                f"the directory '{self.storage.place(path)}' has an empty partition column or value: rename it to "
+                "column=value (NULL is __HIVE_DEFAULT_PARTITION__)"
+            )
+
+
+def base_names(paths: pa.StringArray) -> pa.StringArray:
+    return pc.replace_substring_regex(paths, _DIRECTORY_PART, "")
+
+
+def _concatenate(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
+    return pa.concat_arrays(arrays) if arrays else pa.array([], data_type)
+
+
+def _parents(lengths: list[int]) -> pa.Int64Array:
+    return pa.array(np.repeat(np.arange(len(lengths), dtype=np.int64), lengths))

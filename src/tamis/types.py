@@ -1,0 +1,156 @@
+"""Types: the Arrow types that Tamis works with, their names in SQL, and what may be said of them.
+
+A literal holds the *physical* value of its type, so that nothing is rounded on the way:
+days for dates, a count of the type's unit since the epoch for timestamps (UTC) and times,
+`(months, days, nanoseconds)` for intervals, `decimal.Decimal` for decimals, plain Python for the rest.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from tamis.errors import TypeMismatch
+
+UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+NULL = pa.null()
+BOOLEAN = pa.bool_()
+LONG = pa.int64()
+DOUBLE = pa.float64()
+STRING = pa.string()
+BINARY = pa.binary()
+DATE = pa.date32()
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+TIMESTAMP_NTZ = pa.timestamp("us")
+INTERVAL = pa.month_day_nano_interval()
+
+_TYPES_BY_NAME: dict[str, pa.DataType] = {
+    "void": NULL,
+    "boolean": BOOLEAN,
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": LONG,
+    "utinyint": pa.uint8(),
+    "usmallint": pa.uint16(),
+    "uint": pa.uint32(),
+    "ubigint": pa.uint64(),
+    "float": pa.float32(),
+    "double": DOUBLE,
+    "string": STRING,
+    "binary": BINARY,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+    "timestamp_ntz": TIMESTAMP_NTZ,
+    "timestamp_s": pa.timestamp("s"),
+    "timestamp_ms": pa.timestamp("ms"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "interval": INTERVAL,
+}
+
+# Other spellings that people use for the same types.
+_ALIASES = {
+    "bool": "boolean",
+    "byte": "tinyint",
+    "int8": "tinyint",
+    "short": "smallint",
+    "int16": "smallint",
+    "integer": "int",
+    "int32": "int",
+    "long": "bigint",
+    "int64": "bigint",
+    "uint8": "utinyint",
+    "uint16": "usmallint",
+    "uint32": "uint",
+    "uint64": "ubigint",
+    "real": "float",
+    "float32": "float",
+    "float64": "double",
+    "str": "string",
+    "varchar": "string",
+    "char": "string",
+    "text": "string",
+    "bytes": "binary",
+    "timestamp_ltz": "timestamp",
+    "null": "void",
+}
+
+_NAMES_BY_TYPE = {data_type: name for name, data_type in _TYPES_BY_NAME.items()}
+
+_DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\))?")
+
+
+def type_name(data_type: pa.DataType) -> str:
+    """The SQL name of a type; for a type that SQL cannot name, Arrow's own text.
+
+    >>> type_name(pa.int64()), type_name(pa.decimal128(10, 2)), type_name(pa.list_(pa.int8()))
+    ('bigint', 'decimal(10,2)', 'list<item: int8>')
+    """
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    return _NAMES_BY_TYPE.get(data_type) or str(data_type)
+
+
+def type_from_name(name: str) -> pa.DataType:
+    """The type of a SQL name, in Spark's, DuckDB's or Arrow's spelling.
+
+    >>> type_from_name("LONG"), type_from_name("decimal(10, 2)")
+    (DataType(int64), Decimal128Type(decimal128(10, 2)))
+    """
+    lowered = name.strip().lower()
+    if match := _DECIMAL.fullmatch(lowered):
+        precision, scale = int(match[1] or 10), int(match[2] or 0)
+        if 1 <= precision <= 38 and scale <= precision:
+            return pa.decimal128(precision, scale)
+        raise TypeMismatch(f"no type {name!r}: a decimal has 1 to 38 digits and no larger scale")
+    data_type = _TYPES_BY_NAME.get(_ALIASES.get(lowered, lowered))
+    if data_type is None:
+        raise TypeMismatch(f"no type {name!r}. Types: {', '.join(sorted(_TYPES_BY_NAME))}, decimal(p,s)")
+    return data_type
+
+
+def is_number(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))
+
+
+def is_text(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type) or pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type)
+    )
+
+
+def is_bytes(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+        or pa.types.is_binary_view(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+    )
+
+
+def is_ordered(data_type: pa.DataType) -> bool:
+    """Whether `<` means something: intervals, structs, lists and maps have no order here."""
+    return bool(
+        is_number(data_type)
+        or is_text(data_type)
+        or is_bytes(data_type)
+        or pa.types.is_boolean(data_type)
+        or pa.types.is_date(data_type)
+        or pa.types.is_timestamp(data_type)
+        or pa.types.is_time(data_type)
+        or pa.types.is_duration(data_type)
+    )
+
+
+def integer_range(data_type: pa.DataType) -> tuple[int, int]:
+    """The smallest and the largest value of an integer type.
+
+    >>> integer_range(pa.int8()), integer_range(pa.uint8())
+    ((-128, 127), (0, 255))
+    """
+    bits = data_type.bit_width
+    if pa.types.is_unsigned_integer(data_type):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1

@@ -1,0 +1,26 @@
+"""Sessions and paths only: what a test is about stands in the test or in `builders`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.register_profile(
+    "long", max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile(os.environ.get("TAMIS_HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """Tables that others wrote: the folder named by TAMIS_GOLDEN, or shared/golden beside the project."""
+    folder = Path(os.environ.get("TAMIS_GOLDEN") or Path(__file__).parents[2] / "shared" / "golden")
+    if not folder.is_dir():
+        pytest.skip(f"no golden tables at {folder}: set TAMIS_GOLDEN to their folder")
+    return folder

@@ -1,0 +1,408 @@
+import datetime
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tamis import types
+from tamis.errors import ExpressionError
+from tamis.expr import pyarrow_layout
+from tamis.expr.from_pyarrow import from_pyarrow
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Literal, fold
+from tamis.expr.pyarrow_layout import layout_of, metadata_pairs
+
+A, B, S = Column(("a",)), Column(("b",)), Column(("s",))
+a, b, s = pc.field("a"), pc.field("b"), pc.field("s")
+NAN = Literal(float("nan"), types.DOUBLE)
+
+
+def long(value):
+    return Literal(value, types.LONG)
+
+
+def text(value):
+    return Literal(value, types.STRING)
+
+
+def call(function, *args):
+    return Call(function, args)
+
+
+ONE_AND_NULL = pa.array([1, None])
+
+TRANSLATIONS = [
+    (a == 1, call("=", A, long(1))),
+    (a != 1, call("<>", A, long(1))),
+    (a < 1, call("<", A, long(1))),
+    (a <= 1, call("<=", A, long(1))),
+    (a > 1, call(">", A, long(1))),
+    (a >= 1, call(">=", A, long(1))),
+    (pc.equal(pc.scalar(1), a), call("=", long(1), A)),
+    (a == b, call("=", A, B)),
+    (a == pa.scalar(None, pa.int64()), call("=", A, Literal(None, types.LONG))),
+    (a == pa.scalar(1, pa.int8()), call("=", A, Literal(1, pa.int8()))),
+    (a == datetime.date(1970, 1, 3), call("=", A, Literal(2, types.DATE))),
+    ((a > 1) & (b > 2), call("and", call(">", A, long(1)), call(">", B, long(2)))),
+    ((a > 1) | (b > 2), call("or", call(">", A, long(1)), call(">", B, long(2)))),
+    (~(a > 1), call("not", call(">", A, long(1)))),
+    (pc.and_not_kleene(a, b), call("and", A, call("not", B))),
+    (pc.and_(a, b), call("case", call("or", call("is_null", A), call("is_null", B)), NULL, call("and", A, B))),
+    (pc.or_(a, b), call("case", call("or", call("is_null", A), call("is_null", B)), NULL, call("or", A, B))),
+    (pc.xor(a, b), call("<>", A, B)),
+    (a.is_null(), call("is_null", A)),
+    (pc.Expression._call("is_null", [a]), call("is_null", A)),
+    (a.is_null(nan_is_null=True), call("or", call("is_null", A), call("=", A, NAN))),
+    (a.is_valid(), call("is_not_null", A)),
+    (pc.is_nan(a), call("=", A, NAN)),
+    (a.isin([1, 2]), call("and", call("is_not_null", A), call("in", A, long(1), long(2)))),
+    (a.isin([1, None]), call("or", call("is_null", A), call("in", A, long(1)))),
+    (a.isin(pa.array([None], pa.int64())), call("is_null", A)),
+    (a.isin(pa.array([], pa.int64())), FALSE),
+    (a.isin(pa.array(["x"]).dictionary_encode()), call("and", call("is_not_null", A), call("in", A, text("x")))),
+    (pc.is_in(a, ONE_AND_NULL, skip_nulls=True), call("and", call("is_not_null", A), call("in", A, long(1)))),
+    (pc.if_else(a, b, 1), call("case", call("is_null", A), NULL, A, B, long(1))),
+    (pc.coalesce(a, b, 1), call("coalesce", A, B, long(1))),
+    (pc.starts_with(s, "Ab"), call("startswith", S, text("Ab"))),
+    (pc.starts_with(s, "ÄB", ignore_case=True), call("startswith", call("lower", S), text("äb"))),
+    (pc.ends_with(s, "Ab"), call("endswith", S, text("Ab"))),
+    (pc.match_substring(s, "a%"), call("contains", S, text("a%"))),
+    (pc.match_like(s, r"a\%b_%"), call("like", S, text(r"a\%b_%"))),
+    (pc.match_like(s, "A%", ignore_case=True), call("like", call("lower", S), text("a%"))),
+    (pc.utf8_lower(s) == "x", call("=", call("lower", S), text("x"))),
+    (a.cast(pa.int16()), call("cast", A, text("smallint"))),
+    (a.cast(pa.decimal128(10, 2)), call("cast", A, text("decimal(10,2)"))),
+    (a.cast(pa.large_string()), call("cast", A, text("string"))),
+    (a + b, call("+", A, B)),
+    (pc.add(a, b), call("+", A, B)),
+    (a - 1, call("-", A, long(1))),
+    (a * 2, call("*", A, long(2))),
+    (a / 2.0, call("/", A, Literal(2.0, types.DOUBLE))),
+    (a.cast(pa.float64()) / b, call("/", call("cast", A, text("double")), B)),
+    (pc.divide(a, 2.0), call("/", A, Literal(2.0, types.DOUBLE))),
+    (pc.negate(a), call("negate", A)),
+    (pc.abs_checked(a), call("abs", A)),
+    (pc.scalar(True), TRUE),
+    (pc.field("a", "b") == 1, call("=", Column(("a", "b")), long(1))),
+    (pc.field("a.b") == 1, call("=", Column(("a.b",)), long(1))),
+    (pc.struct_field(a, ["b", "c"]), Column(("a", "b", "c"))),
+    (pc.field("it's\n'end: `x`\x00") == 1, call("=", Column(("it's\n'end: `x`\x00",)), long(1))),
+    (pc.field("") == "", call("=", Column(("",)), text(""))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "expected"), TRANSLATIONS, ids=[str(case[0])[:60] for case in TRANSLATIONS])
+def test_each_function(expression, expected):
+    assert from_pyarrow(expression) == expected
+
+
+def test_literals_keep_their_types():
+    translated = from_pyarrow(a == pa.scalar(1, pa.int8()))
+    assert translated.args[1].type == pa.int8()
+
+
+@pytest.mark.parametrize(
+    ("expression", "piece"),
+    [
+        (
+            pc.strptime(s, format="%Y", unit="s") == a,
+            "'strptime' has no counterpart here: write the filter as SQL text",
+        ),
+        (pc.year(a) == 2024, "'year' has no counterpart"),
+        (pc.field(0) == 1, r"name columns with pc.field\(name\)"),
+        (a.cast(pa.int8(), safe=False), "unsafe cast to int8"),
+        (a.cast(pa.list_(pa.int8())), "cast to list"),
+        (a.cast(pa.timestamp("us", "Europe/Paris")), "cast to timestamp"),
+        (a / 2, "division cuts whole numbers"),
+        (pc.divide(pc.scalar(1.0), a), "gives infinity"),
+        (pc.divide(a, 0.0), "gives infinity"),
+        (pc.match_like(s, r"a\b%"), "backslash before something else"),
+        (pc.match_like(s, "a\\\\%"), "backslash before something else"),
+        (pc.struct_field(a, [0]), "not a plain path"),
+        (pc.struct_field(pc.if_else(a, a, a), ["b"]), "not a plain path"),
+    ],
+)
+def test_what_has_no_counterpart_is_an_error_that_names_it_and_the_way_out(expression, piece):
+    with pytest.raises(ExpressionError, match=piece) as caught:
+        from_pyarrow(expression)
+    assert "SQL text" in str(caught.value)
+
+
+def test_X11_a_deep_expression():
+    expression = a == 0
+    for number in range(1, 2000):
+        expression = ~(expression | (a == number))
+    translated = from_pyarrow(expression)
+    depth = fold(translated, lambda node, depths: 1 + max(depths, default=0))
+    assert depth == 2 * 1999 + 2
+
+
+def test_X11_a_hundred_thousand_values():
+    translated = from_pyarrow(a.isin(pa.array(range(100_000))))
+    assert len(translated.args[1].args) == 100_001
+
+
+# --- The layout, which pyarrow does not promise -----------------------------------------------------------------------
+
+
+def test_metadata_pairs_keep_repeated_keys_in_order():
+    assert [key for key, _ in layout_of((a == 1) & (b == 2)).pairs] == [
+        "call",
+        *["call", "field_ref", "literal", "end"] * 2,
+        "end",
+    ]
+
+
+def test_metadata_pairs_of_an_ordinary_schema():
+    assert metadata_pairs(pa.schema([], metadata={"k": "v", "": "\x00é"})) == [(b"k", b"v"), (b"", b"\x00\xc3\xa9")]
+    assert metadata_pairs(pa.schema([])) == []
+
+
+class Odd:
+    """Stands for an expression of a pyarrow that lays out its expressions in another way."""
+
+    def __init__(self, reduced):
+        self.reduced = reduced
+
+    def __reduce__(self):
+        return self.reduced
+
+
+def serialised(rows=1):
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([pa.array([1] * rows)], names=[""])
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write(batch)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    "reduced",
+    [
+        (None, ("text",)),
+        (None, (pa.py_buffer(b"no arrow"), 1)),
+        (None, (pa.py_buffer(b"no arrow"),)),
+        (None, (serialised(rows=2),)),
+        (None, (serialised(),)),
+    ],
+)
+def test_another_serialisation_is_a_clear_error(reduced):
+    with pytest.raises(ExpressionError, match=r"not known here.*SQL text"):
+        from_pyarrow(Odd(reduced))
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [],
+        [("literal", "0"), ("literal", "0")],
+        [("literal", "1")],
+        [("literal", "-1")],
+        [("literal", "x")],
+        [("parameter", "0")],
+        [("call", "equal"), ("field_ref", "a"), ("literal", "0")],
+        [("call", "equal"), ("field_ref", "a"), ("end", "equal")],
+        [("call", "equal"), ("field_ref", "a"), ("literal", "0"), ("end", "less")],
+        [("field_ref", "a"), ("end", "equal")],
+        [("call", "is_null"), ("field_ref", "a"), ("options", "0"), ("end", "is_null")],
+        [("call", "is_in"), ("field_ref", "a"), ("end", "is_in")],
+        [("nested_field_ref", "0")],
+        [("nested_field_ref", "2"), ("field_ref", "a")],
+        [("nested_field_ref", "2"), ("field_ref", "a"), ("literal", "0")],
+    ],
+)
+def test_another_layout_is_a_clear_error_and_never_another_predicate(monkeypatch, pairs):
+    encoded = [(key.encode(), value.encode()) for key, value in pairs]
+    monkeypatch.setattr(pyarrow_layout, "metadata_pairs", lambda schema: encoded)
+    with pytest.raises(ExpressionError, match=r"not known here.*SQL text"):
+        from_pyarrow(a == 1)
+
+
+# --- The same meaning -------------------------------------------------------------------------------------------------
+
+
+def like_regex(pattern):
+    pieces = re.findall(r"\\.|.", pattern, re.DOTALL)
+    return "".join({"%": ".*", "_": "."}.get(piece, re.escape(piece[-1])) for piece in pieces)
+
+
+def plain_meaning(node, row):
+    """What an expression is for one row, in plain Python; None is NULL."""
+    functions = {
+        "=": lambda x, y: x == y,
+        "<>": lambda x, y: x != y,
+        "<": lambda x, y: x < y,
+        "<=": lambda x, y: x <= y,
+        ">": lambda x, y: x > y,
+        ">=": lambda x, y: x >= y,
+        "+": lambda x, y: x + y,
+        "-": lambda x, y: x - y,
+        "*": lambda x, y: x * y,
+        "/": lambda x, y: x / y,
+        "negate": lambda x: -x,
+        "abs": abs,
+        "not": lambda x: not x,
+        "lower": str.lower,
+        "upper": str.upper,
+        "length": len,
+        "startswith": str.startswith,
+        "endswith": str.endswith,
+        "contains": lambda x, y: y in x,
+        "like": lambda x, pattern: re.fullmatch(like_regex(pattern), x, re.DOTALL) is not None,
+        "cast": lambda x, name: {"double": float, "string": str, "bigint": int}[name](x),
+    }
+
+    def combine(node, args):
+        match node:
+            case Column(path=(name,)):
+                return row[name]
+            case Literal(value=value):
+                return value
+            case Call("and"):
+                return False if False in args else (None if None in args else True)
+            case Call("or"):
+                return True if True in args else (None if None in args else False)
+            case Call("is_null"):
+                return args[0] is None
+            case Call("is_not_null"):
+                return args[0] is not None
+            case Call("coalesce"):
+                return next((arg for arg in args if arg is not None), None)
+            case Call("in"):
+                value, *members = args
+                if value is None:
+                    return None
+                return value in members or (None if None in members else False)
+            case Call("case"):
+                *branches, otherwise = args
+                for condition, value in zip(branches[::2], branches[1::2], strict=True):
+                    if condition is True:
+                        return value
+                return otherwise
+            case Call(name):
+                return None if None in args else functions[name](*args)
+
+    return fold(node, combine)
+
+
+numbers = st.one_of(
+    st.sampled_from([a, b]),
+    st.integers(-3, 3).map(pc.scalar),
+    st.just(pc.scalar(pa.scalar(None, pa.int64()))),
+)
+number_terms = st.recursive(
+    numbers,
+    lambda inner: st.one_of(
+        st.builds(lambda x, y: x + y, inner, inner),
+        st.builds(lambda x, y: x - y, inner, inner),
+        st.builds(lambda x, y: pc.multiply(x, y), inner, inner),
+        st.builds(pc.negate, inner),
+        st.builds(pc.abs, inner),
+        st.builds(lambda x, y: pc.coalesce(x, y), inner, inner),
+    ),
+    max_leaves=3,
+)
+patterns = st.sampled_from(["", "a", "A", "ab", "b", "%"])
+text_terms = st.sampled_from([s, pc.utf8_lower(s), pc.utf8_upper(s)])
+sets = st.lists(st.none() | st.integers(-2, 2), max_size=3).map(lambda items: pa.array(items, pa.int64()))
+comparisons = st.sampled_from([pc.equal, pc.not_equal, pc.less, pc.less_equal, pc.greater, pc.greater_equal])
+text_matches = st.sampled_from([pc.starts_with, pc.ends_with, pc.match_substring])
+predicates = st.recursive(
+    st.one_of(
+        st.builds(lambda compare, x, y: compare(x, y), comparisons, number_terms, number_terms),
+        st.builds(lambda compare, x, y: compare(x, pc.scalar(y)), comparisons, text_terms, patterns),
+        st.builds(lambda x: x.is_null(), number_terms),
+        st.builds(lambda x: x.is_valid(), text_terms),
+        st.builds(lambda x, items, skip: pc.is_in(x, items, skip_nulls=skip), number_terms, sets, st.booleans()),
+        st.builds(
+            lambda test, x, pattern, ignore: test(x, pattern=pattern, ignore_case=ignore),
+            text_matches, text_terms, patterns, st.booleans(),
+        ),
+        st.builds(
+            lambda x, pattern, ignore: pc.match_like(x, pattern=pattern, ignore_case=ignore),
+            text_terms, st.sampled_from(["", "a%", "%b", "%b%", "a_", r"\%", r"%\_%", "%", "_%"]), st.booleans(),
+        ),
+        st.sampled_from([pc.scalar(True), pc.scalar(False), pc.scalar(pa.scalar(None, pa.bool_()))]),
+        st.builds(lambda x: x.cast(pa.float64()) / 2.0 > 0.5, number_terms),
+    ),
+    lambda inner: st.one_of(
+        st.builds(lambda x, y: x & y, inner, inner),
+        st.builds(lambda x, y: x | y, inner, inner),
+        st.builds(lambda x, y: pc.Expression._call("and", [x, y]), inner, inner),
+        st.builds(lambda x, y: pc.Expression._call("or", [x, y]), inner, inner),
+        st.builds(lambda x, y: pc.and_not_kleene(x, y), inner, inner),
+        st.builds(lambda x, y: pc.xor(x, y), inner, inner),
+        st.builds(lambda x: ~x, inner),
+        st.builds(lambda x, y, z: pc.if_else(x, y, z), inner, inner, inner),
+    ),
+    max_leaves=5,
+)  # fmt: skip
+rows = st.fixed_dictionaries(
+    {
+        "a": st.none() | st.integers(-3, 3),
+        "b": st.none() | st.integers(-3, 3),
+        "s": st.none() | st.sampled_from(["", "a", "AB", "ab", "aB", "b\n", "%", "x_", "ab%"]),
+    }
+)
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("s", pa.string())])
+
+
+@given(predicates, st.lists(rows, min_size=1, max_size=6))
+def test_the_translation_is_true_false_and_null_where_pyarrow_is(expression, data):
+    table = pa.Table.from_pylist(data, SCHEMA)
+    expected = ds.dataset(table).to_table(columns={"kept": expression})["kept"].to_pylist()
+    translated = from_pyarrow(expression)
+    assert [plain_meaning(translated, row) for row in data] == expected
+
+
+def null_matching(behaviour, items):
+    """An `is_in` with a way of matching NULL that pyarrow's Python functions do not offer."""
+    return [
+        ("call", "is_in"),
+        ("field_ref", "a"),
+        ("options", "0"),
+        ("end", "is_in"),
+    ], pa.record_batch(
+        [pa.array([{"value_set": items, "null_matching_behavior": behaviour}], IS_IN_OPTIONS)], names=[""]
+    )
+
+
+IS_IN_OPTIONS = pa.struct([("value_set", pa.list_(pa.int64())), ("null_matching_behavior", pa.uint32())])
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "items", "expected"),
+    [
+        # for the rows 1, 5 and NULL
+        (0, [1, None], [True, False, True]),
+        (0, [1], [True, False, False]),
+        (0, [], [False, False, False]),
+        (0, [None], [False, False, True]),
+        (1, [1, None], [True, False, False]),
+        (1, [None], [False, False, False]),
+        (2, [1, None], [True, False, None]),
+        (2, [1], [True, False, None]),
+        (2, [None], [False, False, None]),
+        (3, [1, None], [True, None, None]),
+        (3, [1], [True, False, None]),
+        (3, [None], [None, None, None]),
+        (3, [], [False, False, None]),
+    ],
+)
+def test_N3_every_way_of_is_in_with_null(monkeypatch, behaviour, items, expected):
+    pairs, batch = null_matching(behaviour, items)
+    layout = pyarrow_layout.Layout(tuple(pairs), batch)
+    monkeypatch.setattr("tamis.expr.from_pyarrow.layout_of", lambda expression: layout)
+    translated = from_pyarrow(a == 1)
+    assert [plain_meaning(translated, {"a": value}) for value in (1, 5, None)] == expected
+
+
+def test_an_unknown_way_of_is_in_with_null_is_an_error(monkeypatch):
+    pairs, batch = null_matching(4, [1])
+    layout = pyarrow_layout.Layout(tuple(pairs), batch)
+    monkeypatch.setattr("tamis.expr.from_pyarrow.layout_of", lambda expression: layout)
+    with pytest.raises(ExpressionError, match="null_matching_behavior 4"):
+        from_pyarrow(a == 1)

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
+import pytest
+
+from tamis.errors import CorruptFile, MissingFile, TamisError, UnsupportedFeature
+from tamis.expr.nodes import Column
+from tamis.io.storage import Storage, open_storage
+from tamis.parquet.footer import FOOTERS, TAIL_LENGTH, FooterCache, parse_footer, read_footer
+from tamis.parquet.leaves import leaf_columns
+from tamis.parquet.statistics import chunk_ranges, row_group_metadata
+
+GOLDEN = Path(os.environ.get("TAMIS_GOLDEN", Path(__file__).parents[2] / "../shared/golden")) / "parquet"
+needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden files: set TAMIS_GOLDEN to their folder")
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> Iterator[None]:
+    FOOTERS.clear()
+    yield
+    FOOTERS.clear()
+
+
+def small_file(folder: Path, name: str = "small.parquet") -> Path:
+    path = folder / name
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path, row_group_size=2)
+    return path
+
+
+def wide_file(folder: Path) -> Path:
+    path = folder / "wide.parquet"
+    pq.write_table(pa.table({f"column_{index}": [index] for index in range(1500)}), path)
+    return path
+
+
+def read(path: Path, storage: Storage | None = None, modified_ns: int | None = 1) -> pq.FileMetaData:
+    return read_footer(storage or open_storage(path.parent), str(path), path.stat().st_size, modified_ns)
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_small_footer_takes_one_read(tmp_path: Path) -> None:
+    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    metadata = read(path, storage)
+    assert (metadata.num_rows, metadata.num_row_groups, metadata.num_columns) == (3, 2, 2)
+    assert metadata.equals(pq.read_metadata(path))
+    assert (storage.counters.requests, storage.counters.bytes_read) == (1, path.stat().st_size)
+
+
+def test_the_tail_of_a_large_file_is_all_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.parquet"
+    pq.write_table(pa.table({"a": list(range(100_000))}), path, compression="none", use_dictionary=False)
+    storage = open_storage(tmp_path)
+    assert read(path, storage).num_rows == 100_000
+    assert (storage.counters.requests, storage.counters.bytes_read) == (1, TAIL_LENGTH)
+
+
+def test_of_a_large_footer_exactly_the_missing_bytes_are_read(tmp_path: Path) -> None:
+    path, storage = wide_file(tmp_path), open_storage(tmp_path)
+    length = int.from_bytes(path.read_bytes()[-8:-4], "little")
+    assert length > TAIL_LENGTH
+    assert read(path, storage).equals(pq.read_metadata(path))
+    assert (storage.counters.requests, storage.counters.bytes_read) == (2, length + 8)
+
+
+# --- The cache --------------------------------------------------------------------------------------------------------
+
+
+def test_a_footer_is_read_once_for_a_size_and_a_time(tmp_path: Path) -> None:
+    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    first = read(path, storage, modified_ns=5)
+    assert read(path, storage, modified_ns=5) is first
+    assert storage.counters.requests == 1
+    # Another storage of the same place shares it.
+    other = open_storage(tmp_path)
+    assert read(path, other, modified_ns=5) is first
+    assert other.counters.requests == 0
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    read(path, storage, modified_ns=5)
+    pq.write_table(pa.table({"a": [1, 2, 3, 4], "b": ["x", None, "z", "w"]}), path, row_group_size=2)
+    assert read(path, storage, modified_ns=6).num_rows == 4
+
+
+def test_a_file_of_unknown_time_is_read_each_time(tmp_path: Path) -> None:
+    path, storage = small_file(tmp_path), open_storage(tmp_path)
+    read(path, storage, modified_ns=None)
+    read(path, storage, modified_ns=None)
+    assert storage.counters.requests == 2
+    assert len(FOOTERS) == 0
+
+
+def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Path) -> None:
+    for folder, rows in (("one", 1), ("two", 2)):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"a": [0] * rows}), tmp_path / folder / "f.parquet")
+    found = []
+    for folder in ("one", "two", "one"):
+        tree = pafs.SubTreeFileSystem(str(tmp_path / folder), pafs.LocalFileSystem())
+        size = (tmp_path / folder / "f.parquet").stat().st_size
+        # The same key but for the file system, also where the sizes happen to agree.
+        found.append(read_footer(Storage(tree, "", "memory"), "f.parquet", size, 1).num_rows)
+    assert found == [1, 2, 1]
+
+
+def metadata_of(columns: int) -> pq.FileMetaData:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({f"c{index}": [1] for index in range(columns)}), sink)
+    return pq.read_metadata(sink)
+
+
+def test_the_cache_drops_what_was_used_longest_ago() -> None:
+    metadata, local = metadata_of(3), pafs.LocalFileSystem()
+    weight = metadata.serialized_size * FooterCache.MEMORY_PER_BYTE
+    cache = FooterCache(capacity=weight * 2)
+    keys = [("local", name, 1, 1) for name in "abc"]
+    cache.put(keys[0], local, metadata)
+    cache.put(keys[1], local, metadata)
+    assert cache.get(keys[0], local) is metadata
+    cache.put(keys[2], local, metadata)
+    assert [cache.get(key, local) is not None for key in keys] == [True, False, True]
+    assert (len(cache), cache.weight) == (2, weight * 2)
+    cache.put(keys[0], local, metadata)
+    assert (len(cache), cache.weight) == (2, weight * 2)
+    cache.clear()
+    assert (len(cache), cache.weight) == (0, 0)
+
+
+def test_the_cache_does_not_take_what_is_larger_than_itself() -> None:
+    small, large, local = metadata_of(1), metadata_of(50), pafs.LocalFileSystem()
+    cache = FooterCache(capacity=small.serialized_size * FooterCache.MEMORY_PER_BYTE)
+    cache.put(("local", "small", 1, 1), local, small)
+    cache.put(("local", "large", 1, 1), local, large)
+    assert cache.get(("local", "small", 1, 1), local) is small
+    assert cache.get(("local", "large", 1, 1), local) is None
+
+
+def test_the_cache_stays_in_its_bounds_under_many_threads(tmp_path: Path) -> None:
+    paths = [small_file(tmp_path, f"{index}.parquet") for index in range(8)]
+    storage = open_storage(tmp_path)
+    expected = pq.read_metadata(paths[0])
+
+    def work(turn: int) -> bool:
+        return bool(read(paths[turn % 8], storage).equals(expected))
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(work, range(400)))
+    assert len(FOOTERS) == 8
+    assert FOOTERS.weight == 8 * expected.serialized_size * FooterCache.MEMORY_PER_BYTE
+
+
+# --- What is no footer ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda raw: b"", CorruptFile, "0 bytes, the shortest has 12"),
+        (lambda raw: b"PAR1PAR1", CorruptFile, "8 bytes"),
+        (lambda raw: b"PAR1\x00\x00\x00\x00PAR1", CorruptFile, "its footer would have 0 bytes"),
+        (lambda raw: raw[:-1], CorruptFile, "or is cut off"),
+        (lambda raw: raw[: len(raw) // 2], CorruptFile, "or is cut off"),
+        (lambda raw: raw[:-4] + b"NOPE", CorruptFile, "it ends in b'NOPE'"),
+        (lambda raw: raw[:-4] + b"PARE", UnsupportedFeature, "encrypted footer"),
+        (lambda raw: raw[:-8] + b"\xff\xff\xff\xff" + b"PAR1", CorruptFile, "4294967295 bytes, in a file of"),
+        (lambda raw: raw[:-8] + (len(raw) - 11).to_bytes(4, "little") + b"PAR1", CorruptFile, "in a file of"),
+        (lambda raw: raw[:-8] + (3).to_bytes(4, "little") + b"PAR1", CorruptFile, "damaged"),
+        (lambda raw: raw[:-8] + (len(raw) - 12).to_bytes(4, "little") + b"PAR1", CorruptFile, "damaged"),
+        (lambda raw: b"\n".join([b"a,b,c"] * 20), CorruptFile, "no Parquet file"),
+    ],
+)
+def test_X1_what_is_no_footer_is_an_error_that_names_the_file(
+    tmp_path: Path, change: Any, error: type[TamisError], message: str
+) -> None:
+    path = small_file(tmp_path)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(error, match=r"small\.parquet") as caught:
+        read(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_size_than_listed_was_replaced(tmp_path: Path) -> None:
+    path = small_file(tmp_path)
+    with pytest.raises(CorruptFile, match=r"was replaced: it has \d+ bytes, it had 5000"):
+        read_footer(open_storage(tmp_path), str(path), 5000, 1)
+
+
+def test_E2_a_file_that_is_gone_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile, match=r"gone\.parquet"):
+        read_footer(open_storage(tmp_path), str(tmp_path / "gone.parquet"), 5000, 1)
+
+
+def test_a_damaged_arrow_schema_is_corrupt(tmp_path: Path) -> None:
+    path, table = tmp_path / "odd.parquet", pa.table({"a": [1]})
+    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"ARROW:schema": "garbage!"})
+    with pytest.raises(CorruptFile, match=r"odd\.parquet' is damaged"):
+        read(path)
+
+
+class _Keys(encryption.KmsClient):  # type: ignore[misc]
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+
+    def wrap_key(self, key: bytes, master: str) -> bytes:
+        return base64.b64encode(key)
+
+    def unwrap_key(self, wrapped: bytes, master: str) -> bytes:
+        return base64.b64decode(wrapped)
+
+
+@pytest.mark.parametrize("plaintext_footer", [True, False])
+def test_encrypted_files_are_unsupported(tmp_path: Path, plaintext_footer: bool) -> None:
+    factory = encryption.CryptoFactory(_Keys)
+    keys = encryption.EncryptionConfiguration(
+        footer_key="footer", column_keys={"column": ["b"]}, plaintext_footer=plaintext_footer
+    )
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), keys)
+    path = tmp_path / "secret.parquet"
+    table = pa.table({"a": [1], "b": ["x"]})
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    with pytest.raises(UnsupportedFeature, match=r"secret\.parquet.*encrypted"):
+        read(path)
+
+
+# --- Files that others wrote ------------------------------------------------------------------------------------------
+
+
+def golden_files() -> list[Path]:
+    return sorted(GOLDEN.glob("**/*.parquet")) if GOLDEN.is_dir() else []
+
+
+@needs_golden
+@pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.name)
+def test_golden_files_give_a_right_answer_or_an_error_of_ours(path: Path) -> None:
+    if path.name == "PARQUET-1481.parquet":
+        with pytest.raises(CorruptFile, match=path.name):
+            read(path)
+        return
+    metadata = read(path)
+    theirs = pq.read_metadata(path)
+    assert (metadata.num_rows, metadata.num_row_groups) == (theirs.num_rows, theirs.num_row_groups)
+    columns = [Column(leaf_path, type=leaf.arrow_type) for leaf_path, leaf in leaf_columns(metadata).items()]
+    batch = row_group_metadata(metadata, columns)
+    assert batch["row_count"].to_pylist() == [theirs.row_group(index).num_rows for index in range(len(batch))]
+    for group in range(metadata.num_row_groups):
+        ranges = chunk_ranges(metadata, group, range(metadata.num_columns), size=path.stat().st_size)
+        assert all(start >= 4 for start, _ in ranges)
+
+
+@needs_golden
+def test_S4_deprecated_bounds_of_decimals_are_removed_and_the_rest_is_as_it_was() -> None:
+    path = GOLDEN / "fixed_length_decimal.parquet"
+    assert pq.read_metadata(path).row_group(0).column(0).statistics.has_min_max
+    statistics = read(path).row_group(0).column(0).statistics
+    assert (statistics.has_min_max, statistics.null_count) == (False, 0)
+    assert read(path).schema.equals(pq.read_metadata(path).schema)
+
+
+def test_parse_footer_takes_the_bytes_alone(tmp_path: Path) -> None:
+    raw = small_file(tmp_path).read_bytes()
+    length = int.from_bytes(raw[-8:-4], "little")
+    assert parse_footer(raw[-8 - length : -8], "x").num_rows == 3

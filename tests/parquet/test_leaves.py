@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tamis.parquet.leaves import lacks_column, leaf_columns, leaf_indices, leaf_types
+
+POINT = pa.struct({"x": pa.int32(), "y": pa.float64()})
+
+
+def metadata_of(schema: pa.Schema, **options: Any) -> pq.FileMetaData:
+    sink = io.BytesIO()
+    pq.write_table(schema.empty_table(), sink, **options)
+    return pq.read_metadata(sink)
+
+
+NESTED = pa.schema(
+    {
+        "id": pa.int64(),
+        "a.b": pa.string(),
+        "a": pa.struct({"b": pa.int32(), "c": pa.struct({"d": pa.string(), "d.e": pa.bool_()}), "l": pa.list_(POINT)}),
+        "m": pa.map_(pa.string(), POINT),
+        "l": pa.list_(pa.list_(pa.int8())),
+        "a.c": pa.struct({"d": pa.date32()}),
+        "z": pa.float32(),
+    }
+)
+
+
+def test_H8_leaves_are_found_by_path_and_not_by_dotted_text() -> None:
+    leaves = leaf_columns(metadata_of(NESTED))
+    assert {path: leaf.index for path, leaf in leaves.items()} == {
+        ("id",): 0,
+        ("a.b",): 1,
+        ("a", "b"): 2,
+        ("a", "c", "d"): 3,
+        ("a", "c", "d.e"): 4,
+        ("a.c", "d"): 11,
+        ("z",): 12,
+    }
+    assert leaves["a.b",].arrow_type == pa.string()
+    assert leaves["a", "b"].arrow_type == pa.int32()
+    assert leaves["a.c", "d"].logical == "DATE"
+
+
+def test_N9_leaves_in_lists_and_maps_are_left_out() -> None:
+    leaves = leaf_columns(metadata_of(NESTED))
+    assert not any(path[0] in ("m", "l") or path[:2] == ("a", "l") for path in leaves)
+
+
+def test_a_leaf_says_how_it_is_stored() -> None:
+    schema = pa.schema(
+        [
+            pa.field("required", pa.int32(), nullable=False),
+            pa.field("small", pa.uint8()),
+            pa.field("time", pa.timestamp("us", "Europe/Paris")),
+            pa.field("decimal", pa.decimal128(30, 4)),
+            pa.field("duration", pa.duration("ms")),
+            pa.field("category", pa.dictionary(pa.int32(), pa.string())),
+        ]
+    )
+    leaves = {path[0]: leaf for path, leaf in leaf_columns(metadata_of(schema)).items()}
+    assert (leaves["required"].nullable, leaves["small"].nullable) == (False, True)
+    assert (leaves["small"].logical, leaves["small"].parameters["isSigned"]) == ("INT", False)
+    assert leaves["time"].parameters["isAdjustedToUTC"]
+    assert leaves["time"].parameters["timeUnit"] == "microseconds"
+    assert (leaves["decimal"].physical, leaves["decimal"].length) == ("FIXED_LEN_BYTE_ARRAY", 13)
+    assert (leaves["decimal"].precision, leaves["decimal"].scale) == (30, 4)
+    assert leaves["duration"].arrow_type == pa.duration("ms")
+    assert leaves["category"].physical == "BYTE_ARRAY"
+
+
+def test_a_required_field_in_an_optional_struct_is_nullable() -> None:
+    schema = pa.schema({"s": pa.struct([pa.field("x", pa.int32(), nullable=False)])})
+    assert leaf_columns(metadata_of(schema))["s", "x"].nullable
+
+
+def test_a_name_that_comes_twice_is_left_out_and_not_lacking() -> None:
+    schema = pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.int8()), pa.field("a", pa.string())])
+    metadata = metadata_of(schema)
+    assert list(leaf_columns(metadata)) == [("b",)]
+    assert not lacks_column(metadata, ("a",))
+    assert [leaf.physical for leaf in leaf_types(metadata)] == ["INT32", "INT32", "BYTE_ARRAY"]
+
+
+def test_a_struct_beside_a_leaf_of_its_name_is_left_out() -> None:
+    schema = pa.schema([pa.field("a", pa.int32()), pa.field("a", POINT)])
+    metadata = metadata_of(schema)
+    assert leaf_columns(metadata) == {}
+    assert not lacks_column(metadata, ("a",))
+    assert not lacks_column(metadata, ("a", "x"))
+
+
+@pytest.mark.parametrize(
+    ("path", "lacks"),
+    [
+        (("new",), True),
+        (("new", "deeper"), True),
+        (("a", "new"), True),
+        (("a", "c", "new"), True),
+        (("a", "c", "new", "deeper"), True),
+        (("id",), False),
+        (("a",), False),
+        (("a", "b"), False),
+        (("a.b",), False),
+        (("a", "c.d"), True),
+        (("l",), False),
+        (("m",), False),
+        (("l", "element"), False),
+        (("a", "l", "x"), False),
+        (("id", "deeper"), False),
+    ],
+)
+def test_a_column_is_lacking_only_where_nothing_is_there(path: tuple[str, ...], lacks: bool) -> None:
+    assert lacks_column(metadata_of(NESTED), path) is lacks
+
+
+def test_files_of_one_schema_share_their_leaves_and_others_do_not() -> None:
+    first, second = metadata_of(NESTED), metadata_of(NESTED)
+    assert leaf_columns(first) is leaf_columns(second)
+    # The same names and the same Parquet types: only Arrow's own schema tells durations from numbers.
+    numbers, durations = pa.schema({"a": pa.int64()}), pa.schema({"a": pa.duration("us")})
+    assert leaf_columns(metadata_of(numbers))["a",].arrow_type == pa.int64()
+    assert leaf_columns(metadata_of(durations))["a",].arrow_type == pa.duration("us")
+    bare = metadata_of(durations, store_schema=False)
+    assert leaf_columns(bare)["a",].arrow_type == pa.int64()
+    assert leaf_columns(metadata_of(pa.schema({"a": pa.int32()})))["a",].physical == "INT32"
+
+
+@pytest.mark.parametrize(
+    ("paths", "indices"),
+    [
+        ([("id",)], [0]),
+        ([("a.b",)], [1]),
+        ([("a", "b")], [2]),
+        ([("a", "c")], [3, 4]),
+        ([("a",)], [2, 3, 4, 5, 6]),
+        ([("a", "l")], [5, 6]),
+        ([("m",)], [7, 8, 9]),
+        ([("l",)], [10]),
+        ([("a.c", "d"), ("z",), ("id",)], [0, 11, 12]),
+        ([("a", "b"), ("a",), ("a", "b")], [2, 3, 4, 5, 6]),
+        ([("a", "l", "element", "x")], [5, 6]),
+        ([("m", "value", "y")], [7, 8, 9]),
+        ([("new",), ("a", "new"), ("a", "b", "new")], [2]),
+        ([], []),
+    ],
+)
+def test_leaf_indices_of_projected_paths(paths: list[tuple[str, ...]], indices: list[int]) -> None:
+    metadata = metadata_of(NESTED)
+    assert leaf_indices(metadata.schema.to_arrow_schema(), paths) == indices
+    assert metadata.num_columns == 13
+
+
+def test_leaf_indices_count_extension_and_dictionary_types() -> None:
+    schema = pa.schema(
+        {"u": pa.uuid(), "d": pa.dictionary(pa.int8(), pa.string()), "f": pa.list_(pa.int8(), 2), "z": pa.int8()}
+    )
+    metadata = metadata_of(schema)
+    assert leaf_indices(metadata.schema.to_arrow_schema(), [("z",)]) == [3]
+    assert {path: leaf.index for path, leaf in leaf_columns(metadata).items()} == {("u",): 0, ("d",): 1, ("z",): 3}

@@ -1,0 +1,204 @@
+"""`table_info` and `list_partition_files`: plain functions over directories and the texts of their values."""
+
+import json
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TableNotFound
+from tamis.expr.partition_filter import PartitionFilter
+from tamis.tables.hive.functions import list_partition_files, table_info
+
+ROWS = pa.table({"id": [1, 2, 3], "Region": ["x", "y", "z"]})
+
+
+class ListedPaths(pafs.FSSpecHandler):
+    """A local file system that remembers the directories that were listed."""
+
+    def __init__(self) -> None:
+        super().__init__(fsspec.filesystem("file"))
+        self.paths: list[str] = []
+
+    def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
+        self.paths.append(selector.base_dir)
+        found: list[pafs.FileInfo] = super().get_file_info_selector(selector)
+        return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    root = tmp_path / "table"
+    for region in ("eu", "us", "__HIVE_DEFAULT_PARTITION__"):
+        for day in ("01", "02"):
+            leaf = root / f"region={region}" / f"day={day}"
+            leaf.mkdir(parents=True)
+            pq.write_table(ROWS, leaf / "part.parquet")
+    pq.write_table(ROWS, tmp_path / "secret.parquet")
+    sibling = tmp_path / "table2" / "region=eu"
+    sibling.mkdir(parents=True)
+    pq.write_table(ROWS, sibling / "part.parquet")
+    return root
+
+
+def test_table_info_has_schema_partition_columns_and_directories(table: Path) -> None:
+    info = table_info(table)
+    assert info.partition_columns == ("region", "day")
+    assert info.schema == pa.schema([("id", pa.int64()), ("region", pa.string()), ("day", pa.int32())])
+    assert info.directories.to_pylist()[:3] == [
+        {"path": "region=__HIVE_DEFAULT_PARTITION__/day=01", "region": None, "day": "01"},
+        {"path": "region=__HIVE_DEFAULT_PARTITION__/day=02", "region": None, "day": "02"},
+        {"path": "region=eu/day=01", "region": "eu", "day": "01"},
+    ]
+    assert info.directories.num_rows == 6
+    assert table_info(table, partitioning={"day": "string"}).schema.field("day").type == pa.string()
+
+
+F = PartitionFilter
+
+
+@pytest.mark.parametrize(
+    ("wanted", "paths"),
+    [
+        (F.eq("region", "eu"), ["region=eu/day=01", "region=eu/day=02"]),
+        (F.eq("region", "eu") & F.eq("day", "02"), ["region=eu/day=02"]),
+        (F.eq("day", "2"), []),
+        (F.gte("day", 2).with_type("long") & F.is_not_null("region"), ["region=eu/day=02", "region=us/day=02"]),
+        (F.eq("region", "eu") | F.eq("day", "01"), [
+            "region=__HIVE_DEFAULT_PARTITION__/day=01", "region=eu/day=01", "region=eu/day=02", "region=us/day=01",
+        ]),
+        (~(F.eq("region", "eu") | F.eq("day", "01")), [
+            "region=__HIVE_DEFAULT_PARTITION__/day=02", "region=us/day=02",
+        ]),
+        (F.is_null("region"), ["region=__HIVE_DEFAULT_PARTITION__/day=01", "region=__HIVE_DEFAULT_PARTITION__/day=02"]),
+        (F.eq("id", "1"), []),
+        (F.is_null("id") & F.eq("region", "us"), ["region=us/day=01", "region=us/day=02"]),
+        (F.in_("region", "us", "eu") & (F.eq("day", "01") & F.neq("region", "us")), ["region=eu/day=01"]),
+    ],
+)  # fmt: skip
+def test_table_info_keeps_the_directories_of_the_filter(table: Path, wanted: F, paths: list[str]) -> None:
+    assert table_info(table, wanted).directories["path"].to_pylist() == paths
+
+
+def test_what_a_filter_rejects_at_one_level_is_not_listed_at_the_next(table: Path) -> None:
+    listed = ListedPaths()
+    table_info(
+        table,
+        PartitionFilter.eq("region", "us") & PartitionFilter.eq("day", "02"),
+        partitioning={"region": "string", "day": "string"},
+        storage_options={"filesystem": pafs.PyFileSystem(listed)},
+    )
+    first = "region=__HIVE_DEFAULT_PARTITION__"
+    assert [path.removeprefix(f"{table}/") for path in listed.paths] == [
+        str(table),
+        first,
+        f"{first}/day=01",
+        "region=us",
+    ]
+
+
+def test_files_of_a_directory_with_their_values_as_json(table: Path) -> None:
+    files = list_partition_files(table, "region=eu/day=01/")
+    part = table / "region=eu" / "day=01" / "part.parquet"
+    assert isinstance(files, pa.RecordBatch)
+    assert files.schema.names == ["path", "size", "modification_time", "num_records", "partition_values"]
+    assert files.to_pylist() == [
+        {
+            "path": str(part),
+            "size": part.stat().st_size,
+            "modification_time": part.stat().st_mtime_ns // 1_000_000,
+            "num_records": -1,
+            "partition_values": '{"region": "eu", "day": "01"}',
+        }
+    ]
+
+
+def test_H1_H3_values_are_unescaped_and_null_is_null(tmp_path: Path) -> None:
+    leaf = tmp_path / "a.b=x%2F%22é" / "c=__HIVE_DEFAULT_PARTITION__"
+    leaf.mkdir(parents=True)
+    pq.write_table(ROWS, leaf / "part.parquet")
+    (directory,) = table_info(tmp_path).directories["path"].to_pylist()
+    files = list_partition_files(tmp_path, directory)
+    assert json.loads(files["partition_values"][0].as_py()) == {"a.b": 'x/"é', "c": None}
+
+
+def test_every_directory_of_table_info_can_be_listed(table: Path) -> None:
+    listed = [list_partition_files(table, path) for path in table_info(table).directories["path"].to_pylist()]
+    assert [batch.num_rows for batch in listed] == [1] * 6
+
+
+def test_a_filter_that_rejects_the_directory_lists_nothing(table: Path) -> None:
+    listed = ListedPaths()
+    options = {"filesystem": pafs.PyFileSystem(listed)}
+    rejected = list_partition_files(table, "region=eu/day=01", F.eq("day", "02"), storage_options=options)
+    assert (rejected.num_rows, rejected.schema.names[0], listed.paths) == (0, "path", [])
+    assert list_partition_files(table, "region=eu/day=01", F.eq("day", "01"), storage_options=options).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "directory",
+    [
+        "..", "../table2/region=eu", "region=eu/..", "region=eu/../../table2/region=eu", "region=eu/../region=us",
+        "/", "/etc", "file:///etc", "%2e%2e", "%2E%2E/table2/region=eu", "region=eu/%2e%2e/%2e%2e/table2", "..%2fx",
+        "region=eu\\..\\..", "region=eu/./day=01", "region=eu//day=01", "2/region=eu", "region", "region=", "=eu",
+        "region=eu\0", "region=eu/region=us", " ",
+    ],
+)  # fmt: skip
+def test_X7_a_directory_outside_the_table_is_refused(table: Path, directory: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no partition directory"):
+        list_partition_files(table, directory)
+
+
+def test_X7_absolute_paths_are_refused_even_below_the_root(table: Path) -> None:
+    with pytest.raises(InvalidArgument, match="below the table's root"):
+        list_partition_files(table, f"{table}/region=eu/day=01")
+
+
+@pytest.mark.parametrize("directory", ["", ".", "region=eu"])
+def test_a_directory_that_is_no_leaf_is_refused_and_not_half_listed(table: Path, directory: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no leaf directory: it holds"):
+        list_partition_files(table, directory)
+
+
+def test_a_directory_that_is_not_there(table: Path) -> None:
+    with pytest.raises(MissingFile, match="day=99"):
+        list_partition_files(table, "region=eu/day=99")
+    with pytest.raises(TableNotFound, match="nothing at"):
+        list_partition_files(table / "nothing", "")
+
+
+def test_flat_folders_and_single_files_have_one_directory_without_a_name(table: Path) -> None:
+    for place in (table / "region=eu" / "day=01", table / "region=eu" / "day=01" / "part.parquet"):
+        info = table_info(place)
+        assert (info.partition_columns, info.directories.to_pylist()) == ((), [{"path": ""}])
+        assert info.schema == ROWS.schema
+        files = list_partition_files(place, "")
+        assert files["path"].to_pylist() == [f"{table}/region=eu/day=01/part.parquet"]
+        assert files["partition_values"].to_pylist() == ["{}"]
+        assert table_info(place, F.eq("day", "01")).directories.num_rows == 0
+        assert table_info(place, F.is_null("day")).directories.num_rows == 1
+
+
+def test_a_table_in_an_fsspec_file_system() -> None:
+    memory = fsspec.filesystem("memory")
+    buffer = pa.BufferOutputStream()
+    pq.write_table(ROWS, buffer)
+    memory.pipe("/functions-table/a=1/b=x/part.parquet", buffer.getvalue().to_pybytes())
+    for uri in ("memory://functions-table", "/functions-table/"):
+        info = table_info(uri, F.eq("a", "1"), storage_options={"filesystem": memory})
+        assert info.directories["path"].to_pylist() == ["a=1/b=x"]
+        files = list_partition_files(uri, "a=1/b=x", storage_options={"filesystem": memory})
+        assert files["path"].to_pylist() == ["/functions-table/a=1/b=x/part.parquet"]
+        assert files["size"].to_pylist() == [buffer.getvalue().size]
+
+
+def test_a_table_without_data_or_with_something_else_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a=1").mkdir()
+    with pytest.raises(TableNotFound, match="no data files"):
+        table_info(tmp_path)
+    (tmp_path / "a=1" / "notes.txt").write_text("not Parquet, but long enough to be taken for it")
+    with pytest.raises(CorruptFile, match=r"notes\.txt"):
+        table_info(tmp_path)

@@ -1,0 +1,99 @@
+"""Names of partition directories: H1 (escapes), H2 (the first `=`), H3 (NULL)."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tamis.tables.hive.names import (
+    HIVE_NULL,
+    directory_name,
+    escape,
+    split_directory_name,
+    split_directory_names,
+    unescape,
+    unescape_all,
+)
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        ("plain", "plain"),
+        ("10%3A30", "10:30"),
+        ("a%2Fb", "a/b"),
+        ("a%2fb", "a/b"),
+        ("%20", " "),
+        ("a+b c", "a+b c"),
+        ("%C3%A9", "Ã©"),
+        ("é", "é"),
+        ("%FF", "ÿ"),
+        ("%00", "\0"),
+        ("%2541", "%41"),
+        ("100%", "100%"),
+        ("%4", "%4"),
+        ("%zz", "%zz"),
+        ("%4z", "%4z"),
+        ("%%41", "%A"),
+        ("%-1", "%-1"),
+        ("% 1", "% 1"),
+        ("%٣٣", "%٣٣"),
+        ("", ""),
+    ],
+)
+def test_H1_each_escape_is_one_character_and_a_malformed_percent_stays(escaped: str, text: str) -> None:
+    assert unescape(escaped) == text
+
+
+def test_H1_what_spark_escapes_is_escaped_and_nothing_else() -> None:
+    for code in range(1, 0x20):
+        assert escape(chr(code)) == f"%{code:02X}"
+    assert escape("\"#%'*/:=?\\{[]^\x7f") == "%22%23%25%27%2A%2F%3A%3D%3F%5C%7B%5B%5D%5E%7F"
+    assert escape(" +}|<>é日.-_~&@!$(),;") == " +}|<>é日.-_~&@!$(),;"
+
+
+@given(st.text())
+def test_H1_what_was_escaped_comes_back(text: str) -> None:
+    assert unescape(escape(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("a=b", ("a", "b")),
+        ("a=b=c", ("a", "b=c")),
+        ("a%3Db=c", ("a=b", "c")),
+        ("a=", ("a", "")),
+        ("=b", ("", "b")),
+        ("_a=1", ("_a", "1")),
+        ("a.b=1", ("a.b", "1")),
+        ("data", None),
+        ("", None),
+        (f"a={HIVE_NULL}", ("a", HIVE_NULL)),
+    ],
+)
+def test_H2_a_name_is_split_at_the_first_equals(name: str, parts: tuple[str, str] | None) -> None:
+    assert split_directory_name(name) == parts
+
+
+def test_H3_null_and_the_empty_text_are_written_as_the_default_partition() -> None:
+    assert directory_name("a", None) == directory_name("a", "") == "a=__HIVE_DEFAULT_PARTITION__"
+    assert directory_name("a/b", "x:y") == "a%2Fb=x%3Ay"
+
+
+def test_H1_H2_H3_many_names_at_once() -> None:
+    names = ["a=1", "a=b=c", "a%2Eb=x%3Ay", f"a={HIVE_NULL}", "plain", "a=", "a=x\ny", "a=100%"]
+    columns, values = split_directory_names(pa.array(names))
+    assert columns.to_pylist() == ["a", "a", "a.b", "a", None, "a", "a", "a"]
+    assert values.to_pylist() == ["1", "b=c", "x:y", None, None, "", "x\ny", "100%"]
+
+
+def test_no_names() -> None:
+    columns, values = split_directory_names(pa.array([], pa.string()))
+    assert (len(columns), len(values)) == (0, 0)
+
+
+@given(st.lists(st.none() | st.text(alphabet="%0123456789ABCDEFabcxé=", max_size=8)))
+def test_H1_many_texts_are_unescaped_as_each_alone(texts: list[str | None]) -> None:
+    found = unescape_all(pa.array(texts, pa.string())).to_pylist()
+    assert found == [None if text is None else unescape(text) for text in texts]

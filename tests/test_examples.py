@@ -1,0 +1,64 @@
+"""The programs under examples/ run as they stand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name: str, folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("query_budget.py", "The careless one is refused"),
+        ("duckdb_on_a_scan.py", "cellar"),
+    ],
+)
+def test_small_example_runs(name: str, expected: str, tmp_path: Path) -> None:
+    assert expected in run(name, tmp_path)
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"demo.py", "query_budget.py", "duckdb_on_a_scan.py"}
+
+
+def written_at(table: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in table.glob("*/*/*.parquet")}
+
+
+def test_demo_finds_its_rows_and_writes_the_table_again_only_when_it_is_not_whole(tmp_path: Path) -> None:
+    table = tmp_path / "demo-data" / "flights"
+    first = run("demo.py", tmp_path)
+    flights = pyarrow.dataset.dataset(table, partitioning="hive")
+    assert (len(flights.files), flights.count_rows()) == (36, 336_776)
+    assert [line for line in first.splitlines() if line.endswith((" rows", " not shown"))] == [
+        "15 rows, 7 of them not shown",
+        "65 rows, 57 of them not shown",
+        "5 rows",
+    ]
+
+    written = written_at(table)
+    assert "Found demo-data/flights" in run("demo.py", tmp_path)
+    assert written_at(table) == written
+
+    (table / "origin=JFK" / "month=7" / "part-00000.parquet").unlink()
+    assert "Wrote demo-data/flights" in run("demo.py", tmp_path)
+    assert written_at(table).keys() == written.keys()
+    assert [path.name for path in (tmp_path / "demo-data").iterdir()] == ["flights"]
