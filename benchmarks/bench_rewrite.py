@@ -209,7 +209,7 @@ def _compare(units: pa.RecordBatch, rounds: int) -> tuple[str, float, float]:
         for name, timing in timings.items()
     ]
     table = markdown_table(
-        ["", "time", "prune costs × of it", "keeps only costs × of it", "prune, by CPU", "keeps only, by CPU"], rows
+        ["", "time", "prune costs × of it", "keeps only costs × of it", "prune by CPU", "keeps by CPU"], rows
     )
     prune_ratio = ratio(timings[OURS[0]], timings[f"{SEARCH}, null counts"]).median
     keeps_ratio = ratio(timings[OURS[1]], timings[f"{SEARCH}, null counts"]).median

@@ -52,6 +52,8 @@ class Measured:
     seconds: float
     cpu_seconds: float
     found: object
+    process_seconds: float | None = None
+    """From the start of a process of its own to its end: the interpreter and the imports too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,8 @@ class Target:
 
     def __str__(self) -> str:
         verdict = "met" if self.is_met else "**missed**"
-        number = f"{self.reached:,.0f}" if self.reached >= 100 else _short(self.reached)
+        is_whole = isinstance(self.reached, int) or self.reached >= 100
+        number = f"{self.reached:,.0f}" if is_whole else _short(self.reached)
         return f"- {self.text}: {verdict}, {number} {self.unit}"
 
 

@@ -58,7 +58,7 @@ def in_new_process(name: str, preparation: Callable[..., Work], /, **arguments: 
 
     def run() -> Measured:
         measured = measure(preparation, **arguments)
-        return Measured(measured.seconds, measured.cpu_seconds, measured.found)
+        return Measured(measured.seconds, measured.cpu_seconds, measured.found, measured.process_seconds)
 
     return Contender(name, run)
 

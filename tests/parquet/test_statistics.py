@@ -5,7 +5,7 @@ import io
 import math
 import os
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -426,9 +426,12 @@ def numbers(bits: int, signed: bool = True) -> st.SearchStrategy[int]:
     return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else st.integers(0, 2**bits - 1)
 
 
+WIDE = Context(prec=100)
+
+
 def decimals_of(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
     largest = 10**precision - 1
-    return st.integers(-largest, largest).map(lambda number: Decimal(number).scaleb(-scale))
+    return st.integers(-largest, largest).map(lambda number: WIDE.scaleb(Decimal(number), -scale))
 
 
 FLOATS = [st.sampled_from([0.0, -0.0, NAN, math.inf, -math.inf])]

@@ -118,6 +118,8 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema], Writer]] = {
 
 def output_format(output: str, given: str | None) -> str:
     """The format to write: the one given, else the one that the name ends in."""
+    if Path(output).is_dir():
+        raise InvalidArgument(f"'{output}' is a folder: name a file in it")
     if given is not None:
         return given
     if output == STDOUT:
@@ -167,8 +169,8 @@ def _new_file(output: str) -> Iterator[IO[bytes]]:
         )
     # Where the name is a link, what it leads to is replaced.
     target = Path(os.path.realpath(output))
-    if target.is_dir():
-        raise InvalidArgument(f"'{output}' is a folder: name a file in it")
+    if not target.parent.is_dir():
+        raise InvalidArgument(f"cannot write '{output}': there is no folder '{target.parent}'; make it first")
     # Devices and named pipes are written to, never replaced.
     is_replaced = target.is_file() or not target.exists()
     written = target.with_name(f".{target.name}.{os.getpid()}.partial") if is_replaced else target

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import click
@@ -91,8 +92,11 @@ def json_array(table: pa.Table) -> str:
 
 def write_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     """A line of names, then tab-separated lines."""
-    write("\t".join(_escaped(pa.array([name]))[0].as_py() for name in schema.names) + "\n")
-    for batch in _batches_to_write(batches):
+    joined = _batches_to_write(batches)
+    # A scan that fails at once writes nothing at all.
+    first = next(joined, None)
+    write("\t".join(_escaped(pa.array(schema.names, pa.string())).to_pylist()) + "\n")
+    for batch in chain([] if first is None else [first], joined):
         cells = [_escaped(cell_texts(column)).fill_null(NULL_IN_LINES) for column in batch.columns]
         write(lines(batch, pc.binary_join_element_wise(*cells, "\t") if cells else pa.repeat("", batch.num_rows)))
 

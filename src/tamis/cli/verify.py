@@ -6,7 +6,7 @@ import click
 from rich.text import Text
 
 from tamis.cli.options import Request, debug_option, json_option, request_options
-from tamis.cli.output import aligned, is_terminal, plain_table, terminal, write, write_json
+from tamis.cli.output import aligned, flush, is_terminal, plain_table, terminal, write, write_json
 from tamis.cli.progress import Meter, is_watched, show_progress
 from tamis.scan.funnel import format_bytes
 from tamis.scan.verify import VerifyResult, assert_same, level_subsets, levels_name, verify_each
@@ -34,8 +34,6 @@ def verify(request: Request, as_json: bool) -> None:
     """
     table = request.open()
     is_plain = not as_json and not is_terminal()
-    if is_plain:
-        write(aligned(_HEADINGS, _WIDTHS, _ARE_NUMBERS))
     results: list[VerifyResult] = []
     meter = Meter("verifying", lambda: len(results), str)
     meter.total = len(level_subsets(LEVELS))
@@ -43,7 +41,7 @@ def verify(request: Request, as_json: bool) -> None:
         for result in verify_each(table, request.where, request.columns):
             results.append(result)
             if is_plain:
-                write(aligned(_cells(result), _WIDTHS, _ARE_NUMBERS))
+                _write_line(result, is_first=len(results) == 1)
     if as_json:
         runs = [result.to_dict() for result in results]
         write_json({"table": table.name, "same": all(result.same for result in results), "runs": runs})
@@ -52,6 +50,13 @@ def verify(request: Request, as_json: bool) -> None:
     assert_same(results)
     if not as_json:
         write(f"\n{len(results)} runs return the same {results[0].rows:,} rows\n")
+
+
+def _write_line(result: VerifyResult, *, is_first: bool) -> None:
+    if is_first:
+        write(aligned(_HEADINGS, _WIDTHS, _ARE_NUMBERS))
+    write(aligned(_cells(result), _WIDTHS, _ARE_NUMBERS))
+    flush()
 
 
 def _cells(result: VerifyResult) -> tuple[str, ...]:

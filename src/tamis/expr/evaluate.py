@@ -146,6 +146,16 @@ def _trunc(call: Call) -> bool:
     return _date_or_timestamp(call) and isinstance(call.args[1], Literal) and call.args[1].value in TRUNC_UNITS
 
 
+def _element_at(call: Call) -> bool:
+    source = type_of(call.args[0])
+    return (
+        source is not None
+        and bool(pa.types.is_map(source) and is_text(source.key_type))
+        and isinstance(call.args[1], Literal)
+        and isinstance(call.args[1].value, str)
+    )
+
+
 def _cast(call: Call) -> bool:
     source, target = type_of(call.args[0]), type_of(call)
     return source is not None and target is not None and casts.can_cast(source, target)
@@ -170,6 +180,8 @@ _CHECKS: dict[str, Callable[[Call], bool]] = {
     "trunc": _trunc,
     "cast": _cast,
     "try_cast": _try_cast,
+    "element_at": _element_at,
+    "partition_value": _one_text,
     "case": _known_type,
     "coalesce": _known_type,
 }

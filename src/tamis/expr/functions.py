@@ -46,7 +46,7 @@ ArgTypes = tuple[pa.DataType | None, ...]
 class Function:
     name: str
     arguments: tuple[str, ...]
-    """What each argument is: any, boolean, number, text, time, literal; the last repeats where `most` is larger."""
+    """What each argument is: any, boolean, number, text, time, map, literal; the last one repeats up to `most`."""
     returns: Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]
     fewest: int
     most: int
@@ -82,6 +82,10 @@ def _case(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
 
 def _coalesce(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return _one_type(arg_types)
+
+
+def _map_value(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    return arg_types[0].item_type if arg_types[0] is not None and pa.types.is_map(arg_types[0]) else None
 
 
 def _one_type(arg_types: ArgTypes) -> pa.DataType | None:
@@ -304,6 +308,8 @@ _ALL = (
     Function("upper", ("text",), _text_like, 1, 1),
     Function("lower", ("text",), _text_like, 1, 1),
     Function("length", ("text",), _always(types.LONG), 1, 1),
+    Function("element_at", ("map", "literal"), _map_value, 2, 2, Nulls.OWN),
+    Function("partition_value", ("text", "literal"), _cast, 2, 2, Nulls.OWN),
 )  # fmt: skip
 
 

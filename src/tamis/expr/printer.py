@@ -33,6 +33,9 @@ _BINARY = {
     **dict.fromkeys(("*", "/", "%"), _PRODUCT),
 }
 
+_SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
+"""Functions that have a second syntax, as in `substring(a FROM 1)`: conditions among their arguments need brackets."""
+
 _Part = str | tuple[Expr, int]
 """Text, or an expression with the precedence that it needs to stand there without brackets."""
 
@@ -107,7 +110,8 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
         case Call("sql", (Literal(str() as text), *_)):
             return _PRIMARY, [f"({text})"]
         case Call(function, args):
-            return _PRIMARY, [f"{_function_name(function)}(", *_separated([(arg, 0) for arg in args], ", "), ")"]
+            needed = _SUM if function in _SPECIAL_SYNTAX else 0
+            return _PRIMARY, [f"{_function_name(function)}(", *_separated([(arg, needed) for arg in args], ", "), ")"]
 
 
 def _predicate(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:

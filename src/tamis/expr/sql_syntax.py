@@ -298,7 +298,6 @@ def _unclosed(tokens: Sequence[Token]) -> Token | None:
 
 _HINTS = {
     TokenType.COMMA: "A filter is one expression: join conditions with AND or OR",
-    TokenType.R_PAREN: "No ( stands before it",
     TokenType.ALIAS: "An expression in a filter has no alias",
     TokenType.DAMP: "Write AND",
     TokenType.COLON: "Write a field as a.b",
@@ -312,6 +311,8 @@ def _hint(text: str, tokens: Sequence[Token], place: int) -> str | None:
         return _DOUBLE_QUOTES
     if hint := _HINTS.get(token.token_type):
         return hint
+    if token.token_type is TokenType.R_PAREN:
+        return "No ( stands before it" if _unclosed(tokens[:place]) is None else None
     follows_operand = before is not None and before.token_type in _OPERANDS
     if token.token_type in _OPERANDS:
         return "Is an operator such as = missing between the two?" if follows_operand else None

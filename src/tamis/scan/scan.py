@@ -165,11 +165,10 @@ class Scan:
         return frame
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """The rows as a DuckDB relation, read once when the relation is used."""
+        """The rows as a DuckDB relation, which reads them each time it is used."""
         import duckdb
 
-        reader = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-        return duckdb.from_arrow(reader) if connection is None else connection.from_arrow(reader)
+        return duckdb.from_arrow(self) if connection is None else connection.from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a scan as it is."""

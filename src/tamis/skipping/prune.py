@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import columns_of
@@ -16,6 +17,7 @@ from tamis.skipping.rewrite import Conjunct
 
 NO_STATISTICS = "no statistics"
 OVERLAPS = "overlaps"
+UNCOUNTED_NAN = "NaN is not counted, and it is larger than every number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,20 @@ def _unused(units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: pa.B
         return conjunct.reason or NO_STATISTICS
     if pc.all(whole, min_count=0).as_py():
         return None
-    return conjunct.reason or OVERLAPS
+    if conjunct.reason is not None:
+        return conjunct.reason
+    return UNCOUNTED_NAN if _would_skip_without_nan(units, conjunct) else OVERLAPS
+
+
+def _would_skip_without_nan(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
+    names = [column.path[0] for column in columns_of(conjunct.may_be_true)]
+    unknown = [name for name in names if name.startswith("nan_count:") and not _is_known(units, name)]
+    if not unknown:
+        return False
+    none = pa.repeat(pa.scalar(0, types.LONG), units.num_rows)
+    others = {name: units.column(name) for name in units.schema.names if name not in unknown}
+    counted = pa.record_batch(others | dict.fromkeys(unknown, none))
+    return not pc.all(Evaluator(conjunct.keeps, absent_as_null=True)(counted), min_count=0).as_py()
 
 
 def _is_known(units: pa.RecordBatch, name: str) -> bool:
