@@ -192,19 +192,8 @@ def test_X10_names_are_quoted_where_needed_and_read_back(path: tuple[str, ...], 
 
 
 HARMLESS = [
-    "date",
-    "time",
-    "timestamp",
-    "comment",
-    "format",
-    "index",
-    "offset",
-    "percent",
-    "row",
-    "rows",
-    "text",
-    "uuid",
-]
+    "date", "time", "timestamp", "comment", "format", "index", "offset", "percent", "row", "rows", "text", "uuid",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*HARMLESS, "year", "day", "name", "value", "key", "level", "count", "user_id"])

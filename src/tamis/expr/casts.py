@@ -6,14 +6,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
+from tamis.expr.calendar import day_of, in_unit
 from tamis.expr.kernels import Value, evaluation_type
 from tamis.expr.nodes import Call
 from tamis.types import integer_range, is_number, is_text, type_from_name
 
 _WHOLE_NUMBER = r"^[+-]?[0-9]{1,38}$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?$"
+# Only dates and times that exist, because Arrow's parser fails on the others: the 29th of February is in leap years.
+_LEAP_YEAR = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_DAY = (
+    r"(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
+    rf"02-(?:0[1-9]|1[0-9]|2[0-8]))|{_LEAP_YEAR}-02-29)"
+)
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_DATE = rf"^{_DAY}$"
+_TIMESTAMP = rf"^{_DAY}(?:[ T]{_TIME})?$"
 
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
@@ -21,8 +29,10 @@ def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
     source = evaluation_type(source)
     if source == evaluation_type(target):
         return True
-    if pa.types.is_integer(source) or pa.types.is_boolean(source):
-        return bool(is_number(target) or (is_text(target) and pa.types.is_integer(source)))
+    if pa.types.is_boolean(source):
+        return bool(pa.types.is_integer(target) or pa.types.is_floating(target))
+    if pa.types.is_integer(source):
+        return bool(is_number(target) or is_text(target))
     if pa.types.is_floating(source):
         return bool(pa.types.is_integer(target) or pa.types.is_floating(target))
     if pa.types.is_decimal(source):
@@ -53,8 +63,10 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
     source = value.type
     if pa.types.is_floating(source) and pa.types.is_integer(target):
         return pc.cast(pc.trunc(value), target)
-    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        return pc.cast(_floor_to(value, target.unit), target)
+    if pa.types.is_timestamp(source):
+        return day_of(value) if pa.types.is_date(target) else in_unit(value, target.unit)
+    if pa.types.is_integer(source) and pa.types.is_decimal(target):
+        return _to_decimal(value, target)
     if is_text(source) and not is_text(target):
         parsed = _parse(value, target)
         unparsed = pc.and_(pc.is_valid(value), pc.is_null(parsed))
@@ -66,10 +78,10 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
     return pc.cast(value, target, safe=not loses_digits)
 
 
-def _floor_to(value: Value, unit: str) -> Value:
-    """Arrow cuts towards zero, and so would move times before 1970 forwards."""
-    names = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
-    return pc.floor_temporal(value, unit=names[unit])
+def _to_decimal(value: Value, target: pa.DataType) -> Value:
+    """Arrow asks for a type that holds every number of the source; here only the numbers at hand must fit."""
+    wide = pa.decimal256(len(str(integer_range(value.type)[1])) + target.scale, target.scale)
+    return pc.cast(pc.cast(value, wide), target)
 
 
 def try_cast(call: Call, args: list[Value]) -> Value:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.expr.calendar import add_interval
+from tamis.expr.calendar import add_interval, calendar_part, day_of, start_of
 from tamis.expr.map_lookup import map_element
 from tamis.expr.nodes import Call, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
@@ -87,11 +87,10 @@ def compare(operator: str, left: Value, right: Value) -> Value:
 
 def _place_nan(operator: str, left: Value, right: Value, result: Value) -> Value:
     """IEEE 754 says FALSE wherever NaN takes part (TRUE for `<>`); here NaN is the largest value."""
-    left_nan, right_nan = _is_nan(left), _is_nan(right)
-    if left_nan is None and right_nan is None:
+    if not (_has_nan(left) or _has_nan(right)):
         return result
-    left_nan = pa.scalar(False) if left_nan is None else left_nan
-    right_nan = pa.scalar(False) if right_nan is None else right_nan
+    # Unknown where a side is NULL, so that everything computed from it is unknown there too.
+    left_nan, right_nan = _is_nan(left), _is_nan(right)
     match operator:
         case "=":
             with_nan = pc.and_(left_nan, right_nan)
@@ -108,14 +107,15 @@ def _place_nan(operator: str, left: Value, right: Value, result: Value) -> Value
     return pc.if_else(pc.or_(left_nan, right_nan), with_nan, result)
 
 
-def _is_nan(value: Value) -> Value | None:
-    """Where a value is NaN, or None where no value can be."""
+def _has_nan(value: Value) -> bool:
     if not pa.types.is_floating(value.type):
-        return None
-    if isinstance(value, pa.Scalar):
-        return pa.scalar(True) if value.is_valid and value.as_py() != value.as_py() else None
+        return False
     nan = pc.is_nan(value)
-    return nan if pc.any(nan, min_count=0).as_py() else None
+    return bool((pc.any(nan, min_count=0) if isinstance(value, pa.Array) else nan).as_py())
+
+
+def _is_nan(value: Value) -> Value:
+    return pc.is_nan(value) if pa.types.is_floating(value.type) else pc.if_else(pc.is_valid(value), False, _UNKNOWN)
 
 
 def _null_safe_equal(call: Call, args: list[Value]) -> Value:
@@ -137,6 +137,9 @@ def _in(call: Call, args: list[Value]) -> Value:
         return _unknown_like(value)
     has_null = items.null_count > 0
     found = pc.is_in(_without_negative_zero(value), value_set=_without_negative_zero(items.drop_null()))
+    if _has_nan(items):
+        # Arrow looks for the very bits, and there are many NaN.
+        found = pc.or_(found, pc.fill_null(pc.is_nan(value), False))
     known = pc.or_(found, pa.scalar(False)) if not has_null else pc.if_else(found, True, _UNKNOWN)
     return pc.if_else(pc.is_valid(value), known, _UNKNOWN)
 
@@ -302,10 +305,18 @@ def _abs(call: Call, args: list[Value]) -> Value:
 
 
 def _numbers(left: Value, right: Value) -> tuple[Value, Value]:
-    """Both sides as 64-bit integers, as doubles, or as decimals."""
+    """Both sides as 64-bit integers, as doubles, or as decimals of as many digits as the types need."""
     if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
         return pc.cast(left, types.DOUBLE, safe=False), pc.cast(right, types.DOUBLE, safe=False)
+    if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
+        return _digits_of(left), _digits_of(right)
     return _number(left), _number(right)
+
+
+def _digits_of(value: Value) -> Value:
+    if pa.types.is_decimal(value.type):
+        return value
+    return pc.cast(value, pa.decimal128(len(str(types.integer_range(value.type)[1])), 0))
 
 
 def _number(value: Value) -> Value:
@@ -315,10 +326,6 @@ def _number(value: Value) -> Value:
 
 
 # --- Time -----------------------------------------------------------------------------------------------------------
-
-
-def _calendar(kernel: Callable[[Value], Value]) -> Kernel:
-    return lambda call, args: pc.cast(kernel(args[0]), types.LONG)
 
 
 DATE_TRUNC_UNITS = {
@@ -334,11 +341,12 @@ def _date_trunc(call: Call, args: list[Value]) -> Value:
     value = args[1]
     if pa.types.is_date(value.type):
         value = pc.cast(value, pa.timestamp("us"))
-    return pc.floor_temporal(value, unit=DATE_TRUNC_UNITS[args[0].as_py()])
+    return start_of(value, DATE_TRUNC_UNITS[args[0].as_py()])
 
 
 def _trunc(call: Call, args: list[Value]) -> Value:
-    return pc.floor_temporal(pc.cast(args[0], types.DATE), unit=TRUNC_UNITS[args[1].as_py()])
+    date = day_of(args[0]) if pa.types.is_timestamp(args[0].type) else args[0]
+    return start_of(date, TRUNC_UNITS[args[1].as_py()])
 
 
 # --- The metadata functions -----------------------------------------------------------------------------------------
@@ -373,11 +381,9 @@ KERNELS: dict[str, Kernel] = {
     "*": _times,
     "negate": _negate,
     "abs": _abs,
-    "year": _calendar(pc.year),
-    "month": _calendar(pc.month),
-    "day": _calendar(pc.day),
-    "hour": _calendar(pc.hour),
-    "minute": _calendar(pc.minute),
+    **dict.fromkeys(
+        ("year", "month", "day", "hour", "minute"), lambda call, args: calendar_part(args[0], call.function)
+    ),
     "date_trunc": _date_trunc,
     "trunc": _trunc,
     "element_at": _element_at,

@@ -72,10 +72,10 @@ def plan_row_groups(
         {"file": file_index, "row_group": metadata["row_group"], "row_count": metadata["row_count"],
          "bytes": metadata["bytes"]}
     ).filter(selection)  # fmt: skip
-    matched = [each if enabled else pa.repeat(pa.scalar(False), len(selection)) for each in pruned.matched]
-    unmatched = np.column_stack(
-        [~np.asarray(each.filter(selection)) for each in matched] or [np.zeros((len(kept), 0), dtype=bool)]
-    )
+    unmatched = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
+    if enabled:
+        for index, matched in enumerate(pruned.matched):
+            unmatched[:, index] = ~np.asarray(matched)
     report = LevelReport(
         "row_groups",
         len(selection),

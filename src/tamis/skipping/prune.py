@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import columns_of
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.rewrite import Conjunct
@@ -33,38 +32,55 @@ class ConjunctOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Which units remain, and which conjuncts every row of a unit satisfies."""
+    """Which units remain, and which conjuncts every row of a remaining unit satisfies."""
 
     selection: pa.BooleanArray
     matched: tuple[pa.BooleanArray, ...]
-    """For each conjunct, the units in which it is TRUE for every row."""
+    """For each conjunct and each *remaining* unit, whether it is TRUE for every row."""
     outcomes: tuple[ConjunctOutcome, ...]
 
 
 def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct]) -> Pruned:
     """Skip the units of a metadata batch in which some conjunct cannot be TRUE."""
+    answers = [_keeps(units, conjunct) for conjunct in conjuncts]
     selection = pa.repeat(pa.scalar(True), units.num_rows)
-    matched = []
-    outcomes = []
-    for conjunct in conjuncts:
-        kept, whole, outcome = _apply(units, conjunct)
-        outcomes.append(outcome)
-        matched.append(whole)
+    for kept, _ in answers:
         selection = pc.and_(selection, kept)
-    return Pruned(selection, tuple(matched), tuple(outcomes))
+    # Whether units match whole matters only for those that are read, which are mostly few.
+    remaining = units if pc.all(selection, min_count=0).as_py() else units.filter(selection)
+    matched = tuple(_matches(remaining, conjunct) for conjunct in conjuncts)
+    outcomes = tuple(
+        _outcome(units, conjunct, kept, whole, error)
+        for conjunct, (kept, error), whole in zip(conjuncts, answers, matched, strict=True)
+    )
+    return Pruned(selection, matched, outcomes)
 
 
-def _apply(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, pa.BooleanArray, ConjunctOutcome]:
-    count = units.num_rows
+def _keeps(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, EvaluationError | None]:
     try:
-        kept = Evaluator(conjunct.keeps, absent_as_null=True)(units)
-        whole = Evaluator(conjunct.matches_whole, absent_as_null=True)(units)
+        return conjunct.evaluate_keeps(units), None
     except EvaluationError as error:
         # A bound on which the predicate fails (it overflows, say) proves nothing; rows will tell.
-        kept, whole = pa.repeat(pa.scalar(True), count), pa.repeat(pa.scalar(False), count)
-        return kept, whole, ConjunctOutcome(conjunct.text, 0, f"not computable from bounds: {error}")
-    skipped = count - (pc.sum(kept).as_py() or 0)
-    return kept, whole, ConjunctOutcome(conjunct.text, skipped, _unused(units, conjunct, skipped, whole))
+        return pa.repeat(pa.scalar(True), units.num_rows), error
+
+
+def _matches(units: pa.RecordBatch, conjunct: Conjunct) -> pa.BooleanArray:
+    try:
+        return conjunct.evaluate_matches_whole(units)
+    except EvaluationError:
+        return pa.repeat(pa.scalar(False), units.num_rows)
+
+
+def _outcome(
+    units: pa.RecordBatch,
+    conjunct: Conjunct,
+    kept: pa.BooleanArray,
+    whole: pa.BooleanArray,
+    error: EvaluationError | None,
+) -> ConjunctOutcome:
+    skipped = units.num_rows - kept.true_count
+    reason = _unused(units, conjunct, skipped, whole) if error is None else f"not computable from bounds: {error}"
+    return ConjunctOutcome(conjunct.text, skipped, reason)
 
 
 def _unused(units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: pa.BooleanArray) -> str | None:
@@ -87,7 +103,7 @@ def _would_skip_without_nan(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
     none = pa.repeat(pa.scalar(0, types.LONG), units.num_rows)
     others = {name: units.column(name) for name in units.schema.names if name not in unknown}
     counted = pa.record_batch(others | dict.fromkeys(unknown, none))
-    return not pc.all(Evaluator(conjunct.keeps, absent_as_null=True)(counted), min_count=0).as_py()
+    return not pc.all(conjunct.evaluate_keeps(counted), min_count=0).as_py()
 
 
 def _is_known(units: pa.RecordBatch, name: str) -> bool:

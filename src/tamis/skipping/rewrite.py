@@ -31,8 +31,10 @@ A unit with x in [12, 40] is skipped; one with x in [1, 5] and no nulls matches 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from tamis import types
+from tamis.expr.evaluate import Evaluator
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, conjuncts_of, fold
 from tamis.expr.printer import to_sql
@@ -43,7 +45,7 @@ from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.ranges import Range, range_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Conjunct:
     """One part of a filter: every row of the result satisfies it, so each part alone may skip a unit."""
 
@@ -55,7 +57,7 @@ class Conjunct:
     reason: str | None
     """Why the predicate cannot be answered from bounds at all, where that is so."""
 
-    @property
+    @cached_property
     def text(self) -> str:
         return to_sql(self.predicate, max_items=5)
 
@@ -63,6 +65,14 @@ class Conjunct:
     def keeps(self) -> Expr:
         """TRUE for the units that must be kept."""
         return Call("coalesce", (self.may_be_true, TRUE))
+
+    @cached_property
+    def evaluate_keeps(self) -> Evaluator:
+        return Evaluator(self.keeps, absent_as_null=True)
+
+    @cached_property
+    def evaluate_matches_whole(self) -> Evaluator:
+        return Evaluator(self.matches_whole, absent_as_null=True)
 
 
 def rewrite(predicate: Expr) -> tuple[Conjunct, ...]:

@@ -1,0 +1,52 @@
+"""The command line as people meet it: as a process in a pipe, and as a process on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = (sys.executable, "-m", "tamis.cli")
+
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def run_in_pipe(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `tamis` with its output led into pipes."""
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def run_on_terminal(*arguments: str, folder: Path, columns: int = 100, **environment: str) -> tuple[int, str]:
+    """Run `tamis` on a pseudo-terminal: its exit code, and all that it showed, stdout and stderr alike."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(folder)
+        settings = {"COLUMNS": str(columns), "LINES": "50", "TERM": "xterm-256color"}
+        os.execvpe(PROGRAM[0], PROGRAM + arguments, os.environ | settings | environment)
+    shown = b""
+    while part := _read(terminal):
+        shown += part
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # the other side is closed
+        return b""
+
+
+def without_colours(shown: str) -> str:
+    return _COLOURS.sub("", shown)

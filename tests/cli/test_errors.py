@@ -1,0 +1,189 @@
+"""What goes wrong: one line on stderr that names the thing, an exit code, no traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from tamis.cli import options
+from tamis.cli.application import program
+from tamis.cli.errors import show_unexpected_error
+from tamis.errors import CorruptFile
+from tamis.scan.scan import Scan
+from tamis.scan.verify import Scannable
+from tamis.table import Table
+
+
+@pytest.fixture(autouse=True)
+def _working_directory(in_folder: Path) -> None:
+    (in_folder / "empty").mkdir(exist_ok=True)
+    (in_folder / "broken.parquet").write_bytes(b"no Parquet file at all")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(program, arguments, prog_name="tamis")
+
+
+@pytest.mark.parametrize("command", ["plan", "scan", "count", "files", "verify"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], ["nowhere"]),
+        (["empty"], ["empty"]),
+        (["broken.parquet"], ["broken.parquet", "Parquet"]),
+        ([""], ["empty", "path or a URI"]),
+        (["foo://bar"], ["foo://", "s3://"]),
+        (["orders", "--where", "ammount > 5"], ["ammount", "amount", "orders"]),
+        (["orders", "--where", "amount >"], [">", "character 8"]),
+        (["orders", "--where", "amount"], ["amount", "double", "predicate"]),
+        (["orders", "--where", "amount > 'x'"], ["'x'", "double"]),
+        (["orders", "--partitioning", "day=dat"], ["'dat'", "date"]),
+        (["orders", "--partitioning", "month=int"], ["'month'", "day"]),
+        (["orders", "--storage-option", "colour=blue"], ["colour"]),
+    ],
+    ids=lambda given: " ".join(given) if given and given[0] != given[-1] else "",
+)
+def test_wrong_input_is_one_line_and_exit_code_1(command: str, arguments: list[str], words: list[str]) -> None:
+    result = run(command, *arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("tamis: ")
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["scan", "orders", "--columns", "id,ammount"], ["ammount", "amount"]),
+        (["plan", "orders", "--columns", "id,id"], ["id", "twice"]),
+        (["files", "orders", "--columns", "pth"], ["'pth'", "path, size"]),
+    ],
+    ids=lambda given: given[0],
+)
+def test_wrong_columns_are_one_line_and_exit_code_1(arguments: list[str], words: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plam", "orders"], ["plam"]),
+        (["scan"], ["URI"]),
+        (["scan", "orders", "--wher", "id = 1"], ["--wher"]),
+        (["scan", "orders", "--limit", "-1"], ["--limit", "'-1'", "all"]),
+        (["scan", "orders", "--limit", "ten"], ["--limit", "'ten'"]),
+        (["scan", "orders", "--columns", "id,"], ["--columns", "empty name"]),
+        (["scan", "orders", "--levels", "pags"], ["'pags'", "row_groups"]),
+        (["scan", "orders", "--format", "delta"], ["delta", "hive"]),
+        (["scan", "orders", "--partitioning", "day"], ["--partitioning", "COLUMN=TYPE"]),
+        (["scan", "orders", "--partitioning", "day=date", "--partitioning", "day=int"], ["'day'", "twice"]),
+        (["scan", "orders", "--json", "--output", "x.csv"], ["--json", "--output", "jsonl"]),
+        (["scan", "orders", "--output-format", "csv"], ["--output-format", "--output -"]),
+        (["plan", "orders", "--depth", "rows"], ["rows", "row_groups"]),
+        (["verify", "orders", "--limit", "5"], ["--limit"]),
+    ],
+    ids=lambda given: " ".join(given) if given and given[0] in program.commands else "",
+)
+def test_misuse_is_exit_code_2(arguments: list[str], words: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+def test_secrets_are_not_repeated() -> None:
+    assert "hunter2" not in run("scan", "orders", "--storage-option", "hunter2").stderr
+
+
+def test_debug_shows_the_traceback_before_or_after_the_command() -> None:
+    for arguments in (["--debug", "scan", "nowhere"], ["scan", "nowhere", "--debug"]):
+        result = run(*arguments)
+        assert result.exit_code == 1
+        assert "Traceback (most recent call last)" in result.stderr
+        assert result.stderr.splitlines()[-1].startswith("tamis: ")
+
+
+def test_error_in_the_middle_of_the_rows_keeps_what_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(scan: Scan) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"id": range(10_000)})
+        raise CorruptFile("row group 1 of 'x' cannot be decoded")
+
+    monkeypatch.setattr(Scan, "to_batches", break_off)
+    result = run("scan", "orders", "--columns", "id")
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 10_001
+    assert result.stderr == "tamis: row group 1 of 'x' cannot be decoded\n"
+
+
+def test_X10_messages_stay_on_one_line_and_move_no_cursor() -> None:
+    result = run("scan", "no\nwhere\x1b[2J")
+    (line,) = result.stderr.splitlines()
+    assert "\x1b" not in line
+
+
+def test_interruption_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(scan: Scan) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scan, "count", interrupt)
+    result = run("count", "orders")
+    assert (result.exit_code, result.stderr) == (130, "tamis: interrupted\n")
+
+
+def test_unexpected_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(scan: Scan) -> int:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(Scan, "count", fail)
+    result = run("count", "orders")
+    assert isinstance(result.exception, ZeroDivisionError)
+    show_unexpected_error(ZeroDivisionError, result.exception, None)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tamis: unexpected ZeroDivisionError: division by zero")
+    assert "--debug" in line
+
+
+def test_debug_gives_unexpected_errors_back_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "excepthook", show_unexpected_error)
+    run("count", "orders", "--debug")
+    assert sys.excepthook is sys.__excepthook__
+
+
+class LosesRows:
+    """A table that forgets rows when row groups are pruned."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.name = table.name
+
+    def scan(self, where: object = None, columns: object = None, limit: int | None = None, *, levels: object) -> Scan:
+        assert isinstance(levels, tuple)
+        return self._table.scan("id > 10" if "row_groups" in levels else None, levels=levels)
+
+
+def test_failed_verification_names_the_subset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "open_table", lambda *given, **named: LosesRows(Table(open_source())))
+    assert isinstance(LosesRows(Table(open_source())), Scannable)
+    result = run("verify", "orders")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert [line.split()[-1] for line in lines[1:]] == [*["same"] * 3, "DIFFERENT", "same", *["DIFFERENT"] * 3]
+    assert result.stderr.startswith("tamis: the scan with row_groups on returned 889 rows, without pruning it is 900")
+    as_json = run("verify", "orders", "--json")
+    assert as_json.exit_code == 1
+    assert '"same": false' in as_json.stdout
+
+
+def open_source():  # type: ignore[no-untyped-def]
+    from tamis.io.storage import open_storage
+    from tamis.tables.hive.table import HiveTable
+
+    return HiveTable.open(open_storage("orders"))

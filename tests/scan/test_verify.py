@@ -1,0 +1,129 @@
+"""Verification: equal runs where pruning is right, the guilty level named where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from builders.tables import write_hive_table
+
+import tamis
+from tamis.errors import EvaluationError, UnknownColumn, VerificationFailed
+from tamis.io.storage import open_storage
+from tamis.scan.scan import Scan
+from tamis.scan.verify import assert_same, level_subsets, levels_name, verify
+from tamis.skipping.predicate import Predicate
+from tamis.tables.hive.table import HiveTable
+from tamis.tables.source import LEVELS, FileListing
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    parts = [
+        ({"region": region}, pa.table({"id": range(start, start + 100), "name": [f"n{i % 7}" for i in range(100)]}))
+        for start, region in ((0, "ap"), (100, "eu"), (200, "us"))
+    ]
+    return write_hive_table(tmp_path / "t", parts, row_group_size=10)
+
+
+class ListsTooFew:
+    """A table that loses its last file when a level is switched on: what a wrong pruning rule would do."""
+
+    def __init__(self, table: HiveTable, level: str) -> None:
+        self._table = table
+        self._level = level
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def list_files(self, predicate: Predicate, levels: Collection[str]) -> FileListing:
+        listing = self._table.list_files(predicate, levels)
+        if self._level not in levels:
+            return listing
+        return FileListing(listing.files[:-1], listing.partitions[:-1], listing.levels)
+
+
+def test_every_subset_of_levels_runs_once_and_returns_the_same_rows(table: Path) -> None:
+    results = verify(tamis.open(table), "region = 'eu' AND id BETWEEN 120 AND 124")
+    assert [result.levels for result in results] == level_subsets(LEVELS)
+    assert {(result.rows, result.counted, result.same) for result in results} == {(5, 5, True)}
+    assert len({result.checksum for result in results}) == 1
+    assert_same(results)
+
+
+def test_results_tell_what_each_run_kept_and_read(table: Path) -> None:
+    first, *_, last = verify(tamis.open(table), "region = 'eu' AND id BETWEEN 120 AND 124")
+    assert first.kept == {"partitions": 3, "files": 3, "row_groups": 30}
+    assert last.kept == {"partitions": 1, "files": 1, "row_groups": 1}
+    assert 0 < last.bytes_read < first.bytes_read
+    assert first.to_dict() | {"checksum": ""} == {
+        "levels": [],
+        "rows": 5,
+        "counted": 5,
+        "checksum": "",
+        "kept": {"partitions": 3, "files": 3, "row_groups": 30},
+        "bytes_read": first.bytes_read,
+        "requests": first.requests,
+        "same": True,
+    }
+
+
+def test_costs_do_not_depend_on_which_run_came_first(table: Path) -> None:
+    results = {result.levels: result.bytes_read for result in verify(tamis.open(table))}
+    assert len(set(results.values())) == 1
+
+
+def test_only_the_named_columns_are_compared(table: Path) -> None:
+    narrow = verify(tamis.open(table), columns=["name"])[0]
+    wide = verify(tamis.open(table))[0]
+    assert narrow.rows == wide.rows
+    assert narrow.checksum != wide.checksum
+    assert narrow.bytes_read < wide.bytes_read
+
+
+@pytest.mark.parametrize("level", ["partitions", "files", "row_groups"])
+def test_first_subset_that_loses_rows_is_named(table: Path, level: str) -> None:
+    source = ListsTooFew(HiveTable.open(open_storage(table)), level)
+    results = verify(source)
+    assert [result.same for result in results] == [level not in result.levels for result in results]
+    with pytest.raises(VerificationFailed, match=rf"the scan with {level} on returned 200 rows, .* 300"):
+        assert_same(results)
+
+
+def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = Scan.to_batches
+
+    def repeat_one_file(scan: Scan) -> Any:
+        for batch in batches(scan):
+            ids = batch.column("id")
+            yield batch if not scan._levels else batch.set_column(0, "id", pa.array([i.as_py() % 100 for i in ids]))
+
+    monkeypatch.setattr(Scan, "to_batches", repeat_one_file)
+    with pytest.raises(
+        VerificationFailed, match=r"partitions on returned other rows than without pruning \(300 each\)"
+    ):
+        assert_same(verify(tamis.open(table)))
+
+
+def test_wrong_count_from_metadata_is_noticed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scan, "count", lambda scan: 299 if "row_groups" in scan._levels else 300)
+    with pytest.raises(VerificationFailed, match="row_groups on counts 299 rows, but 300 match"):
+        assert_same(verify(tamis.open(table)))
+
+
+def test_errors_of_the_scan_are_raised_as_they_are(table: Path) -> None:
+    with pytest.raises(UnknownColumn):
+        verify(tamis.open(table), "nmae = 'n1'")
+    with pytest.raises(EvaluationError):
+        verify(tamis.open(table), "CAST(name AS INT) = 1")
+
+
+def test_many_levels_run_in_few_subsets() -> None:
+    assert len(level_subsets("abcdef")) == 64
+    assert level_subsets("abcdefg")[:3] == [(), ("a",), ("b",)]
+    assert len(level_subsets("abcdefg")) == 1 + 7 + 7 + 1
+    assert level_subsets("abcdefg")[-1] == tuple("abcdefg")
+    assert levels_name(("partitions",)) == "partitions"
