@@ -29,16 +29,22 @@ def run_in_pipe(*arguments: str, folder: Path, **environment: str) -> subprocess
 
 def run_on_terminal(*arguments: str, folder: Path, columns: int = 100, **environment: str) -> tuple[int, str]:
     """Run `tamis` on a pseudo-terminal: its exit code, and all that it showed, stdout and stderr alike."""
-    process, terminal = pty.fork()
-    if process == 0:
-        os.chdir(folder)
-        settings = {"COLUMNS": str(columns), "LINES": "50", "TERM": "xterm-256color"}
-        os.execvpe(PROGRAM[0], PROGRAM + arguments, os.environ | settings | environment)
-    shown = b""
-    while part := _read(terminal):
-        shown += part
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown.decode().replace("\r\n", "\n")
+    terminal, its_side = pty.openpty()
+    settings = {"COLUMNS": str(columns), "LINES": "50", "TERM": "xterm-256color"}
+    with subprocess.Popen(
+        [*PROGRAM, *arguments],
+        cwd=folder,
+        env=os.environ | settings | environment,
+        stdin=its_side,
+        stdout=its_side,
+        stderr=its_side,
+    ) as process:
+        os.close(its_side)
+        shown = b""
+        while part := _read(terminal):
+            shown += part
+        os.close(terminal)
+    return process.returncode, shown.decode().replace("\r\n", "\n")
 
 
 def _read(terminal: int) -> bytes:

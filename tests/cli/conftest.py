@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+
 from builders.tables import write_hive_table
 
 REGIONS = ("ap", "eu", "us")

@@ -186,7 +186,7 @@ def test_json_is_valid_for_values_that_it_has_no_form_for(run: Run, odd: str) ->
         "struct": {"a": "x\ty"},
         "two\twords": "NULL",
     }
-    assert rows[2] == {name: None for name in ODD} | {"money": Decimal("0.00"), "struct": {"a": None}}
+    assert rows[2] == dict.fromkeys(ODD) | {"money": Decimal("0.00"), "struct": {"a": None}}
 
 
 def test_columns_with_commas_go_between_back_ticks(run: Run, tmp_path: Path) -> None:

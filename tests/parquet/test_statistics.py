@@ -350,7 +350,7 @@ UNKNOWN = (None, None)
         (pa.array([-5, 5], pa.int64()), pa.uint64(), (None, 5), (None, True)),
         (pa.array([-5, 5], pa.int32()), pa.float64(), (-5.0, 5.0), (True, True)),
         (pa.array([-(2**53) - 1, 2**53 + 1]), pa.float64(), (-(2.0**53) - 2, 2.0**53 + 2), (False, False)),
-        (pa.array([2**24 + 1, 2**24 + 3]), pa.float32(), (2.0**24, 2.0**24 + 4), (False, False)),
+        (pa.array([2**24 + 3, 2**24 + 5]), pa.float32(), (2.0**24 + 2, 2.0**24 + 6), (False, False)),
         (pa.array([-5, 5], pa.int32()), pa.decimal128(12, 2), (Decimal(-5), Decimal(5)), (True, True)),
         (pa.array([-5, 12345], pa.int32()), pa.decimal128(6, 2), (Decimal(-5), None), (True, None)),
         (decimals(2, "-1.25", "1.25"), pa.decimal128(30, 4), (Decimal("-1.25"), Decimal("1.25")), (True, True)),

@@ -500,9 +500,11 @@ def test_T2_decimals_in_bytes_are_signed_and_big_endian() -> None:
         assert low_and_high(footer, pa.decimal128(4, 2)) == (Decimal("-0.02"), Decimal("2.56"))
 
 
-@pytest.mark.parametrize("low", [b"", b"\x7f\xff"], ids=["no bytes", "more digits than the type has"])
-def test_T2_a_decimal_that_its_type_does_not_have_drops_both(low: bytes) -> None:
-    footer = make_footer(BYTE_ARRAY, [bounds(low, b"\x7f\xff")], converted=DECIMAL, digits=(4, 2))
+@pytest.mark.parametrize(
+    ("low", "high"), [(b"", b"\x01"), (b"\x01", b"\x7f\xff")], ids=["no bytes", "more digits than the type has"]
+)
+def test_T2_a_decimal_that_its_type_does_not_have_drops_both(low: bytes, high: bytes) -> None:
+    footer = make_footer(BYTE_ARRAY, [bounds(low, high)], converted=DECIMAL, digits=(4, 2))
     assert low_and_high(footer, pa.decimal128(4, 2)) == (None, None)
 
 

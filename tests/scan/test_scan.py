@@ -394,3 +394,14 @@ def test_X10_html_escapes_what_comes_from_the_data(tmp_path: Path) -> None:
     html = tamis.open(tmp_path).scan("`<b>` = '<script>'")._repr_html_()
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_dictionary_columns_are_filtered_and_pruned_by_their_values(tmp_path: Path) -> None:
+    rows = pa.table({"k": pa.array(["a", "b", "c", "d"]).dictionary_encode(), "n": [1, 2, 3, 4]})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=2)
+    table = tamis.open(tmp_path)
+    assert table.schema.field("k").type == rows.schema.field("k").type
+    scan = table.scan("k > 'b'")
+    assert len(scan.plan().tasks) == 1
+    assert scan.to_arrow()["n"].to_pylist() == [3, 4]
+    assert table.scan("k IN ('a', 'd') AND n > 1").to_arrow().to_pylist() == [{"k": "d", "n": 4}]

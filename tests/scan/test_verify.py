@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from builders.tables import write_hive_table
 
 import tamis
+from builders.tables import write_hive_table
 from tamis.errors import EvaluationError, UnknownColumn, VerificationFailed
 from tamis.io.storage import open_storage
 from tamis.scan.scan import Scan

@@ -22,7 +22,7 @@ from tamis.types import type_name
 
 STDOUT = "-"
 
-_FORMATS_BY_ENDING = {
+FORMATS_BY_ENDING = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".ipc": "arrow",
@@ -32,7 +32,7 @@ _FORMATS_BY_ENDING = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-OUTPUT_FORMATS = tuple(dict.fromkeys(_FORMATS_BY_ENDING.values()))
+OUTPUT_FORMATS = tuple(dict.fromkeys(FORMATS_BY_ENDING.values()))
 _TEXT_FORMATS = ("csv", "jsonl")
 
 
@@ -125,12 +125,12 @@ def output_format(output: str, given: str | None) -> str:
     if output == STDOUT:
         raise InvalidArgument(f"--output - needs --output-format, one of {', '.join(OUTPUT_FORMATS)}")
     ending = Path(output).suffix.lower()
-    if ending not in _FORMATS_BY_ENDING:
+    if ending not in FORMATS_BY_ENDING:
         raise InvalidArgument(
-            f"the name {output!r} does not tell what to write: end it in one of {', '.join(_FORMATS_BY_ENDING)}, "
+            f"the name {output!r} does not tell what to write: end it in one of {', '.join(FORMATS_BY_ENDING)}, "
             "or give --output-format"
         )
-    return _FORMATS_BY_ENDING[ending]
+    return FORMATS_BY_ENDING[ending]
 
 
 def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, format: str) -> int:

@@ -29,7 +29,7 @@ from tamis.scan.coalesce import coalesce_batches
 
 NULL_IN_LINES = "\\N"
 MOST_CELL_WIDTH = 60
-_ROWS_OF_A_TABLE = 1_000
+ROWS_OF_A_TABLE = 1_000
 _BETWEEN_COLUMNS = 3
 
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
@@ -98,7 +98,7 @@ def write_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     write("\t".join(_escaped(pa.array(schema.names, pa.string())).to_pylist()) + "\n")
     for batch in chain([] if first is None else [first], joined):
         cells = [_escaped(cell_texts(column)).fill_null(NULL_IN_LINES) for column in batch.columns]
-        write(lines(batch, pc.binary_join_element_wise(*cells, "\t") if cells else pa.repeat("", batch.num_rows)))
+        write(lines(batch, pc.binary_join_element_wise(*cells, "\t")))
 
 
 def _batches_to_write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,8 +141,8 @@ def show_rows(rows: pa.Table) -> list[str]:
     """Show rows as tables with as many columns as fit; the names of those that do not."""
     console = terminal()
     hidden: list[str] = []
-    for start in range(0, max(rows.num_rows, 1), _ROWS_OF_A_TABLE):
-        hidden = _show_some_rows(console, rows.slice(start, _ROWS_OF_A_TABLE))
+    for start in range(0, max(rows.num_rows, 1), ROWS_OF_A_TABLE):
+        hidden = _show_some_rows(console, rows.slice(start, ROWS_OF_A_TABLE))
     return hidden
 
 

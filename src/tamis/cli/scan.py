@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain, islice
 
 import click
 import pyarrow as pa
 
 from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format
 from tamis.cli.options import Request, debug_option, json_option, request_options
-from tamis.cli.output import flush, is_terminal, note, show_rows, write_json_lines, write_lines
+from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, show_rows, write_json_lines, write_lines
 from tamis.cli.progress import bytes_meter, expect_bytes, is_watched, show_progress
+from tamis.scan.coalesce import coalesce_batches
 
 ROWS_ON_A_TERMINAL = 20
 
@@ -71,29 +73,30 @@ def _to_file(request: Request, output: str, format: str | None) -> None:
 
 
 def _to_terminal(request: Request, as_json: bool) -> None:
-    most = request.most_rows
-    if request.limit is None:
-        most = ROWS_ON_A_TERMINAL
-        # One row more tells whether there are more.
-        request = request.with_limit(most + 1)
-    found = request.scan()
-    with show_progress(bytes_meter("scanning", found), is_wanted=is_watched()):
-        rows = found.to_arrow()
-    has_more = most is not None and rows.num_rows > most
-    rows = rows.slice(0, most)
+    is_default = request.limit is None
+    # One row more tells whether there are more.
+    scan = (request.with_limit(ROWS_ON_A_TERMINAL + 1) if is_default else request).scan()
+    batches = coalesce_batches(scan.to_batches(), enough_rows=ROWS_OF_A_TABLE)
+    with show_progress(bytes_meter("scanning", scan), is_wanted=is_watched()):
+        first = pa.Table.from_batches([*islice(batches, 1)], scan.schema)
+    has_more = is_default and first.num_rows > ROWS_ON_A_TERMINAL
+    shown = 0
     hidden: list[str] = []
-    if as_json:
-        write_json_lines(rows.to_batches())
-        flush()
-    else:
-        hidden = show_rows(rows)
-    _footer(rows, has_more=has_more, hidden=hidden)
-
-
-def _footer(rows: pa.Table, *, has_more: bool, hidden: list[str]) -> None:
-    count = f"{rows.num_rows:,} {'row' if rows.num_rows == 1 else 'rows'}"
+    for rows in chain([first.slice(0, ROWS_ON_A_TERMINAL) if is_default else first], map(_table, batches)):
+        if as_json:
+            write_json_lines(rows.to_batches())
+        else:
+            hidden = show_rows(rows)
+        shown += rows.num_rows
+    # Remarks come after the rows, though they take another way.
+    flush()
+    count = f"{shown:,} {'row' if shown == 1 else 'rows'}"
     note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
     if hidden:
-        shown = rows.num_columns - len(hidden)
-        columns = f"{shown} of {rows.num_columns} columns fit"
-        note(f"{columns}; --columns chooses others, --json shows all. Not shown: {', '.join(hidden)}")
+        total = len(scan.schema)
+        fit = f"{total - len(hidden)} of {total} columns fit"
+        note(f"{fit}; --columns chooses others, --json shows all. Not shown: {', '.join(hidden)}")
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])

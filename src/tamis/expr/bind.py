@@ -52,11 +52,11 @@ def resolve(column: Column, schema: pa.Schema, table: str = "the table", where: 
             # `a.b` may also be the whole name of a column.
             whole = _field(schema, column.name, place_text) if len(column.path) > 1 else None
             if whole is not None:
-                return Column((whole.name,), column.position, whole.type)
+                return Column((whole.name,), column.position, _decoded(whole.type))
             raise _unknown(column, depth, list(fields), found, table, place_text)
         found.append(field)
         fields = field.type if pa.types.is_struct(field.type) else ()
-    return Column(tuple(field.name for field in found), column.position, found[-1].type)
+    return Column(tuple(field.name for field in found), column.position, _decoded(found[-1].type))
 
 
 def _field(fields: Iterable[pa.Field], name: str, place_text: str) -> pa.Field | None:
@@ -225,8 +225,6 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """The type in which values of two types are compared without loss of order, or None."""
-    if pa.types.is_dictionary(left) or pa.types.is_dictionary(right):
-        return common_type(_decoded(left), _decoded(right))
     if left == right:
         return left
     if is_number(left) and is_number(right):
@@ -243,6 +241,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def _decoded(data_type: pa.DataType) -> pa.DataType:
+    """A dictionary is a way to store values, and a predicate is about the values."""
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 

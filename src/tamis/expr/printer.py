@@ -277,15 +277,15 @@ def _time_text(value: object, data_type: pa.DataType) -> str:
 
 
 def _timestamp_text(value: int, data_type: pa.DataType) -> str:
-    keyword = "TIMESTAMP_NTZ" if data_type.tz is None else "TIMESTAMP"
+    # An instant names its zone, so that it is the same one to an engine whose session has another zone.
+    keyword, zone = ("TIMESTAMP_NTZ", "") if data_type.tz is None else ("TIMESTAMP", "Z")
     match data_type.unit:
         case "us":
-            return f"{keyword} '{format_timestamp(value, 'us')}'"
+            return f"{keyword} '{format_timestamp(value, 'us')}{zone}'"
         case "ns":
             # Nine digits say that it counts nanoseconds.
-            return f"{keyword} '{format_timestamp(value, 'ns', digits=9)}'"
+            return f"{keyword} '{format_timestamp(value, 'ns', digits=9)}{zone}'"
         case unit:
-            zone = "" if data_type.tz is None else "Z"
             return f"CAST('{format_timestamp(value, unit)}{zone}' AS TIMESTAMP_{unit.upper()})"
 
 

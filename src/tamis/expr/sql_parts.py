@@ -12,6 +12,7 @@ from tamis import types
 from tamis.errors import ParseError
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.sql_refusals import position_of, refuse
+from tamis.expr.temporal import format_timestamp, parse_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ def opaque(node: exp.Expr) -> Expr:
             while isinstance(inner.parent, exp.Dot) and isinstance(inner.parent.expression, exp.Identifier):
                 inner = inner.parent
             columns[column_of(inner)] = None
+        elif isinstance(inner, exp.Cast):
+            _pin_to_utc(inner)
     try:
         text = node.sql(
             "spark",
@@ -49,6 +52,15 @@ def opaque(node: exp.Expr) -> Expr:
     except sqlglot_errors.UnsupportedError as error:
         raise ParseError(f"Spark's SQL has no such syntax: {error}", position=position_of(node)) from error
     return Call("sql", (Literal(text, types.STRING), *sorted(columns, key=lambda column: column.position or 0)))
+
+
+def _pin_to_utc(node: exp.Cast) -> None:
+    """Name the zone of a timestamp in text: ours is UTC, that of the engine which reads the text may be another."""
+    text = node.this
+    is_instant = getattr(node.to.this, "name", None) in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ")
+    parsed = parse_timestamp(text.this) if is_instant and isinstance(text, exp.Literal) and text.is_string else None
+    if parsed is not None and not parsed[1]:
+        text.set("this", format_timestamp(parsed[0], "ns") + "Z")
 
 
 def column_or_opaque(node: exp.Expr) -> Expr:

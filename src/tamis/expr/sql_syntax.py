@@ -80,7 +80,22 @@ _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})
 _END_OF_NOT = frozenset({TokenType.AND, TokenType.OR, TokenType.COMMA, TokenType.THEN, TokenType.ELSE, TokenType.WHEN})
 _OPERANDS = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN})
 _OPERATORS = _END_OF_NOT | {TokenType.NOT, TokenType.IN, TokenType.LIKE, TokenType.IS, TokenType.BETWEEN, TokenType.END}
-_PARAMETERS = frozenset({TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.L_BRACE})
+_SUSPECT = frozenset(
+    {
+        TokenType.SELECT,
+        TokenType.SEMICOLON,
+        TokenType.STRING,
+        TokenType.PLACEHOLDER,
+        TokenType.PARAMETER,
+        TokenType.L_BRACE,
+        TokenType.COLON,
+    }
+)
+_PARAMETER = (
+    "a parameter has no value here",
+    "Put the value into the text, or build the filter with col('name') == value",
+)
+_DOUBLE_QUOTES = "Double quotes make a text in this dialect: write a name as `name`"
 
 
 def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
@@ -161,38 +176,43 @@ def _refuse(text: str, tokens: Sequence[Token], depth: int) -> None:
     """Raise for text that no parser needs to see."""
     if not tokens:
         raise ParseError("the text is empty", position=1, hint="Write a condition, such as amount > 5")
-    first = tokens[0]
-    if first.token_type is TokenType.WHERE:
-        raise ParseError("unexpected WHERE", position=first.start + 1, hint="Give the condition alone, without WHERE")
+    if tokens[0].token_type is TokenType.WHERE:
+        position = tokens[0].start + 1
+        raise ParseError("unexpected WHERE", position=position, hint="Give the condition alone, without WHERE")
     if depth > DEEPEST:
         raise _too_deep()
     kinds = [token.token_type for token in tokens]
     for place, kind in enumerate(kinds):
-        before = kinds[place - 1] if place else None
-        if kind is TokenType.SELECT and before is not TokenType.DOT:
-            raise ParseError(
-                "a subquery cannot be part of a filter",
-                position=tokens[place].start + 1,
-                hint="Run it first and compare with its values. A column of that name is written `select`",
-            )
-        if kind is TokenType.SEMICOLON and place < len(kinds) - 1:
-            raise ParseError(
-                "a filter is one expression, and another follows",
-                position=tokens[place].start + 1,
-                hint="Join conditions with AND or OR",
-            )
-        if kind in _PARAMETERS or (kind is TokenType.COLON and before not in _OPERANDS):
-            raise ParseError(
-                "a parameter has no value here",
-                position=tokens[place].start + 1,
-                hint="Put the value into the text, or build the filter with col('name') == value",
-            )
-    if sum(kind is TokenType.ARROW for kind in kinds) > MOST_LAMBDAS:
+        if kind in _SUSPECT and (found := _refusal(kinds, place)) is not None:
+            message, hint = found
+            start = tokens[place].start
+            raise ParseError(message, position=start + 1, hint=_DOUBLE_QUOTES if text[start] == '"' else hint)
+    if kinds.count(TokenType.ARROW) > MOST_LAMBDAS:
         raise ParseError(f"the text has more than {MOST_LAMBDAS} lambda functions")
     nested_types = Spark.Parser.NESTED_TYPE_TOKENS
     nestings = sum(kind in nested_types and after is TokenType.LT for kind, after in pairwise(kinds))
     if nestings > DEEPEST_TYPE:
         raise ParseError(f"the text has more than {DEEPEST_TYPE} nested types")
+
+
+def _refusal(kinds: Sequence[TokenType], place: int) -> tuple[str, str | None] | None:
+    """What a token would mean that a filter cannot have, and the way out."""
+    before = kinds[place - 1] if place else None
+    after = kinds[place + 1] if place + 1 < len(kinds) else None
+    match kinds[place]:
+        case TokenType.SELECT if before is not TokenType.DOT:
+            hint = "Run it first and compare with its values. A column of that name is written `select`"
+            return "a subquery cannot be part of a filter", hint
+        case TokenType.SEMICOLON if after is not None:
+            return "a filter is one expression, and another follows", "Join conditions with AND or OR"
+        case TokenType.STRING if TokenType.DOT in (before, after):
+            return "a text has no fields", None
+        case TokenType.PLACEHOLDER | TokenType.PARAMETER | TokenType.L_BRACE:
+            return _PARAMETER
+        case TokenType.COLON if before not in _OPERANDS:
+            return _PARAMETER
+        case _:
+            return None
 
 
 def _keep_functions(tokens: Sequence[Token]) -> None:
@@ -220,8 +240,6 @@ def _tree_of(text: str, tokens: list[Token]) -> exp.Expr:
 
 
 # --- What went wrong ------------------------------------------------------------------------------------------------
-
-_DOUBLE_QUOTES = "Double quotes make a text in this dialect: write a name as `name`"
 
 
 def _unreadable(text: str) -> ParseError:

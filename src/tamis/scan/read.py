@@ -94,10 +94,11 @@ class TaskReader:
         if not leaves:
             yield from _rows_without_columns(task.row_count)
             return
-        ranges = chunk_ranges(footer, task.row_group, leaves)
+        place = self.storage.place(task.path)
+        ranges = chunk_ranges(footer, task.row_group, leaves, size=task.size, place=place)
         buffers = read_ranges(self.storage, task.path, ranges)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
-        source = PrefetchedFile(fetched, task.size, self.storage.place(task.path))
+        source = PrefetchedFile(fetched, task.size, place)
         group = footer.row_group(task.row_group)
         uncompressed = sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
         rows = max(1, min(MOST_ROWS, MOST_BYTES * group.num_rows // max(uncompressed, 1)))
@@ -106,7 +107,7 @@ class TaskReader:
                 yield from file.reader.iter_batches(rows, row_groups=[task.row_group], column_indices=leaves)
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(
-                f"row group {task.row_group} of '{self.storage.place(task.path)}' cannot be decoded: {error}"
+                f"row group {task.row_group} of '{place}' cannot be decoded: {error}"
             ) from error
 
 

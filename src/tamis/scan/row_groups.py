@@ -96,7 +96,7 @@ def read_row_groups(
     footer = read_footer(storage, path, size, modified_ns)
     schema = footer.schema.to_arrow_schema()
     spelled = {column.path: found for column in tested if (found := find_path(schema, column.path)) is not None}
-    bounds = row_group_metadata(footer, tested, names=spelled)
+    bounds = row_group_metadata(footer, tested, names=spelled, place=storage.place(path))
     paths = [found for wanted in needed if (found := find_path(schema, wanted)) is not None]
     sizes = row_group_sizes(footer, leaf_indices(schema, paths))
     return bounds.append_column("row_group", pa.array(range(footer.num_row_groups), types.LONG)).append_column(

@@ -1,0 +1,129 @@
+"""The program as a process: in pipes, and on a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.commands import PROGRAM, run_in_pipe, run_on_terminal, without_colours
+
+
+def test_pipe_gets_plain_lines_even_where_colours_are_forced(folder: Path) -> None:
+    forced = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "PYTHONIOENCODING": "ascii", "NO_COLOR": ""}
+    done = run_in_pipe("plan", "orders", "--where", "region = 'eu'", folder=folder, **forced)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert "─" not in done.stdout
+    assert done.stdout.startswith("orders (hive) where region = 'eu'\n")
+    assert "–" in done.stdout
+
+
+def test_wrong_input_in_a_process_has_no_traceback(folder: Path) -> None:
+    done = run_in_pipe("scan", "orders", "--where", "ammount > 5", folder=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("tamis: no column 'ammount' in orders")
+    assert done.stderr.count("\n") == 1
+
+
+def test_unexpected_error_in_a_process_is_one_line(folder: Path) -> None:
+    script = (
+        "import sys, tamis.scan.scan as module\n"
+        "module.Scan.count = lambda scan: 1 // 0\n"
+        "sys.argv = ['tamis', 'count', 'orders']\n"
+        "from tamis.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([PROGRAM[0], "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("tamis: unexpected ZeroDivisionError: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_reader_that_goes_away_ends_the_program_quietly(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["x" * 100] * 20_000}), tmp_path / "rows.parquet")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(
+            [*PROGRAM, "scan", "rows.parquet"], cwd=tmp_path, stdout=pipe, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_E6_full_disk_behind_stdout_is_named(folder: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, "count", "orders"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "tamis: cannot write to stdout: No space left on device\n")
+
+
+def test_terminal_shows_twenty_rows_as_a_table(folder: Path) -> None:
+    code, shown = run_on_terminal("scan", "orders", folder=folder)
+    assert code == 0
+    assert "\x1b[1m" in shown
+    lines = without_colours(shown).splitlines()
+    assert lines[0].split() == ["id", "amount", "region", "day"]
+    assert set(lines[1]) == {"─"}
+    assert [line.split()[0] for line in lines[2:22]] == [str(number) for number in range(20)]
+    assert lines[2].split() == ["0", "NULL", "ap", "2024-03-01"]
+    assert lines[22] == "the first 20 rows; --limit N shows more, --limit all shows all"
+    assert len(lines) == 23
+
+
+def test_terminal_shows_what_fits_and_names_the_rest(folder: Path) -> None:
+    code, shown = run_on_terminal("scan", "orders", "--where", "id < 2", folder=folder, columns=20)
+    lines = without_colours(shown).splitlines()
+    assert code == 0
+    assert lines[0].split() == ["id", "amount"]
+    assert lines[4] == "2 rows"
+    assert lines[5].startswith("2 of 4 columns fit")
+    assert lines[5].endswith("region, day")
+
+
+def test_terminal_shows_more_where_more_is_asked_for(folder: Path) -> None:
+    code, shown = run_on_terminal("scan", "orders", "--columns", "id", "--limit", "30", folder=folder)
+    assert code == 0
+    assert without_colours(shown).splitlines()[-2:] == ["29", "30 rows"]
+
+
+def test_X10_terminal_obeys_no_value(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"na\x1b[31mme": ["\x1b[2Jcleared", "[bold]markup[/bold]"]}), tmp_path / "rows.parquet")
+    code, shown = run_on_terminal("scan", "rows.parquet", folder=tmp_path)
+    assert code == 0
+    assert "\x1b[31m" not in shown
+    assert "\x1b[2J" not in shown
+    lines = [line.strip() for line in without_colours(shown).splitlines()]
+    assert lines[0] == "na\\x1b[31mme"
+    assert lines[2:4] == ["\\x1b[2Jcleared", "[bold]markup[/bold]"]
+
+
+def test_terminal_shows_the_funnel_and_the_parts_of_the_filter(folder: Path) -> None:
+    code, shown = run_on_terminal("plan", "orders", "--where", "region = 'eu' AND id < 320", folder=folder)
+    lines = [line.split() for line in without_colours(shown).splitlines()]
+    assert code == 0
+    assert ["level", "total", "kept", "bytes", "kept", "bytes"] in lines
+    assert ["partitions", "5", "3", "–", "–"] in lines
+    assert any(line[:4] == ["row_groups", "15", "1", line[3]] for line in lines if len(line) > 4)
+    assert ["partitions", "region", "=", "'eu'", "skipped", "2"] in lines
+
+
+def test_terminal_shows_the_verification_as_a_table(folder: Path) -> None:
+    code, shown = run_on_terminal("verify", "orders", "--where", "id < 20", folder=folder)
+    lines = without_colours(shown).splitlines()
+    assert code == 0
+    assert sum(line.split()[-1] == "same" for line in lines if line.strip()) == 8
+    assert lines[-1] == "8 runs return the same 20 rows"
+
+
+def test_terminal_refuses_what_is_not_for_the_eye(folder: Path) -> None:
+    arguments = ("scan", "orders", "--output", "-", "--output-format", "arrow")
+    code, shown = run_on_terminal(*arguments, folder=folder)
+    assert (code, shown.count("\n")) == (1, 1)
+    assert shown.startswith("tamis: arrow is not for the eye")

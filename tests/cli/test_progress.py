@@ -1,0 +1,100 @@
+"""The progress bar: after a second, on a terminal, gone in the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import tamis
+from tamis.cli import progress
+from tamis.cli.progress import Meter, bytes_meter, expect_bytes, show_progress
+
+
+class Clock:
+    """A timer that goes off when the test says so."""
+
+    def __init__(self, seconds: float, ring: object) -> None:
+        self.seconds = seconds
+        self.ring = ring
+        self.is_cancelled = False
+        clocks.append(self)
+
+    def start(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+clocks: list[Clock] = []
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks.clear()
+    monkeypatch.setattr(progress, "Timer", Clock)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+
+def text_of(meter: Meter) -> str:
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(meter)
+    return capture.get()
+
+
+def test_nothing_is_shown_to_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress(Meter("scanning", lambda: 1), is_wanted=False):
+        pass
+    assert clocks == []
+    assert capsys.readouterr().err == ""
+
+
+def test_short_work_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress(Meter("scanning", lambda: 1), is_wanted=True):
+        pass
+    (clock,) = clocks
+    assert clock.seconds == 1.0
+    assert clock.is_cancelled
+    assert capsys.readouterr().err == ""
+
+
+def test_work_of_more_than_a_second_shows_a_bar_that_goes_away(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress(Meter("scanning", lambda: 5), is_wanted=True) as meter:
+        meter.total = 10
+        assert callable(clocks[0].ring)
+        clocks[0].ring()
+    shown = capsys.readouterr().err
+    assert "scanning" in shown
+    assert "5 of 10" in shown
+    assert shown.endswith("\x1b[2K")
+
+
+def test_clock_that_rings_too_late_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress(Meter("scanning", lambda: 5), is_wanted=True):
+        pass
+    assert callable(clocks[0].ring)
+    clocks[0].ring()
+    assert capsys.readouterr().err == ""
+
+
+def test_meter_tells_how_much_is_done() -> None:
+    meter = Meter("reading", lambda: 1_500, "{:,} rows".format)
+    assert "1,500 rows" in text_of(meter)
+    meter.total = 1_000
+    assert "1,000 rows of 1,000 rows" in text_of(meter)
+
+
+def test_meter_of_a_scan_ends_at_what_it_read(folder: Path) -> None:
+    scan = tamis.open(folder / "orders").scan("id < 320", columns=["amount"])
+    meter = bytes_meter("scanning", scan)
+    expect_bytes(meter, scan)
+    before = text_of(meter)
+    scan.to_arrow()
+    assert scan.report is not None
+    assert meter.total is not None
+    assert 0 < (scan.report.bytes_read or 0) <= meter.total
+    assert text_of(meter) != before
