@@ -11,6 +11,9 @@ from pathlib import Path
 
 PROGRAM = (sys.executable, "-m", "tamis.cli")
 
+# Without it a full disk or a closed pipe shows as late as it does for most people.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
@@ -19,7 +22,7 @@ def run_in_pipe(*arguments: str, folder: Path, **environment: str) -> subprocess
     return subprocess.run(
         [*PROGRAM, *arguments],
         cwd=folder,
-        env=os.environ | environment,
+        env=ENVIRONMENT | environment,
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -34,7 +37,7 @@ def run_on_terminal(*arguments: str, folder: Path, columns: int = 100, **environ
     with subprocess.Popen(
         [*PROGRAM, *arguments],
         cwd=folder,
-        env=os.environ | settings | environment,
+        env=ENVIRONMENT | settings | environment,
         stdin=its_side,
         stdout=its_side,
         stderr=its_side,

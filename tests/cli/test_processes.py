@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.commands import PROGRAM, run_in_pipe, run_on_terminal, without_colours
+from builders.commands import ENVIRONMENT, PROGRAM, run_in_pipe, run_on_terminal, without_colours
 
 
 def test_pipe_gets_plain_lines_even_where_colours_are_forced(folder: Path) -> None:
@@ -44,23 +45,32 @@ def test_unexpected_error_in_a_process_is_one_line(folder: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_reader_that_goes_away_ends_the_program_quietly(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": ["x" * 100] * 20_000}), tmp_path / "rows.parquet")
+def run_into(stdout: IO[bytes], *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 20_000])
+def test_reader_that_goes_away_ends_the_program_quietly(rows: int, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["x" * 100] * rows}), tmp_path / "rows.parquet")
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:
-        done = subprocess.run(
-            [*PROGRAM, "scan", "rows.parquet"], cwd=tmp_path, stdout=pipe, stderr=subprocess.PIPE, check=False
-        )
-    assert (done.returncode, done.stderr) == (141, b"")
+        done = run_into(pipe, "scan", "rows.parquet", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 def test_E6_full_disk_behind_stdout_is_named(folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [*PROGRAM, "count", "orders"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+        done = run_into(full, "count", "orders", folder=folder)
     assert (done.returncode, done.stderr) == (1, "tamis: cannot write to stdout: No space left on device\n")
 
 

@@ -108,6 +108,11 @@ def test_json_says_what_python_says(data: st.DataObject) -> None:
     assert [json.loads(text) for text in json_texts(array).to_pylist()] == array.to_pylist()
 
 
+def test_every_sign_that_json_escapes_is_escaped() -> None:
+    texts = [*map(chr, range(0x80)), 'a\\"b', "\\n", "\\\\", "\u2028é𝄞"]
+    assert [json.loads(text) for text in json_texts(pa.array(texts)).to_pylist()] == texts
+
+
 def test_names_are_escaped_in_json_objects() -> None:
     texts = json_objects(['a "b"\n', "é"], [pa.array([1]), pa.array(["x"])], 1)
     assert texts.to_pylist() == ['{"a \\"b\\"\\n": 1, "é": "x"}']

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tamis import types
-from tamis.cli.output import explained_writing, is_terminal, json_rows
+from tamis.cli.output import explained_writing, is_terminal, json_rows, write_all
 from tamis.cli.text import cell_texts, lines
 from tamis.errors import InvalidArgument
 from tamis.scan.coalesce import coalesce_batches
@@ -48,11 +48,13 @@ class _Sink:
         self._stream = stream
         self._place = place
         self._position = 0
+        self._is_over = False
         self.closed = False
 
     def write(self, data: Any) -> int:
-        with explained_writing(self._place):
-            self._stream.write(data)
+        if not self._is_over:
+            with explained_writing(self._place):
+                write_all(self._stream, data)
         self._position += len(data)
         return len(data)
 
@@ -60,11 +62,16 @@ class _Sink:
         return self._position
 
     def flush(self) -> None:
-        with explained_writing(self._place):
-            self._stream.flush()
+        if not self._is_over:
+            with explained_writing(self._place):
+                self._stream.flush()
 
     def close(self) -> None:
         """Who opened the stream closes it."""
+
+    def end(self) -> None:
+        """Take no more. A writer that an error left behind writes its end when it is thrown away."""
+        self._is_over = True
 
 
 class _JsonLinesWriter:
@@ -118,7 +125,7 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema], Writer]] = {
 
 def output_format(output: str, given: str | None) -> str:
     """The format to write: the one given, else the one that the name ends in."""
-    if Path(output).is_dir():
+    if output != STDOUT and Path(output).is_dir():
         raise InvalidArgument(f"'{output}' is a folder: name a file in it")
     if given is not None:
         return given
@@ -146,18 +153,28 @@ def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, fo
 def _write(sink: _Sink, batches: Iterable[pa.RecordBatch], schema: pa.Schema, format: str) -> int:
     written = 0
     try:
-        writer = _WRITERS[format](sink, schema)
+        with _explained_format(format):
+            writer = _WRITERS[format](sink, schema)
         # A batch becomes a row group of a Parquet file, where small ones would be costly ever after.
         for batch in coalesce_batches(batches):
-            writer.write_batch(batch)
+            with _explained_format(format):
+                writer.write_batch(batch)
             written += batch.num_rows
         writer.close()
+        sink.flush()
+    finally:
+        sink.end()
+    return written
+
+
+@contextmanager
+def _explained_format(format: str) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidArgument(
             f"these rows cannot be written as {format}: {error}. Try --output-format arrow"
         ) from error
-    sink.flush()
-    return written
 
 
 @contextmanager

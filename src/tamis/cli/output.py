@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import IO, Any
 
 import click
 import pyarrow as pa
@@ -44,7 +44,14 @@ def write(content: str | bytes | pa.Buffer) -> None:
     """Write to stdout as UTF-8, whatever the locale says."""
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     with explained_writing("stdout"):
-        sys.stdout.buffer.write(data)
+        write_all(sys.stdout.buffer, data)
+
+
+def write_all(stream: IO[bytes], data: bytes | pa.Buffer) -> None:
+    """Write until all is written: a stream without a buffer, such as stdout under `python -u`, may stop before."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
 
 
 def flush() -> None:

@@ -63,7 +63,7 @@ def scan(request: Request, as_json: bool, output: str | None, output_format: str
 def _to_file(request: Request, output: str, format: str | None) -> None:
     format = output_format(output, format)
     rows = request.scan()
-    is_wanted = is_watched() or (output != STDOUT and sys.stderr.isatty())
+    is_wanted = output != STDOUT and sys.stderr.isatty()
     with show_progress(bytes_meter("scanning", rows), is_wanted=is_wanted) as meter:
         if is_wanted and request.most_rows is None:
             expect_bytes(meter, rows)

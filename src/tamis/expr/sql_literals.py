@@ -25,17 +25,21 @@ def _literal(node: exp.Expr) -> Literal:
 
 def _number(node: exp.Expr, *, negative: bool) -> Literal:
     text = f"-{node.this}" if negative else node.this
-    if "e" in text.lower():
-        value = float(text)
-        if math.isinf(value):
-            raise ParseError(f"the number {text} is too large for a double", position=position_of(node))
-        return Literal(value, types.DOUBLE)
-    if len(text) > MOST_DIGITS + 2:
+    if len(text) < 19 and text.isdecimal():
+        # Long lists are made of these, and they need no search for their type.
+        return Literal(int(text), types.LONG)
+    if len(text) > MOST_DIGITS + 10:
         raise ParseError(f"a number has more than {MOST_DIGITS} digits", position=position_of(node))
     try:
-        return literal(Decimal(text) if "." in text else int(text))
-    except (TypeMismatch, ValueError) as error:
+        value = float(text) if "e" in text.lower() else Decimal(text) if "." in text else int(text)
+        found = literal(value)
+    except TypeMismatch as error:
         raise ParseError(str(error), position=position_of(node)) from error
+    except (ValueError, ArithmeticError) as error:
+        raise ParseError(f"{text} is not a number", position=position_of(node)) from error
+    if isinstance(value, float) and math.isinf(value):
+        raise ParseError(f"the number {text} is too large for a double", position=position_of(node))
+    return found
 
 
 def constant_of(node: exp.Expr) -> Literal | None:

@@ -47,6 +47,9 @@ def refuse(node: object) -> None:
             raise ParseError(message, position=position_of(node), hint=hint)
     if isinstance(node, exp.Any) and not isinstance(node.parent, exp.Like | exp.ILike):
         raise _aggregate("any", node)
+    if isinstance(node, exp.DataType) and getattr(node.this, "name", None) == "TIME":
+        # sqlglot would print it as TIMESTAMP, which is another type.
+        raise ParseError("no type 'TIME'", position=position_of(node), hint="Compare texts or timestamps instead")
     if isinstance(node, exp.Anonymous):
         refuse_aggregate(node)
 

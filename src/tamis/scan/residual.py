@@ -1,4 +1,8 @@
-"""The rest of a filter, tested row by row: by Arrow's kernels where they know the functions, else by DuckDB."""
+"""The rest of a filter, tested row by row: by Arrow's kernels where they know the functions, else by DuckDB.
+
+The embedded engine computes only the predicates that Arrow cannot, each as a column of its own; AND, OR and NOT over
+them, and everything else, keep the meaning that they have here.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.nodes import Column, Expr, and_, columns_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, and_, arguments_of, columns_of, fold, transform, with_args
+from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.printer import to_sql
+from tamis.expr.sql_syntax import SparkText
+
+_LOGIC = frozenset(("and", "or", "not"))
 
 
 class Residual:
@@ -22,10 +32,10 @@ class Residual:
 
     def __init__(self, conjuncts: Sequence[Expr]) -> None:
         by_arrow = [conjunct for conjunct in conjuncts if can_evaluate(conjunct)]
-        by_engine = [conjunct for conjunct in conjuncts if not can_evaluate(conjunct)]
+        others = [conjunct for conjunct in conjuncts if not can_evaluate(conjunct)]
         self.columns: tuple[Column, ...] = tuple(columns_of(and_(*conjuncts)))
         self._evaluator = Evaluator(and_(*by_arrow)) if by_arrow else None
-        self._engine = _EmbeddedFilter(and_(*by_engine)) if by_engine else None
+        self._engine = _EmbeddedPredicates(and_(*others)) if others else None
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows for which every conjunct is TRUE."""
@@ -37,29 +47,49 @@ class Residual:
         return batch
 
 
-class _EmbeddedFilter:
-    """A predicate that DuckDB evaluates over Arrow batches, one connection a thread."""
+class _EmbeddedPredicates:
+    """A predicate of which DuckDB evaluates the parts that Arrow cannot."""
 
     def __init__(self, predicate: Expr) -> None:
-        self._text = to_sql(predicate, max_items=5)
-        try:
-            translated = sqlglot.transpile(to_sql(predicate), read="spark", write="duckdb")[0]
-        except SqlglotError as error:
-            raise EvaluationError(f"the embedded engine has no words for {self._text}: {error}") from error
-        self._query = f"SELECT ({translated}) AS is_true FROM batch"
+        self._parts: list[Expr] = []
+        self._prefix = "part"
+        while any(column.path[0].startswith(self._prefix) for column in columns_of(predicate)):
+            self._prefix += "_"
+        remaining = fold(predicate, self._taken_out, lambda node: arguments_of(node) if _is_logic(node) else ())
+        self._names = list(dict.fromkeys(column.path[0] for part in self._parts for column in columns_of(part)))
+        self._text = " and ".join(to_sql(part, max_items=5) for part in self._parts)
+        selected = ", ".join(f"({_duckdb_sql(part)}) AS {self._prefix}{index}" for index, part in enumerate(self._parts))
+        self._query = f"SELECT {selected} FROM rows_of_batch"
+        self._evaluator = Evaluator(remaining)
         self._connections = threading.local()
 
+    def _taken_out(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """The predicate with a column in place of each part that goes to the engine."""
+        if _is_logic(node):
+            return with_args(node, args)
+        if can_evaluate(node):
+            return node
+        self._parts.append(node)
+        return Column((f"{self._prefix}{len(self._parts) - 1}",), type=types.BOOLEAN)
+
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """The value of the predicate for each row."""
         connection = self._connection()
-        connection.register("batch", pa.Table.from_batches([batch]))
+        rows = pa.table({"": pa.nulls(batch.num_rows)} | {name: batch.column(name) for name in self._names})
+        connection.register("rows_of_batch", rows)
         try:
-            found = connection.sql(self._query).to_arrow_table()["is_true"].combine_chunks()
-        except duckdb.Error as error:
+            found = connection.sql(self._query).to_arrow_table().combine_chunks()
+            answers = [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
+        except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             reason = str(error).splitlines()[0]
             raise EvaluationError(f"the embedded engine cannot evaluate {self._text}: {reason}") from error
         finally:
-            connection.unregister("batch")
-        return pc.fill_null(pc.cast(found, pa.bool_()), False)
+            connection.unregister("rows_of_batch")
+        return self._evaluator(self._with_parts(batch, answers))
+
+    def _with_parts(self, batch: pa.RecordBatch, answers: list[pa.Array]) -> pa.RecordBatch:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        return pa.record_batch(columns | {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)})
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
@@ -69,3 +99,29 @@ class _EmbeddedFilter:
             found.execute("SET TimeZone = 'UTC'")
             self._connections.connection = found
         return found
+
+
+def _is_logic(node: Expr) -> bool:
+    return isinstance(node, Call) and node.function in _LOGIC
+
+
+def _duckdb_sql(predicate: Expr) -> str:
+    """A predicate in DuckDB's words, with our meaning of LIKE (backslash escapes) and CAST (no silent NULL)."""
+    text = to_sql(transform(predicate, _with_escape))
+    try:
+        tree = sqlglot.parse_one(text, read=SparkText)
+        for node in list(tree.find_all(exp.TryCast)):
+            if not node.args.get("safe"):
+                node.replace(exp.Cast(this=node.this, to=node.args["to"]))
+        return tree.sql(dialect="duckdb")
+    except SqlglotError as error:
+        shown = to_sql(predicate, max_items=5)
+        raise EvaluationError(f"the embedded engine has no words for {shown}: {error}") from error
+
+
+def _with_escape(node: Expr) -> Expr:
+    match node:
+        case Call("like", (value, Literal(value=str() as pattern) as text)) if DEFAULT_ESCAPE in pattern:
+            return Call("like", (value, text, Literal(DEFAULT_ESCAPE, types.STRING)))
+        case _:
+            return node

@@ -42,6 +42,7 @@ from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.atoms import answer_boolean, answer_call
 from tamis.skipping.constant_units import answer_constant_unit
 from tamis.skipping.metadata import ROW_COUNT
+from tamis.skipping.nan_free import assume_no_nan, columns_without_nan
 from tamis.skipping.ranges import Range, range_of
 
 
@@ -77,12 +78,14 @@ class Conjunct:
 
 def rewrite(predicate: Expr) -> tuple[Conjunct, ...]:
     """Rewrite a normalised predicate, conjunct by conjunct."""
-    return tuple(_rewrite_conjunct(part) for part in conjuncts_of(predicate) if part != TRUE)
+    parts = conjuncts_of(predicate)
+    no_nan = columns_without_nan(parts)
+    return tuple(_rewrite_conjunct(part, no_nan) for part in parts if part != TRUE)
 
 
-def _rewrite_conjunct(predicate: Expr) -> Conjunct:
+def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column]) -> Conjunct:
     answered = fold(predicate, _answer)
-    answers = answered.answers
+    answers = assume_no_nan(predicate, answered.answers, no_nan)
     whole = negate(any_of(answers.may_be_false, answers.may_be_null))
     has_rows = Call(">", (ROW_COUNT, Literal(0, types.LONG)))
     return Conjunct(
@@ -117,8 +120,10 @@ def _answer(node: Expr, args: tuple[_Answered, ...]) -> _Answered:
             return _Answered(answers, found, None)
         case Call("not"):
             return _Answered(args[0].answers.negated(), None, reason)
-        case Call("and"):
-            return _Answered(Answers.conjunction([arg.answers for arg in args]), None, reason)
+        case Call("and", parts):
+            no_nan = columns_without_nan(parts)
+            each = [assume_no_nan(part, arg.answers, no_nan) for part, arg in zip(parts, args, strict=True)]
+            return _Answered(Answers.conjunction(each), None, reason)
         case Call("or"):
             return _Answered(Answers.disjunction([arg.answers for arg in args]), None, reason)
         case Call():

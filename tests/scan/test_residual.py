@@ -1,0 +1,59 @@
+"""What metadata cannot decide is tested row by row, by Arrow or by the embedded engine, with one meaning."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tamis.errors import EvaluationError
+from tamis.expr.bind import bind
+from tamis.expr.sql import parse_sql
+from tamis.scan.residual import Residual
+
+ROWS = pa.record_batch(
+    {
+        "n": pa.array([1, 2, 3, None], pa.int64()),
+        "s": pa.array(["a_b", "axb", "a\\b", None]),
+        "part0": pa.array([10, 20, 30, 40], pa.int64()),
+        "l": pa.array([[1], [], None, [1, 2]]),
+    }
+)
+
+
+def kept(*conjuncts: str) -> list[int]:
+    found = Residual([bind(parse_sql(text), ROWS.schema) for text in conjuncts]).filter(ROWS)
+    return found["part0"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("conjuncts", "expected"),
+    [
+        (["n > 1"], [20, 30]),
+        (["levenshtein(s, 'axb') = 0"], [20]),
+        (["levenshtein(s, 'axb') = 0 OR n = 1"], [10, 20]),
+        (["NOT (levenshtein(s, 'axb') = 0 AND n = 2)"], [10, 30]),
+        (["levenshtein(s, 'axb') < 5", "n < 3"], [10, 20]),
+        # LIKE escapes with a backslash, in either engine.
+        (["s LIKE 'a\\\\_b'"], [10]),
+        (["concat(s, '') LIKE 'a\\\\_b'"], [10]),
+        (["(concat(s, '') = 'axb') IS NULL"], [40]),
+        (["levenshtein(s, 'axb') = 0 OR part0 = 40"], [20, 40]),
+        (["size(l) = 1"], [10]),
+        (["n / 2 = 1"], [20]),
+        (["n % 2 = 1"], [10, 30]),
+    ],
+)
+def test_rows_that_satisfy_all_conjuncts(conjuncts: list[str], expected: list[int]) -> None:
+    assert kept(*conjuncts) == expected
+
+
+@pytest.mark.parametrize("text", ["CAST(s AS bigint) = 1", "CAST(concat(s, '') AS bigint) = 1"])
+def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> None:
+    with pytest.raises(EvaluationError, match="cannot evaluate CAST"):
+        kept(text)
+    assert kept(text.replace("CAST", "TRY_CAST") + " OR n = 3") == [30]
+
+
+def test_a_function_that_nobody_knows_is_named() -> None:
+    with pytest.raises(EvaluationError, match=r"the embedded engine cannot evaluate frobnicate\(n\)"):
+        kept("frobnicate(n)")

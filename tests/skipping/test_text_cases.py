@@ -1,0 +1,206 @@
+"""S: texts and bytes. Bounds are bounds and no values, patterns are prefixes at most."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from builders.units import ALL_NULL, KEPT, SKIPPED, TEXT, WHOLE, Unit, outcome, outcomes, unused_because
+
+BYTES = pa.binary()
+LAST = "\U0010ffff"
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        # The values are 'aaaa…' to 'aaaz…', cut to four characters and rounded up.
+        ("x = 'aaaa'", KEPT),
+        ("x = 'aaab'", KEPT),
+        ("x = 'aaaaxyz'", KEPT),
+        ("x = 'aaac'", SKIPPED),
+        ("x = 'aaa'", SKIPPED),
+        ("x > 'aaab'", SKIPPED),
+        ("x >= 'aaab'", KEPT),
+        ("x < 'aaaa'", SKIPPED),
+        ("x <= 'aaaa'", KEPT),
+        ("x >= 'aaaa'", WHOLE),
+        ("x <= 'aaab'", WHOLE),
+        ("x <> 'aaaa'", KEPT),
+        ("x LIKE 'aaaa%'", KEPT),
+        ("x LIKE 'aaa%'", WHOLE),
+        ("x LIKE 'aaaxyz%'", SKIPPED),
+        ("x LIKE 'aaaaxyz%'", KEPT),
+        ("x IN ('aaaa', 'aaab')", KEPT),
+        ("x NOT IN ('aaaa', 'aaab')", KEPT),
+        ("substr(x, 1, 4) = 'aaaa'", KEPT),
+        ("substr(x, 1, 3) = 'aaa'", WHOLE),
+        ("length(x) = 4", KEPT),
+    ],
+)
+def test_S1_S2_cut_bounds_are_bounds_and_never_values(where, expected):
+    assert outcome(where, TEXT, Unit("aaaa", "aaab")) == expected
+
+
+def test_S1_one_value_between_equal_bounds_is_that_value_cut_or_not():
+    assert outcome("length(x) = 4", TEXT, Unit("aaaa", "aaaa")) == WHOLE
+
+
+@pytest.mark.parametrize("data_type", [TEXT, pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize(
+    ("where", "lower", "upper", "expected"),
+    [
+        # Texts compare by code point, which is the order of their UTF-8 bytes, and not as a language sorts them.
+        ("x > 'z'", "a", "é", KEPT),
+        ("x > 'z'", "a", "zz", KEPT),
+        ("x < 'a'", "Z", "ZZ", WHOLE),
+        ("x = 'e'", "f", "é", SKIPPED),
+        ("x >= '日'", "a", "é", SKIPPED),
+        ("x < '日'", "a", "é", WHOLE),
+        # In UTF-16 this character would sort below the other.
+        ("x > '\uffff'", "\U00010000", "\U00010001", WHOLE),
+        ("x = ''", "", "a", KEPT),
+        ("x < ''", "", "a", SKIPPED),
+        ("x > ''", "", "", SKIPPED),
+        ("x = 'a'", "a\x00", "b", SKIPPED),
+    ],
+)
+def test_the_order_of_texts_is_that_of_code_points(data_type, where, lower, upper, expected):
+    assert outcome(where, data_type, Unit(lower, upper)) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "lower", "upper", "expected"),
+    [
+        ("x > X'7FFF'", b"\x80\x00", b"\xff\xff", WHOLE),
+        ("x < X'0100'", b"\x80\x00", b"\xff\xff", SKIPPED),
+        ("x = X'8000'", b"\x80\x00", b"\x80\x00", WHOLE),
+        ("x IN (X'0000', X'FFFF')", b"\x01\x00", b"\xff\xfe", SKIPPED),
+        ("x IN (X'0000', X'FFFF')", b"\x01\x00", b"\xff\xff", KEPT),
+        ("x = X'80'", b"\x80\x00", b"\xff\xff", SKIPPED),  # shorter, so smaller
+        ("x BETWEEN X'7F00' AND X'8000'", b"\x80\x00", b"\xff\xff", KEPT),
+    ],
+)
+@pytest.mark.parametrize("data_type", [BYTES, pa.large_binary(), pa.binary(2)])
+def test_S6_bytes_and_uuids_compare_unsigned(where, lower, upper, expected, data_type):
+    assert outcome(where, data_type, Unit(lower, upper)) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "lower", "upper", "expected"),
+    [
+        # One character, any text, and what is escaped.
+        ("x LIKE 'a_c'", "aa", "az", KEPT),
+        ("x LIKE 'a_c'", "b", "c", SKIPPED),
+        ("x LIKE 'a_c'", "abc", "abc", KEPT),
+        ("x LIKE 'a%c'", "aa", "az", KEPT),
+        ("x LIKE 'a%c'", "b", "c", SKIPPED),
+        ("x LIKE 'a%c%'", "b", "c", SKIPPED),
+        ("x LIKE '%'", "a", "z", WHOLE),
+        ("x LIKE '%%'", "a", "z", WHOLE),
+        ("x LIKE 'ab%%'", "ab", "abz", WHOLE),
+        ("x LIKE 'ab%_'", "ab", "abz", KEPT),
+        ("x LIKE '_'", "a", "z", KEPT),
+        ("x LIKE '%c'", "d", "z", KEPT),
+        ("x LIKE '_%'", "a", "z", KEPT),
+        ("x LIKE ''", "", "", WHOLE),
+        ("x LIKE ''", "a", "b", SKIPPED),
+        (r"x LIKE 'a\\%'", "a%", "a%", WHOLE),
+        (r"x LIKE 'a\\%'", "a&", "az", SKIPPED),
+        (r"x LIKE 'a\\%'", "a", "az", KEPT),
+        (r"x LIKE 'a\\%%'", "a%", "a%z", WHOLE),
+        (r"x LIKE 'a\\_%'", "a_", "a_z", WHOLE),
+        (r"x LIKE 'a\\_%'", "aa", "az", SKIPPED),
+        (r"x LIKE 'a\\\\%'", "a\\", "a\\z", WHOLE),
+        ("x LIKE 'a!%%' ESCAPE '!'", "a%", "a%z", WHOLE),
+        ("x LIKE 'a!%%' ESCAPE '!'", "aa", "az", SKIPPED),
+        (r"x LIKE 'a\\b%' ESCAPE '!'", "a\\b", "a\\bz", WHOLE),
+        # NOT turns "may match" into "may not": only what surely matches may be skipped.
+        ("x NOT LIKE 'a_c'", "abc", "abc", KEPT),
+        ("x NOT LIKE 'a%c'", "aa", "az", KEPT),
+        ("x NOT LIKE 'a%c'", "b", "c", WHOLE),
+        (r"x NOT LIKE 'a\\%'", "a%", "a%", SKIPPED),
+        ("x NOT LIKE '%c'", "a", "z", KEPT),
+        ("x NOT LIKE ''", "", "", SKIPPED),
+    ],
+)
+def test_S7_patterns(where, lower, upper, expected):
+    assert outcome(where, TEXT, Unit(lower, upper)) == expected
+
+
+@pytest.mark.parametrize(
+    ("prefix", "lower", "upper", "expected"),
+    [
+        # The text after all that start with the prefix does not exist, or needs a shorter prefix.
+        (LAST, LAST, LAST + LAST, WHOLE),
+        (LAST, "a", LAST, KEPT),
+        (LAST, "a", "z", SKIPPED),
+        ("a" + LAST, "a" + LAST, "a" + LAST + "z", WHOLE),
+        ("a" + LAST, "b", "c", SKIPPED),
+        ("a" + LAST, "a" + LAST, "b", KEPT),
+        (LAST + LAST, LAST, LAST, SKIPPED),
+        # After U+D7FF come surrogates, which are no characters.
+        ("a\ud7ff", "a\ud7ff", "a\ud7ffz", WHOLE),
+        ("a\ud7ff", "a\ue000", "b", SKIPPED),
+        ("a\ud7ff", "a\ud7ff", "a\ue000", KEPT),
+        ("", "", LAST, WHOLE),
+    ],
+)
+def test_S8_prefixes_without_a_successor(prefix, lower, upper, expected):
+    assert outcome(f"startswith(x, '{prefix}')", TEXT, Unit(lower, upper)) == expected
+    assert outcome(f"x LIKE '{prefix}%'", TEXT, Unit(lower, upper)) == expected
+    negated = {WHOLE: SKIPPED, SKIPPED: WHOLE, KEPT: KEPT}[expected]
+    assert outcome(f"NOT startswith(x, '{prefix}')", TEXT, Unit(lower, upper)) == negated
+
+
+@pytest.mark.parametrize(
+    ("prefix", "lower", "upper", "expected"),
+    [
+        ("FF", b"\xff", b"\xff\xff", WHOLE),
+        ("FF", b"a", b"\xfe", SKIPPED),
+        ("61FF", b"b", b"c", SKIPPED),
+        ("61FF", b"a\xff", b"b", KEPT),
+        ("61FF", b"a\xff", b"a\xffz", WHOLE),
+    ],
+)
+def test_S8_prefixes_of_bytes_without_a_successor(prefix, lower, upper, expected):
+    assert outcome(f"startswith(x, X'{prefix}')", BYTES, Unit(lower, upper)) == expected
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["x COLLATE UTF8_LCASE = 'a'", "x = 'a' COLLATE UNICODE_CI", "collate(x, 'UTF8_LCASE') = 'a'", "lower(x) = 'a'"],
+)
+def test_S9_under_another_collation_bounds_say_nothing(where):
+    assert outcome(where, TEXT, Unit("A", "Z")) == KEPT
+    assert unused_because(where, TEXT, Unit("A", "Z")) is not None
+
+
+def test_upper_and_lower_keep_no_order_and_decide_a_single_value():
+    assert outcome("lower(x) = 'a'", TEXT, Unit("A", "A")) == WHOLE
+    assert outcome("lower(x) = 'a'", TEXT, Unit("B", "B")) == SKIPPED
+    assert outcome("lower(x) = 'a'", TEXT, ALL_NULL) == SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("where", "lower", "upper", "expected"),
+    [
+        # A prefix of constant length keeps the order of texts; where it starts later it does not.
+        ("substr(x, 1, 2) < 'ab'", "ab", "b", SKIPPED),
+        ("substr(x, 1, 2) <= 'ab'", "abz", "b", KEPT),
+        ("substr(x, 2, 1) = 'z'", "aa", "ab", KEPT),
+        ("substr(x, 2) = 'z'", "aa", "ab", KEPT),
+        ("substr(x, -1) = 'z'", "aa", "ab", KEPT),
+        ("right(x, 1) = 'z'", "aa", "ab", KEPT),
+        ("left(x, 2) = 'éa'", "é", "éa", KEPT),
+        ("left(x, 2) = 'éa'", "éa", "éaz", WHOLE),
+        ("left(x, 3) LIKE 'ab%'", "ac", "b", SKIPPED),
+        ("left(x, 1) = 'ab'", "ab", "abz", SKIPPED),
+    ],
+)
+def test_pieces_of_texts(where, lower, upper, expected):
+    assert outcome(where, TEXT, Unit(lower, upper)) == expected
+
+
+def test_a_list_of_texts_is_searched_by_code_point():
+    units = [Unit("b", "y"), Unit("zz", "日"), Unit("日本", LAST), Unit("Z", "Zz")]
+    assert outcomes(f"x IN ('é', 'a', '{LAST}', 'Z')", {"x": (TEXT, units)}) == [SKIPPED, KEPT, KEPT, KEPT]
