@@ -100,4 +100,7 @@ def open_table(
         raise UnsupportedFeature(
             f"{asked[0]}= was given, but a Hive-style table has no versions and no catalog: open it without"
         )
-    return Table(HiveTable.open(open_storage(uri, storage_options), partitioning))
+    table = HiveTable.open(open_storage(uri, storage_options), partitioning)
+    if format is not None and format != table.format:
+        raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
+    return Table(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+
 from builders.units import ALL_NULL, KEPT, SKIPPED, TEXT, WHOLE, Unit, outcome, outcomes, unused_because
 
 BYTES = pa.binary()
@@ -45,7 +46,7 @@ def test_S1_one_value_between_equal_bounds_is_that_value_cut_or_not():
     assert outcome("length(x) = 4", TEXT, Unit("aaaa", "aaaa")) == WHOLE
 
 
-@pytest.mark.parametrize("data_type", [TEXT, pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("data_type", [TEXT, pa.large_string()])
 @pytest.mark.parametrize(
     ("where", "lower", "upper", "expected"),
     [

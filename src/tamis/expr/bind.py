@@ -16,7 +16,7 @@ from tamis.errors import AmbiguousColumn, TypeMismatch, UnknownColumn
 from tamis.expr.coerce import Placed, place
 from tamis.expr.functions import COMPARISONS, MIRRORED, type_of
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, fold, or_, with_args
-from tamis.expr.printer import to_sql
+from tamis.expr.printer import shown
 from tamis.types import is_bytes, is_number, is_ordered, is_text, type_name
 
 _SHOWN_COLUMNS = 12
@@ -115,8 +115,8 @@ def _bind_logic(call: Call, args: tuple[Expr, ...]) -> Expr:
         data_type = type_of(arg)
         if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
             raise TypeMismatch(
-                f"{call.function.upper()} takes predicates, but {_short(arg)} is a {type_name(data_type)}. "
-                f"Compare it with something, as in {_short(arg)} = …"
+                f"{call.function.upper()} takes predicates, but {shown(arg)} is a {type_name(data_type)}. "
+                f"Compare it with something, as in {shown(arg)} = …"
             )
     return call
 
@@ -148,11 +148,10 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
 def _mismatch(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
     if isinstance(value, Literal) and is_text(right):
         return TypeMismatch(
-            f"cannot compare in {_short(call)}: {_short(value)} is not a {type_name(left)}. "
-            f"Write a {type_name(left)}, or cast one side"
+            f"cannot compare in {shown(call)}: {shown(value)} is no {type_name(left)}. Correct the value, or cast one side"
         )
     return TypeMismatch(
-        f"cannot compare {type_name(left)} with {type_name(right)} in {_short(call)}. Cast one side, as in CAST(… AS …)"
+        f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}. Cast one side, as in CAST(… AS …)"
     )
 
 
@@ -275,7 +274,3 @@ def _as_type(expr: Expr, source: pa.DataType, target: pa.DataType) -> Expr:
         return expr
     function = "try_cast" if is_text(source) and not is_text(target) else "cast"
     return Call(function, (expr, Literal(type_name(target), types.STRING)))
-
-
-def _short(expr: Expr) -> str:
-    return to_sql(expr, max_items=5)

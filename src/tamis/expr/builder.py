@@ -17,7 +17,7 @@ from tamis import types
 from tamis.errors import InvalidArgument, MisusedExpression, TypeMismatch
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_
-from tamis.expr.printer import to_sql
+from tamis.expr.printer import shown, to_sql
 from tamis.types import type_from_name, type_name
 
 __all__ = ["Expression", "col", "lit"]
@@ -37,7 +37,7 @@ class Expression:
         self.node = node
 
     def __repr__(self) -> str:
-        return f"Expression<{to_sql(self.node, max_items=10)}>"
+        return f"Expression<{shown(self.node)}>"
 
     def to_sql(self) -> str:
         """The expression as SQL in Spark's dialect."""
@@ -88,7 +88,7 @@ class Expression:
     def _compared(self, function: str, other: object) -> Expression:
         if other is None:
             raise InvalidArgument(
-                f"a comparison of {to_sql(self.node, max_items=5)} with None is never TRUE: "
+                f"a comparison of {shown(self.node)} with None is never TRUE: "
                 "use .is_null(), .is_not_null() or .eq_null_safe(None)"
             )
         return Expression(Call(function, (self.node, _node(other))))
@@ -112,7 +112,7 @@ class Expression:
 
     def __bool__(self) -> NoReturn:
         raise MisusedExpression(
-            f"the expression {to_sql(self.node, max_items=5)} has no truth value: "
+            f"the expression {shown(self.node)} has no truth value: "
             f"use &, | and ~ instead of and, or and not, and two comparisons instead of a < b < c. {_PARENTHESES}"
         )
 
@@ -179,7 +179,7 @@ class Expression:
     def field(self, name: str) -> Expression:
         """A field of a struct column; the name is taken as it is, dots and all."""
         if not isinstance(self.node, Column):
-            raise InvalidArgument(f"only a column has fields, and {to_sql(self.node, max_items=5)} is none")
+            raise InvalidArgument(f"only a column has fields, and {shown(self.node)} is none")
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"the name of a field is a text, not {name!r}")
         return Expression(Column((*self.node.path, name)))
@@ -188,12 +188,12 @@ class Expression:
 
     def __contains__(self, item: object) -> NoReturn:
         raise MisusedExpression(
-            f"`in` cannot look into the expression {to_sql(self.node, max_items=5)}: "
+            f"`in` cannot look into the expression {shown(self.node)}: "
             "use .isin(values) for a list, .contains(text) for a part of a text"
         )
 
     def __iter__(self) -> Iterator[Any]:
-        raise MisusedExpression(f"the expression {to_sql(self.node, max_items=5)} holds no values to go through")
+        raise MisusedExpression(f"the expression {shown(self.node)} holds no values to go through")
 
 
 def col(name: str) -> Expression:

@@ -72,7 +72,7 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
         unparsed = pc.and_(pc.is_valid(value), pc.is_null(parsed))
         if pc.any(unparsed).as_py() if isinstance(value, pa.Array) else unparsed.as_py():
             bad = value.filter(unparsed)[0] if isinstance(value, pa.Array) else value
-            raise pa.ArrowInvalid(f"{bad.as_py()!r} is not a {types.type_name(target)}; try_cast makes it NULL")
+            raise pa.ArrowInvalid(f"{bad.as_py()!r} is no {types.type_name(target)}; try_cast makes it NULL")
         return parsed
     loses_digits = pa.types.is_floating(target)
     return pc.cast(value, target, safe=not loses_digits)

@@ -27,7 +27,7 @@ from tamis.expr.kernels import (
     to_evaluation_form,
 )
 from tamis.expr.nodes import Call, Column, Expr, Literal, arguments_of, fold, walk
-from tamis.expr.printer import to_sql
+from tamis.expr.printer import shown
 from tamis.types import is_number, is_ordered, is_text
 
 _KERNELS = KERNELS | {
@@ -43,6 +43,11 @@ def can_evaluate(expr: Expr) -> bool:
     What they cannot do (unknown functions, division, casts of numbers to text, …) is left to the embedded engine.
     """
     return all(not isinstance(node, Call) or _is_supported(node) for node in walk(expr))
+
+
+def has_kernel(function: str) -> bool:
+    """Whether there is an implementation of a function here, whatever it makes of its arguments."""
+    return function in _KERNELS
 
 
 def _is_supported(call: Call) -> bool:
@@ -221,7 +226,7 @@ class Evaluator:
                         given = [values[arg] for arg in args]
                         values.append(_KERNELS[function](node, given if items is None else [*given, items]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EvaluationError) as error:
-            raise EvaluationError(f"cannot evaluate {to_sql(self._expr, max_items=5)}: {error}") from error
+            raise EvaluationError(f"cannot evaluate {shown(self._expr)}: {error}") from error
         return _as_array(values[self._result], batch.num_rows)
 
     def _read(self, batch: pa.RecordBatch, column: Column) -> Value:

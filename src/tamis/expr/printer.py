@@ -10,6 +10,7 @@ Brackets are put where precedence asks for them, and where they keep a call from
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from functools import lru_cache
@@ -21,7 +22,7 @@ from sqlglot.dialects.spark import Spark
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.literals import cast_literal, literal
-from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.nodes import Call, Column, Expr, Literal, transform
 from tamis.expr.temporal import NANOSECONDS, format_date, format_interval, format_time, format_timestamp
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text, type_from_name, type_name
 
@@ -76,6 +77,42 @@ def _continues_interval(pieces: list[str], text: str) -> bool:
 
 
 # --- Calls ----------------------------------------------------------------------------------------------------------
+
+
+SHOWN_ITEMS = 5
+SHOWN_CHARACTERS = 400
+
+
+def shown(expr: Expr) -> str:
+    """The text of an expression for people: literals without their types, long lists and long texts cut short.
+
+    >>> from tamis.expr.nodes import Column, Literal
+    >>> shown(Call("<", (Column(("a",)), Literal(5, pa.int8()))))
+    'a < 5'
+    """
+    text = to_sql(transform(expr, _without_type), max_items=SHOWN_ITEMS)
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]} … ({len(text) - SHOWN_CHARACTERS:,} more characters)"
+
+
+def _without_type(node: Expr) -> Expr:
+    """Numbers as people write them."""
+    match node:
+        case Literal(value=int() as value) if pa.types.is_integer(node.type):
+            return Literal(value, types.LONG if abs(value) < 2**63 else pa.decimal128(38, 0))
+        case Literal(value=float() as value) if math.isfinite(value) and "e" not in repr(value):
+            return _plain_decimal(Decimal(repr(value)))
+        case Literal(value=Decimal() as value):
+            return _plain_decimal(value)
+        case _:
+            return node
+
+
+def _plain_decimal(value: Decimal) -> Literal:
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -exponent) if isinstance(exponent, int) else 0
+    return Literal(value, pa.decimal128(min(38, max(len(digits), scale, 1)), scale))
 
 
 def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:

@@ -102,13 +102,19 @@ class TaskReader:
         group = footer.row_group(task.row_group)
         uncompressed = sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
         rows = max(1, min(MOST_ROWS, MOST_BYTES * group.num_rows // max(uncompressed, 1)))
+        decoded = 0
         try:
             with pq.ParquetFile(source, metadata=footer, pre_buffer=False) as file:
-                yield from file.reader.iter_batches(rows, row_groups=[task.row_group], column_indices=leaves)
+                for batch in file.reader.iter_batches(rows, row_groups=[task.row_group], column_indices=leaves):
+                    decoded += batch.num_rows
+                    yield batch
         except (pa.ArrowException, OSError) as error:
+            raise CorruptFile(f"row group {task.row_group} of '{place}' cannot be decoded: {error}") from error
+        if decoded != group.num_rows:
+            # Pages that end early would otherwise be rows that silently went missing.
             raise CorruptFile(
-                f"row group {task.row_group} of '{place}' cannot be decoded: {error}"
-            ) from error
+                f"row group {task.row_group} of '{place}' has {group.num_rows} rows by its footer, {decoded} in its pages"
+            )
 
 
 def _rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, can_evaluate
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_, arguments_of, columns_of, fold, transform, with_args
 from tamis.expr.patterns import DEFAULT_ESCAPE
-from tamis.expr.printer import to_sql
+from tamis.expr.printer import shown, to_sql
 from tamis.expr.sql_syntax import SparkText
 
 _LOGIC = frozenset(("and", "or", "not"))
@@ -57,9 +57,9 @@ class _EmbeddedPredicates:
             self._prefix += "_"
         remaining = fold(predicate, self._taken_out, lambda node: arguments_of(node) if _is_logic(node) else ())
         self._names = list(dict.fromkeys(column.path[0] for part in self._parts for column in columns_of(part)))
-        self._text = " and ".join(to_sql(part, max_items=5) for part in self._parts)
-        selected = ", ".join(f"({_duckdb_sql(part)}) AS {self._prefix}{index}" for index, part in enumerate(self._parts))
-        self._query = f"SELECT {selected} FROM rows_of_batch"
+        self._text = " and ".join(shown(part) for part in self._parts)
+        selected = [f"({_duckdb_sql(part)}) AS {self._prefix}{index}" for index, part in enumerate(self._parts)]
+        self._query = f"SELECT {', '.join(selected)} FROM rows_of_batch"
         self._evaluator = Evaluator(remaining)
         self._connections = threading.local()
 
@@ -115,8 +115,8 @@ def _duckdb_sql(predicate: Expr) -> str:
                 node.replace(exp.Cast(this=node.this, to=node.args["to"]))
         return tree.sql(dialect="duckdb")
     except SqlglotError as error:
-        shown = to_sql(predicate, max_items=5)
-        raise EvaluationError(f"the embedded engine has no words for {shown}: {error}") from error
+        text = shown(predicate)
+        raise EvaluationError(f"the embedded engine has no words for {text}: {error}") from error
 
 
 def _with_escape(node: Expr) -> Expr:

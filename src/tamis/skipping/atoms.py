@@ -8,7 +8,7 @@ from tamis import types
 from tamis.expr.functions import FUNCTIONS, Nulls, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like, successor_of_bytes, successor_of_prefix
-from tamis.expr.printer import to_sql
+from tamis.expr.printer import shown
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.ranges import Range
 from tamis.types import is_ordered
@@ -29,7 +29,7 @@ def answer_call(call: Call, args: tuple[Known, ...]) -> Answer:
 def _unusable(call: Call, args: tuple[Known, ...]) -> str | None:
     """Why a value has no bounds; None where it has."""
     found = args and all(known[1] is not None for known in args)
-    return None if found else f"function on column: {to_sql(call, max_items=5)}"
+    return None if found else f"function on column: {shown(call)}"
 
 
 def answer_boolean(values: Range) -> Answers:
@@ -274,11 +274,11 @@ def _reason_for(exprs: tuple[Expr, ...]) -> str:
     for expr in exprs:
         match expr:
             case Call("try_cast" | "cast", (argument, Literal(value=str() as target))):
-                return f"type mismatch: {to_sql(argument, max_items=5)} as {target} keeps no order"
+                return f"type mismatch: {shown(argument)} as {target} keeps no order"
             case Call(function) if function not in FUNCTIONS:
                 return f"unknown function: {function}"
             case Call():
-                return f"function on column: {to_sql(expr, max_items=5)}"
+                return f"function on column: {shown(expr)}"
             case Column(type=data_type) if data_type is not None and not is_ordered(data_type):
                 return f"type has no order: {expr.name}"
             case _:

@@ -12,9 +12,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument
-from tamis.expr.evaluate import Evaluator
-from tamis.expr.nodes import Expr
+from tamis.errors import EvaluationError, InvalidArgument
+from tamis.expr.evaluate import Evaluator, has_kernel
+from tamis.expr.nodes import Call, Expr, walk
+from tamis.expr.printer import to_sql
 
 
 class PredicateEvaluator(Protocol):
@@ -38,7 +39,10 @@ class ArrowExpressionHandler:
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
         """A selection vector: one boolean a row, none of them null."""
-        vector = booleans if isinstance(booleans, pa.BooleanArray) else pa.array(booleans, pa.bool_())
+        try:
+            vector = booleans if isinstance(booleans, pa.BooleanArray) else pa.array(booleans, pa.bool_())
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InvalidArgument(f"a selection vector is made of booleans: {error}") from error
         if vector.null_count:
             raise InvalidArgument("a selection vector says TRUE or FALSE for each row; this one has nulls")
         return vector
@@ -49,7 +53,11 @@ class ArrowExpressionHandler:
 
 class ArrowPredicateEvaluator:
     def __init__(self, schema: pa.Schema, predicate: Expr) -> None:
+        for node in walk(predicate):
+            if isinstance(node, Call) and not has_kernel(node.function):
+                raise EvaluationError(f"Arrow has no function {node.function!r}, asked for in {_short(predicate)}")
         self._schema = schema
+        self._predicate = predicate
         self._evaluate = Evaluator(predicate, absent_as_null=True)
 
     def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
@@ -60,5 +68,16 @@ class ArrowPredicateEvaluator:
             )
         if selection is not None and len(selection) != batch.num_rows:
             raise InvalidArgument(f"the selection vector has {len(selection)} entries, the batch {batch.num_rows} rows")
-        is_true = pc.fill_null(self._evaluate(batch), False)
+        if selection is not None and selection.null_count:
+            raise InvalidArgument("a selection vector says TRUE or FALSE for each row; this one has nulls")
+        answer = self._evaluate(batch)
+        if pa.types.is_null(answer.type):
+            answer = answer.cast(pa.bool_())
+        if not pa.types.is_boolean(answer.type):
+            raise InvalidArgument(f"{_short(self._predicate)} is a {answer.type} and not a predicate")
+        is_true = pc.fill_null(answer, False)
         return is_true if selection is None else pc.and_(selection, is_true)
+
+
+def _short(predicate: Expr) -> str:
+    return to_sql(predicate, max_items=5)

@@ -14,7 +14,7 @@ from tamis.expr.functions import type_of
 from tamis.expr.nodes import TRUE, Column, Expr, and_, columns_of
 from tamis.expr.normalise import normalise
 from tamis.expr.partition_filter import PartitionFilter
-from tamis.expr.printer import to_sql
+from tamis.expr.printer import shown
 from tamis.expr.sources import to_expr
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.types import type_name
@@ -42,7 +42,7 @@ class Predicate:
 
     @property
     def text(self) -> str | None:
-        parts = [] if self.is_trivial else [to_sql(self.expr, max_items=5)]
+        parts = [] if self.is_trivial else [shown(self.expr)]
         if self.partition_filter is not None:
             parts.append(f"partition filter {self.partition_filter.to_json()}")
         return " AND ".join(parts) or None
@@ -63,7 +63,7 @@ def make_predicate(where: object, schema: pa.Schema, table: str) -> Predicate:
     data_type = type_of(bound)
     if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
         raise TypeMismatch(
-            f"the filter {to_sql(bound, max_items=5)} is a {type_name(data_type)}, not a predicate. "
+            f"the filter {shown(bound)} is a {type_name(data_type)}, not a predicate. "
             "Compare it with something, as in amount > 5"
         )
     return Predicate(normalise(bound))

@@ -54,7 +54,9 @@ def _column(column: Column) -> Range:
     may_be_null = Call(">", (nulls, ZERO))
     present = Call("<", (nulls, ROW_COUNT))
     if data_type is None or not is_ordered(data_type):
-        return Range(NULL, NULL, may_be_null, NULL, present)
+        # Other types without an order, such as dictionaries, may hold floats.
+        is_no_float = data_type is not None and (pa.types.is_nested(data_type) or pa.types.is_interval(data_type))
+        return Range(NULL, NULL, may_be_null, FALSE if is_no_float else NULL, present)
     if not pa.types.is_floating(data_type):
         return Range(lower(column), upper(column), may_be_null, FALSE, present)
     # Bounds leave NaN out, and most writers do not count it. Where they do, a unit may turn out to hold nothing else.

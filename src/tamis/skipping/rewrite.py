@@ -37,7 +37,7 @@ from tamis import types
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, conjuncts_of, fold
-from tamis.expr.printer import to_sql
+from tamis.expr.printer import shown
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.atoms import answer_boolean, answer_call
 from tamis.skipping.constant_units import answer_constant_unit
@@ -60,7 +60,7 @@ class Conjunct:
 
     @cached_property
     def text(self) -> str:
-        return to_sql(self.predicate, max_items=5)
+        return shown(self.predicate)
 
     @property
     def keeps(self) -> Expr:

@@ -132,7 +132,7 @@ def _files_of(storage: Storage, directory: str) -> pa.Table:
 def _single_file(storage: Storage) -> pa.Table:
     file = find_file(storage, storage.root)
     if file is None:
-        raise TableNotFound(f"nothing at '{storage.uri}'")
+        raise TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file")
     return file_table([file])
 
 

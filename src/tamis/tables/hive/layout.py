@@ -100,7 +100,7 @@ class HiveLayout:
         storage = tree.storage
         file = find_file(storage, storage.root)
         if file is None:
-            raise TableNotFound(f"nothing at '{storage.uri}'")
+            raise TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file")
         if file.size == 0:
             raise TableNotFound(f"the file '{storage.uri}' is empty")
         declared_types((), partitioning)
@@ -227,7 +227,7 @@ def _check_flat(storage: Storage, root: Children) -> None:
     plain = root.plain["path"]
     if not root.files.num_rows:
         hint = f": the directory '{storage.place(plain[0].as_py())}' is not named column=value" if len(plain) else ""
-        raise TableNotFound(f"no data files in '{storage.uri}'{hint}")
+        raise TableNotFound(f"no data files in '{storage.uri}'{hint}. Files that start with _ or . do not count")
     if len(plain):
         logger.warning(
             "'%s' is a folder of files: %d directories in it are ignored, as '%s'",
