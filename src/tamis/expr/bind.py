@@ -148,7 +148,8 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
 def _mismatch(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
     if isinstance(value, Literal) and is_text(right):
         return TypeMismatch(
-            f"cannot compare in {shown(call)}: {shown(value)} is no {type_name(left)}. Correct the value, or cast one side"
+            f"cannot compare in {shown(call)}: {shown(value)} is no {type_name(left)}. "
+            "Correct the value, or cast one side"
         )
     return TypeMismatch(
         f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}. Cast one side, as in CAST(… AS …)"

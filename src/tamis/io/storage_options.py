@@ -64,7 +64,9 @@ def check_option_names(options: Iterable[str]) -> None:
         if lowered not in _CANONICAL and lowered not in _FOR_WRITERS:
             known = [*_CANONICAL, "filesystem"]
             near = get_close_matches(lowered, known, n=3)
-            hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else "Options are those of S3 in the spelling of deltalake, polars or pyiceberg, as in AWS_REGION or s3.region."
+            hint = "Options are those of S3, spelled as deltalake, polars or pyiceberg do: AWS_REGION, s3.region, …"
+            if near:
+                hint = f"Did you mean {' or '.join(map(repr, near))}?"
             raise InvalidArgument(f"no storage option {option!r}. {hint}")
 
 

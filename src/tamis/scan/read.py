@@ -113,7 +113,8 @@ class TaskReader:
         if decoded != group.num_rows:
             # Pages that end early would otherwise be rows that silently went missing.
             raise CorruptFile(
-                f"row group {task.row_group} of '{place}' has {group.num_rows} rows by its footer, {decoded} in its pages"
+                f"row group {task.row_group} of '{place}' has {group.num_rows} rows by its footer, "
+                f"and {decoded} in its pages"
             )
 
 
