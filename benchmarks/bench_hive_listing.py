@@ -21,7 +21,7 @@ from harness import (
     ratio,
     speed_table,
 )
-from new_process import Work, in_new_process, measure
+from new_process import Work, in_new_process
 from table_writers import REGIONS, day_of, made_once, write_partition_tree
 
 NAME = "hive_listing"
@@ -43,18 +43,6 @@ def tamis_rows(path: str, region: str, day: str) -> Work:
     import tamis
 
     return lambda: tamis.open(path).scan(where=_where(region, day)).to_arrow().num_rows
-
-
-def tamis_listings(path: str, region: str, day: str) -> Work:
-    """How many directories are listed until the rows are there."""
-    import tamis
-
-    def work() -> int:
-        table = tamis.open(path)
-        table.scan(where=_where(region, day)).to_arrow()
-        return table._source.storage.counters.listing_calls
-
-    return work
 
 
 def pyarrow_plan(path: str, region: str, day: str) -> Work:
@@ -178,7 +166,7 @@ def _measure(section: Section, path: Path, days: int, settings: Settings) -> Non
     warm = interleave(_warm(str(path), days), settings.rounds)
     section.add("Warm, to rows", speed_table(warm, ["tamis"]))
 
-    listings = measure(tamis_listings, **wanted).found
+    listings = _listings(**wanted)
     directories = 1 + REGIONS + REGIONS * days
     section.add(
         "The whole process, with the start of Python and imports",
@@ -198,6 +186,15 @@ def _measure(section: Section, path: Path, days: int, settings: Settings) -> Non
             if peer != "tamis"
         ),
     ]
+
+
+def _listings(path: str, region: str, day: str) -> int:
+    """How many directories tamis lists until the rows are there."""
+    import tamis
+
+    table = tamis.open(path)
+    table.scan(where=_where(region, day)).to_arrow()
+    return table._source.storage.counters.listing_calls
 
 
 def _whole_process(timing: Timings) -> list[str]:

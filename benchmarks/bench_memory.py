@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from harness import MIB, Section, Settings, Target, markdown_table, mebibytes
@@ -74,7 +75,7 @@ def tamis_limit(path: str, limit: int) -> Work:
 
 def _row(name: str, measured: ProcessMeasured) -> list[str]:
     work = measured.peak_memory - measured.memory_before
-    return [name, mebibytes(measured.peak_memory), mebibytes(work), f"{measured.seconds:.1f} s"]
+    return [name, mebibytes(measured.peak_memory), mebibytes(work)]
 
 
 def run(settings: Settings) -> Section:
@@ -93,7 +94,11 @@ def run(settings: Settings) -> Section:
                 folder, files=files, rows=rows, rows_per_group=rows_per_group
             ),
         )
-        _measure(section, title, path)
+        try:
+            _measure(section, title, path)
+        finally:
+            if not settings.keep:
+                shutil.rmtree(path)
     small_files = 20 if settings.quick else 2_000
     flat = made_once(
         settings.data / f"small-files-{small_files}", lambda folder: write_small_files(folder, files=small_files)
@@ -122,7 +127,7 @@ def _measure(section: Section, title: str, path: Path) -> None:
             raise SystemExit(f"{name} found {each.found[0]} rows, tamis {ours.found[0]}")
     size = ours.found[1]
     table = markdown_table(
-        ["", "peak", "added by the scan", "time"],
+        ["", "peak", "added by the scan"],
         [
             _row("tamis", ours),
             _row("tamis, threads as for 16 processors", many),

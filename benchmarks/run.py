@@ -18,7 +18,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small tables, to see that all works; writes no results")
     parser.add_argument("--data", type=Path, default=ROOT / "bench-data", help="folder for tables (bench-data)")
     parser.add_argument("--results", type=Path, help="file for the results (benchmarks/RESULTS.md, none with --quick)")
-    parser.add_argument("--keep", action="store_true", help="leave the tree of 100,000 files in place")
+    parser.add_argument("--keep", action="store_true", help="leave the 100,000 files and the 4 GB tables in place")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:

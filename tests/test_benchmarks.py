@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -14,13 +17,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_quick_benchmarks_run_and_write_a_section_each_which_the_next_run_replaces(tmp_path: Path) -> None:
+def test_quick_benchmarks_run_and_write_a_section_each(tmp_path: Path) -> None:
     results = tmp_path / "results.md"
-    arguments = ("--quick", "--data", str(tmp_path / "data"), "--results", str(results))
-    first = run("rewrite", "full_scan", *arguments)
-    assert first.returncode == 0, first.stderr
-    again = run("rewrite", *arguments)
-    assert again.returncode == 0, again.stderr
+    done = run("rewrite", "full_scan", "--quick", "--data", str(tmp_path / "data"), "--results", str(results))
+    assert done.returncode == 0, done.stderr
 
     text = results.read_text()
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
@@ -34,6 +34,31 @@ def test_quick_benchmarks_run_and_write_a_section_each_which_the_next_run_replac
         "line-items-snappy-20000",
         "line-items-zstd-20000",
     ]
+
+
+def test_section_of_a_later_run_takes_the_place_of_the_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    harness = importlib.import_module("harness")
+    results = tmp_path / "results.md"
+    for name, about in (("one", "first"), ("two", "second"), ("one", "third")):
+        harness.write_section(harness.Section(name, name.title(), about), f"run {name}", results)
+    lines = results.read_text().splitlines()
+    assert [line for line in lines if line in ("## One", "## Two", "first", "second", "third")] == [
+        "## One",
+        "third",
+        "## Two",
+        "second",
+    ]
+
+
+def test_contenders_that_find_different_things_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    harness = importlib.import_module("harness")
+    contenders = [harness.here("one", lambda: 1), harness.here("two", lambda: 2)]
+    with pytest.raises(SystemExit, match="found different things"):
+        harness.interleave(contenders, rounds=1)
 
 
 def test_partition_benchmark_lists_few_directories_and_removes_its_tree(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def plain_meaning(node, row):
             case Call(name):
                 return None if None in args else functions[name](*args)
 
-    return fold(node, combine)
+    return fold(node, combine, lambda each: each.args if isinstance(each, Call) else ())
 
 
 numbers = st.one_of(

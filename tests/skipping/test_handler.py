@@ -236,7 +236,7 @@ class RowByRowEvaluator:
                 case Call(function):
                     return self._call(function, args)
 
-        return fold(self._predicate, combine)
+        return fold(self._predicate, combine, lambda node: node.args if isinstance(node, Call) else ())
 
     def _call(self, function: str, args: tuple[Any, ...]) -> Any:
         match function:

@@ -37,7 +37,7 @@ class Expression:
         self.node = node
 
     def __repr__(self) -> str:
-        return f"Expression<{shown(self.node)}>"
+        return f"Expression<{to_sql(self.node, max_items=10)}>"
 
     def to_sql(self) -> str:
         """The expression as SQL in Spark's dialect."""

@@ -26,7 +26,7 @@ from tamis.expr.kernels import (
     literal_value,
     to_evaluation_form,
 )
-from tamis.expr.nodes import Call, Column, Expr, Literal, arguments_of, fold, walk
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
 from tamis.expr.printer import shown
 from tamis.types import is_number, is_ordered, is_text
 
@@ -42,7 +42,19 @@ def can_evaluate(expr: Expr) -> bool:
 
     What they cannot do (unknown functions, division, casts of numbers to text, …) is left to the embedded engine.
     """
-    return all(not isinstance(node, Call) or _is_supported(node) for node in walk(expr))
+    return fold(expr, _can_evaluate, lambda node: () if _is_settled(node) else operands_of(node))
+
+
+def _is_settled(node: Expr) -> bool:
+    return isinstance(node, Call) and node._evaluable is not None
+
+
+def _can_evaluate(node: Expr, operands: tuple[bool, ...]) -> bool:
+    if not isinstance(node, Call):
+        return True
+    if node._evaluable is None:
+        object.__setattr__(node, "_evaluable", all(operands) and _is_supported(node))
+    return bool(node._evaluable)
 
 
 def has_kernel(function: str) -> bool:
@@ -210,7 +222,7 @@ class Evaluator:
                 self._steps.append((node, args, _item_array(node)))
             return slots[node]
 
-        self._result = fold(expr, place, _evaluated_arguments)
+        self._result = fold(expr, place)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
         """The value of the expression for each row of the batch."""
@@ -241,20 +253,10 @@ class Evaluator:
         return to_evaluation_form(values)
 
 
-# How many arguments of a function are expressions; the rest are the items of a list,
-# of which a hundred thousand are one array and not as many steps.
-_BEFORE_ITEMS = {"in": 1, "any_between": 2}
-
-
-def _evaluated_arguments(node: Expr) -> tuple[Expr, ...]:
-    args = arguments_of(node)
-    return args[: _BEFORE_ITEMS[node.function]] if isinstance(node, Call) and node.function in _BEFORE_ITEMS else args
-
-
 def _item_array(node: Expr) -> pa.Array | None:
-    if isinstance(node, Call) and node.function in _BEFORE_ITEMS:
-        return literal_array(node.args[_BEFORE_ITEMS[node.function] :])
-    return None
+    """The items of a list of literals, as the one array that they are."""
+    items = node.args[len(operands_of(node)) :] if isinstance(node, Call) else ()
+    return literal_array(items) if items else None
 
 
 def _as_array(value: Value, length: int) -> pa.Array:

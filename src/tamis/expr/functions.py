@@ -17,7 +17,7 @@ from enum import Enum
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.nodes import Call, Column, Expr, Literal, arguments_of, fold
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
 from tamis.types import is_number, is_text, type_from_name
 
 UNBOUNDED = 1_000_000_000
@@ -336,7 +336,7 @@ COMPARISONS = frozenset(MIRRORED)
 
 def type_of(expr: Expr) -> pa.DataType | None:
     """The type of a bound expression; None where a function is not known."""
-    return fold(expr, _type_of, lambda node: () if _is_typed(node) else arguments_of(node))
+    return fold(expr, _type_of, lambda node: () if _is_typed(node) else operands_of(node))
 
 
 def _is_typed(node: Expr) -> bool:

@@ -60,6 +60,8 @@ class Call:
     function: str
     args: tuple[Expr, ...]
     _hash: int = field(init=False, default=0)
+    _evaluable: bool | None = field(init=False, default=None)
+    """Whether Arrow can evaluate it, once `evaluate.can_evaluate` found out."""
     _type: tuple[pa.DataType | None] | None = field(init=False, default=None)
     """The type, once `functions.type_of` found it: asking again at every level of a deep tree would be quadratic."""
 
@@ -127,8 +129,25 @@ def _junction(function: str, empty: Literal, args: tuple[Expr, ...]) -> Expr:
             return Call(function, args)
 
 
+_BEFORE_ITEMS = {"in": 1, "any_between": 2}
+"""How many arguments of a function come before the items of its list."""
+
+
+def operands_of(node: Expr) -> tuple[Expr, ...]:
+    """The arguments of a node, but not the items of a list of literals.
+
+    There may be a hundred thousand of those, and they are one value: nothing is computed for each of them.
+    """
+    if not isinstance(node, Call):
+        return ()
+    before = _BEFORE_ITEMS.get(node.function)
+    if before is not None and all(type(item) is Literal for item in node.args[before:]):
+        return node.args[:before]
+    return node.args
+
+
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Every distinct node of an expression, parents before children."""
+    """Every distinct node of an expression, parents before children; lists of literals are part of their node."""
     seen: set[int] = set()
     stack: list[Expr] = [expr]
     while stack:
@@ -137,8 +156,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
             continue
         seen.add(id(node))
         yield node
-        if isinstance(node, Call):
-            stack.extend(reversed(node.args))
+        stack.extend(reversed(operands_of(node)))
 
 
 def columns_of(expr: Expr) -> list[Column]:
@@ -159,14 +177,10 @@ def conjuncts_of(expr: Expr) -> list[Expr]:
     return found
 
 
-def arguments_of(node: Expr) -> tuple[Expr, ...]:
-    return node.args if isinstance(node, Call) else ()
-
-
 def fold(
     expr: Expr,
     combine: Callable[[Expr, tuple[T, ...]], T],
-    children: Callable[[Expr], tuple[Expr, ...]] = arguments_of,
+    children: Callable[[Expr], tuple[Expr, ...]] = operands_of,
 ) -> T:
     """Compute a value for an expression from its leaves up: `combine(node, values of its children)`.
 
@@ -200,7 +214,7 @@ def transform(expr: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
 
 
 def with_args(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The node with other arguments, or the very same node where they are the same."""
-    if isinstance(node, Call) and any(new is not old for new, old in zip(args, node.args, strict=True)):
-        return Call(node.function, args)
+    """The node with other operands, or the very same node where they are the same."""
+    if isinstance(node, Call) and any(new is not old for new, old in zip(args, node.args, strict=False)):
+        return Call(node.function, (*args, *node.args[len(args) :]))
     return node

@@ -24,9 +24,9 @@ from tamis.expr.nodes import (
     Call,
     Expr,
     Literal,
-    arguments_of,
     fold,
     not_,
+    operands_of,
     with_args,
 )
 from tamis.expr.ordering import sort_key
@@ -82,7 +82,7 @@ class _Readings:
 def _flat_arguments(node: Expr) -> tuple[Expr, ...]:
     """The arguments of a node; of AND and OR, those of the same kind right below them as well."""
     if not (isinstance(node, Call) and node.function in ("and", "or")):
-        return arguments_of(node)
+        return operands_of(node)
     found: list[Expr] = []
     stack: list[Expr] = [node]
     while stack:

@@ -105,6 +105,10 @@ def _without_type(node: Expr) -> Expr:
             return _plain_decimal(Decimal(repr(value)))
         case Literal(value=Decimal() as value):
             return _plain_decimal(value)
+        case Call("in", (value, *items)):
+            # One more than is shown, and the rest as they are: only their number is told.
+            plain = [_without_type(item) if isinstance(item, Literal) else item for item in items[: SHOWN_ITEMS + 1]]
+            return Call("in", (value, *plain, *items[SHOWN_ITEMS + 1 :]))
         case _:
             return node
 

@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.nodes import Call, Column, Expr, Literal, and_, arguments_of, columns_of, fold, transform, with_args
+from tamis.expr.nodes import Call, Column, Expr, Literal, and_, columns_of, fold, operands_of, transform, with_args
 from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.printer import shown, to_sql
 from tamis.expr.sql_syntax import SparkText
@@ -55,7 +55,7 @@ class _EmbeddedPredicates:
         self._prefix = "part"
         while any(column.path[0].startswith(self._prefix) for column in columns_of(predicate)):
             self._prefix += "_"
-        remaining = fold(predicate, self._taken_out, lambda node: arguments_of(node) if _is_logic(node) else ())
+        remaining = fold(predicate, self._taken_out, lambda node: operands_of(node) if _is_logic(node) else ())
         self._names = list(dict.fromkeys(column.path[0] for part in self._parts for column in columns_of(part)))
         self._text = " and ".join(shown(part) for part in self._parts)
         selected = [f"({_duckdb_sql(part)}) AS {self._prefix}{index}" for index, part in enumerate(self._parts)]

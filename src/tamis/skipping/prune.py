@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr.nodes import columns_of
-from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.rewrite import Conjunct
 
 NO_STATISTICS = "no statistics"
@@ -57,6 +55,8 @@ def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct]) -> Pruned:
 
 
 def _keeps(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, EvaluationError | None]:
+    if _says_nothing(units, conjunct):
+        return pa.repeat(pa.scalar(True), units.num_rows), None
     try:
         return conjunct.evaluate_keeps(units), None
     except EvaluationError as error:
@@ -65,10 +65,17 @@ def _keeps(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, 
 
 
 def _matches(units: pa.RecordBatch, conjunct: Conjunct) -> pa.BooleanArray:
+    if _says_nothing(units, conjunct):
+        return pa.repeat(pa.scalar(False), units.num_rows)
     try:
         return conjunct.evaluate_matches_whole(units)
     except EvaluationError:
         return pa.repeat(pa.scalar(False), units.num_rows)
+
+
+def _says_nothing(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
+    """Whether the batch has nothing of what the conjunct asks for, as partitions have nothing of data columns."""
+    return bool(conjunct.metadata_names) and conjunct.metadata_names.isdisjoint(units.schema.names)
 
 
 def _outcome(
@@ -86,7 +93,7 @@ def _outcome(
 def _unused(units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: pa.BooleanArray) -> str | None:
     if skipped or not units.num_rows:
         return None
-    if not any(_is_known(units, column.path[0]) for column in columns_of(conjunct.may_be_true) if column != ROW_COUNT):
+    if not any(_is_known(units, name) for name in conjunct.metadata_names):
         return conjunct.reason or NO_STATISTICS
     if pc.all(whole, min_count=0).as_py():
         return None
@@ -96,8 +103,7 @@ def _unused(units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: pa.B
 
 
 def _would_skip_without_nan(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
-    names = [column.path[0] for column in columns_of(conjunct.may_be_true)]
-    unknown = [name for name in names if name.startswith("nan_count:") and not _is_known(units, name)]
+    unknown = [name for name in conjunct.metadata_names if name.startswith("nan_count:") and not _is_known(units, name)]
     if not unknown:
         return False
     none = pa.repeat(pa.scalar(0, types.LONG), units.num_rows)

@@ -36,7 +36,7 @@ from functools import cached_property
 from tamis import types
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, conjuncts_of, fold
+from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, columns_of, conjuncts_of, fold
 from tamis.expr.printer import shown
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
 from tamis.skipping.atoms import answer_boolean, answer_call
@@ -66,6 +66,12 @@ class Conjunct:
     def keeps(self) -> Expr:
         """TRUE for the units that must be kept."""
         return Call("coalesce", (self.may_be_true, TRUE))
+
+    @cached_property
+    def metadata_names(self) -> frozenset[str]:
+        """The metadata columns that its answers are about, `row_count` apart."""
+        answers = (self.may_be_true, self.matches_whole)
+        return frozenset(column.path[0] for answer in answers for column in columns_of(answer)) - {ROW_COUNT.name}
 
     @cached_property
     def evaluate_keeps(self) -> Evaluator:

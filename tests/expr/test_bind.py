@@ -1,0 +1,262 @@
+"""Names become columns of a schema, and operands get one type."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+
+from tamis import types
+from tamis.errors import AmbiguousColumn, TypeMismatch, UnknownColumn
+from tamis.expr.bind import bind, common_type
+from tamis.expr.functions import type_of
+from tamis.expr.nodes import Call, Column, Literal, columns_of
+from tamis.expr.normalise import normalise
+from tamis.expr.printer import to_sql
+from tamis.expr.sql import parse_sql
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("Amount", pa.decimal128(10, 2)),
+        ("address", pa.struct([("City", pa.string()), ("geo", pa.struct([("lat", pa.float64())]))])),
+        ("a.b", pa.int32()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("tags", pa.list_(pa.string())),
+        ("order", pa.int32()),
+    ]
+)
+
+
+def column_in(where: str, schema: pa.Schema = SCHEMA) -> Column:
+    (found,) = columns_of(bind(parse_sql(where), schema, "orders"))
+    return found
+
+
+# --- Names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "path", "data_type"),
+    [
+        ("id = 1", ("id",), pa.int64()),
+        ("ID = 1", ("id",), pa.int64()),
+        ("amount = 1", ("Amount",), pa.decimal128(10, 2)),
+        ("`AMOUNT` = 1", ("Amount",), pa.decimal128(10, 2)),
+        ("address.city = 'x'", ("address", "City"), pa.string()),
+        ("ADDRESS.CITY = 'x'", ("address", "City"), pa.string()),
+        ("address.geo.LAT = 1", ("address", "geo", "lat"), pa.float64()),
+        ("address IS NULL", ("address",), SCHEMA.field("address").type),
+        ("`a.b` = 1", ("a.b",), pa.int32()),
+        ("a.b = 1", ("a.b",), pa.int32()),  # no column a, so that the whole may be the name
+        ("A.B = 1", ("a.b",), pa.int32()),
+        ("`order` = 1", ("order",), pa.int32()),
+        ("tags IS NULL", ("tags",), pa.list_(pa.string())),
+    ],
+)
+def test_a_name_is_found_without_regard_to_case(where, path, data_type):
+    found = column_in(where)
+    assert (found.path, found.type) == (path, data_type)
+
+
+def test_a_field_goes_before_a_column_with_a_dot_in_its_name():
+    schema = pa.schema([("a", pa.struct([("b", pa.string())])), ("a.b", pa.int32())])
+    assert column_in("a.b = 'x'", schema).path == ("a", "b")
+    assert column_in("`a.b` = 1", schema).path == ("a.b",)
+
+
+def test_a_dotted_name_is_tried_whole_where_the_field_does_not_exist():
+    schema = pa.schema([("a", pa.struct([("c", pa.string())])), ("a.b", pa.int32())])
+    assert column_in("a.b = 1", schema).path == ("a.b",)
+
+
+@pytest.mark.parametrize("name", ["straße", "STRASSE"])
+def test_case_is_folded_as_unicode_says(name):
+    assert column_in(f"`{name}` = 1", pa.schema([("Straße", pa.int64())])).path == ("Straße",)
+
+
+TWO_CASES = pa.schema([("x", pa.int64()), ("X", pa.int64()), ("s", pa.struct([("f", pa.int64()), ("F", pa.int64())]))])
+
+
+def test_of_columns_that_differ_only_by_case_an_exact_spelling_picks_one():
+    assert column_in("x = 1", TWO_CASES).path == ("x",)
+    assert column_in("X = 1", TWO_CASES).path == ("X",)
+    assert column_in("s.F = 1", TWO_CASES).path == ("s", "F")
+    assert column_in("S.f = 1", TWO_CASES).path == ("s", "f")
+
+
+def test_an_ambiguous_name_is_an_error_that_lists_the_columns():
+    schema = pa.schema([("Ab", pa.int64()), ("aB", pa.int64())])
+    with pytest.raises(AmbiguousColumn, match=r"'ab' fits several columns \(at: where, character 5\): 'Ab', 'aB'"):
+        bind(parse_sql("1 < ab"), schema)
+
+
+@pytest.mark.parametrize(
+    ("where", "parts"),
+    [
+        ("ammount > 5", ["no column 'ammount' in orders", "character 1)", "Did you mean 'Amount'?", "Columns: id,"]),
+        ("id = 1 AND ammount > 5", ["character 12)"]),
+        ("zzz = 1", ["no column 'zzz' in orders", "Columns: id"]),
+        ("address.cit = 'x'", ["no field 'cit' in struct 'address' of orders", "Did you mean 'City'?", "Fields: City"]),
+        ("address.geo.lon = 1", ["no field 'lon' in struct 'address.geo' of orders", "Fields: lat"]),
+        ("id.x = 1", ["no field 'x' in column 'id' of orders", "it is a bigint, not a struct"]),
+        ("tags.x = 1", ["no field 'x' in column 'tags' of orders", "not a struct"]),
+    ],
+)  # fmt: skip
+def test_an_unknown_name_is_an_error_with_the_nearest_ones(where, parts):
+    with pytest.raises(UnknownColumn) as caught:
+        bind(parse_sql(where), SCHEMA, "orders")
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+    if "zzz" in where:
+        assert "Did you mean" not in message
+
+
+def test_an_unknown_name_among_many_columns_shows_some_of_them():
+    schema = pa.schema([(f"column_{index}", pa.int64()) for index in range(40)])
+    with pytest.raises(UnknownColumn, match=r"column_11, … 28 more"):
+        bind(parse_sql("nothing_like_it = 1"), schema)
+
+
+def test_an_unknown_name_in_a_table_without_columns():
+    with pytest.raises(UnknownColumn, match="Columns: none"):
+        bind(parse_sql("a = 1"), pa.schema([]))
+
+
+def test_columns_that_nothing_asks_for_may_be_ambiguous():
+    assert column_in("s IS NULL", TWO_CASES).path == ("s",)
+
+
+# --- Types ----------------------------------------------------------------------------------------------------------
+
+TYPES = pa.schema(
+    [
+        ("i8", pa.int8()), ("i32", pa.int32()), ("i64", pa.int64()), ("u64", pa.uint64()), ("f32", pa.float32()),
+        ("f64", pa.float64()), ("money", pa.decimal128(5, 2)), ("wide", pa.decimal128(38, 10)), ("s", pa.string()),
+        ("ls", pa.large_string()), ("b", pa.binary()), ("fb", pa.binary(2)), ("flag", pa.bool_()),
+        ("d", pa.date32()), ("ts", pa.timestamp("us", "UTC")), ("ntz", pa.timestamp("us")), ("ns", pa.timestamp("ns")),
+        ("sec", pa.timestamp("s")), ("tags", pa.list_(pa.int8())), ("cat", pa.dictionary(pa.int32(), pa.string())),
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("i8 = i8", "i8 = i8"),
+        ("i8 < i64", "CAST(i8 AS BIGINT) < i64"),
+        ("i8 < i32", "CAST(i8 AS BIGINT) < CAST(i32 AS BIGINT)"),
+        ("u64 < i64", "CAST(u64 AS DECIMAL(20,0)) < CAST(i64 AS DECIMAL(20,0))"),
+        ("i32 = f32", "CAST(i32 AS DOUBLE) = CAST(f32 AS DOUBLE)"),
+        ("money = i32", "CAST(money AS DECIMAL(12,2)) = CAST(i32 AS DECIMAL(12,2))"),
+        ("money = wide", "CAST(money AS DECIMAL(38,10)) = wide"),
+        ("money = f64", "CAST(money AS DOUBLE) = f64"),
+        ("d < ntz", "CAST(d AS TIMESTAMP_NTZ) < ntz"),
+        ("sec = ns", "CAST(sec AS TIMESTAMP_NS) = ns"),
+        ("s = ls", "s = CAST(ls AS STRING)"),
+        ("s = i32", "TRY_CAST(s AS BIGINT) = CAST(i32 AS BIGINT)"),
+        ("s < f32", "TRY_CAST(s AS DOUBLE) < CAST(f32 AS DOUBLE)"),
+        ("s = d", "TRY_CAST(s AS DATE) = d"),
+        # A text that is compared with a number is read as one.
+        ("s = 5", "TRY_CAST(s AS BIGINT) = 5"),
+        ("s > 5.5", "TRY_CAST(s AS DOUBLE) > 5.5D"),
+        ("5 < s", "TRY_CAST(s AS BIGINT) > 5"),
+        ("s IN (1, 2)", "TRY_CAST(s AS BIGINT) IN (1, 2)"),
+        ("s IN (1, 2.5)", "TRY_CAST(s AS DOUBLE) IN (1.0D, 2.5D)"),
+        # What is left alone.
+        ("s = '5'", "s = '5'"),
+        ("my_own(s) = 5", "my_own(s) = 5"),
+        ("tags = tags", "tags = tags"),
+        ("flag AND s = 'x'", "flag AND s = 'x'"),
+        ("NOT flag", "NOT flag"),
+        ("i8 IN (i32, 5)", "CAST(i8 AS BIGINT) = CAST(i32 AS BIGINT) OR i8 = CAST(5 AS TINYINT)"),
+        ("i32 + 1 > 5", "i32 + 1 > 5"),
+    ],
+)
+def test_operands_get_one_type(where, expected):
+    bound = bind(parse_sql(where), TYPES)
+    assert to_sql(bound) == expected
+    assert type_of(bound) == types.BOOLEAN or "my_own" in where
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("d = flag", "cannot compare date with boolean"),
+        ("i32 = b", "cannot compare int with binary"),
+        ("i32 = d", "cannot compare int with date"),
+        ("flag = i32", "cannot compare boolean with int"),
+        ("s = flag", "cannot compare string with boolean"),
+        ("i32 AND flag", "AND takes predicates, but i32 is a int"),
+        ("NOT s", "NOT takes predicates, but s is a string"),
+        ("flag OR i32 + 1", r"OR takes predicates, but i32 \+ 1 is a bigint"),
+    ],
+)
+def test_operands_that_do_not_go_together_are_an_error_that_names_both(where, message):
+    with pytest.raises(TypeMismatch, match=message):
+        bind(parse_sql(where), TYPES)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (pa.int8(), pa.uint32(), pa.int64()),
+        (pa.int64(), pa.uint64(), pa.decimal128(20, 0)),
+        (pa.float32(), pa.float16(), pa.float64()),
+        (pa.decimal128(5, 2), pa.decimal128(7, 4), pa.decimal128(7, 4)),
+        (pa.decimal128(5, 2), pa.decimal128(7, 1), pa.decimal128(8, 2)),
+        (pa.decimal128(38, 0), pa.decimal128(38, 10), None),
+        (pa.date32(), pa.date64(), pa.date32()),
+        (pa.date32(), pa.timestamp("ms", "UTC"), pa.timestamp("ms")),
+        (pa.timestamp("s"), pa.timestamp("ns", "UTC"), pa.timestamp("ns")),
+        (pa.string(), pa.large_string(), pa.string()),
+        (pa.binary(), pa.binary(4), pa.binary()),
+        (pa.string(), pa.binary(), None),
+        (pa.bool_(), pa.int8(), None),
+    ],
+)
+def test_the_common_type_keeps_the_order_of_both(left, right, expected):
+    assert common_type(left, right) == expected
+    assert common_type(right, left) == expected
+
+
+def test_a_dictionary_is_compared_by_its_values():
+    bound = bind(parse_sql("cat >= 'x' OR cat = s OR cat IN ('y', 'z')"), TYPES)
+    assert {column.name: column.type for column in columns_of(bound)} == {"cat": pa.string(), "s": pa.string()}
+    assert to_sql(bound) == "cat >= 'x' OR cat = s OR cat IN ('y', 'z')"
+
+
+def test_binding_twice_changes_nothing():
+    for where in ("i8 < 5.5", "u64 IN (1, 2.5)", "s = 5", "d < ntz", "i8 < i64", "f32 > 0.1", "money <> 1.505"):
+        once = bind(parse_sql(where), TYPES)
+        assert bind(once, TYPES) == once
+
+
+# --- X11 ------------------------------------------------------------------------------------------------------------
+
+
+def test_X11_a_predicate_of_ten_thousand_levels_binds():
+    deep = Call("=", (Column(("i64",)), Literal(1, types.LONG)))
+    for level in range(10_000):
+        other = Call(">", (Column(("i32",)), Literal(level + 0.5, types.DOUBLE)))
+        deep = Call("not", (Call("or" if level % 2 else "and", (deep, other)),))
+    bound = bind(deep, TYPES)
+    assert type_of(bound) == types.BOOLEAN
+    assert normalise(bound) != bound
+
+
+def test_X11_a_hundred_thousand_items_bind_and_sort():
+    items = tuple(Literal(float(value % 60_000) / 2, types.DOUBLE) for value in range(100_000))
+    bound = normalise(bind(Call("in", (Column(("i32",)), *items)), TYPES))
+    assert isinstance(bound, Call)
+    assert [item.value for item in bound.args[1:]] == list(range(30_000))
+
+
+def test_X11_sums_of_ten_thousand_terms_have_a_type():
+    deep = Column(("i64",))
+    for _ in range(10_000):
+        deep = Call("+", (deep, Literal(1, types.LONG)))
+    assert type_of(bind(Call(">", (deep, Literal(math.pi, types.DOUBLE))), TYPES)) == types.BOOLEAN

@@ -1,0 +1,262 @@
+"""T4: where a literal lies among the values of a column's type, and what a comparison with it becomes."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tamis import types
+from tamis.errors import TypeMismatch
+from tamis.expr.bind import bind
+from tamis.expr.coerce import Placed, place
+from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal
+from tamis.expr.sql import parse_sql
+
+TINY, INT, BIG = pa.int8(), pa.int32(), pa.int64()
+SINGLE, DOUBLE = pa.float32(), pa.float64()
+MONEY = pa.decimal128(5, 2)
+DAY = 86_400
+LARGEST = 2**63 - 1
+
+
+def number(value: int) -> Literal:
+    return Literal(value, types.LONG)
+
+
+def decimal(text: str) -> Literal:
+    value = Decimal(text)
+    digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
+    return Literal(value, pa.decimal128(max(len(digits), -exponent), -exponent))
+
+
+def double(value: float) -> Literal:
+    return Literal(value, DOUBLE)
+
+
+def text(value: str) -> Literal:
+    return Literal(value, types.STRING)
+
+
+def at(count: int, unit: str, zone: str | None = None) -> Literal:
+    return Literal(count, pa.timestamp(unit, zone))
+
+
+def exactly(value: Any) -> Placed:
+    return Placed(value, value)
+
+
+def single(value: float) -> float:
+    return float(np.float32(value))
+
+
+@pytest.mark.parametrize(
+    ("literal", "target", "expected"),
+    [
+        # --- Whole numbers
+        (number(5), INT, exactly(5)),
+        (number(300), TINY, Placed(127, None)),
+        (number(-300), TINY, Placed(None, -128)),
+        (number(127), TINY, exactly(127)),
+        (number(128), TINY, Placed(127, None)),
+        (number(-1), pa.uint64(), Placed(None, 0)),
+        (number(2**63), pa.uint64(), exactly(2**63)),
+        (number(2**63), BIG, Placed(LARGEST, None)),
+        (number(2**64), pa.uint64(), Placed(2**64 - 1, None)),
+        (decimal("5.5"), INT, Placed(5, 6)),
+        (decimal("-5.5"), INT, Placed(-6, -5)),
+        (decimal("5.0"), INT, exactly(5)),
+        (decimal("127.5"), TINY, Placed(127, None)),
+        (decimal("-128.5"), TINY, Placed(None, -128)),
+        (double(5.5), INT, Placed(5, 6)),
+        (double(-0.0), INT, exactly(0)),
+        (double(1e300), INT, Placed(2**31 - 1, None)),
+        (double(math.inf), INT, Placed(2**31 - 1, None)),
+        (double(-math.inf), INT, Placed(None, -(2**31))),
+        (double(math.nan), INT, Placed(2**31 - 1, None)),  # larger than every number
+        (double(2.0**63), BIG, Placed(LARGEST, None)),
+        (double(2.0**53), BIG, exactly(2**53)),
+        # --- Decimals
+        (decimal("1.5"), MONEY, exactly(Decimal("1.50"))),
+        (decimal("1.505"), MONEY, Placed(Decimal("1.50"), Decimal("1.51"))),
+        (decimal("-1.505"), MONEY, Placed(Decimal("-1.51"), Decimal("-1.50"))),
+        (number(1000), MONEY, Placed(Decimal("999.99"), None)),
+        (decimal("999.995"), MONEY, Placed(Decimal("999.99"), None)),
+        (decimal("-999.995"), MONEY, Placed(None, Decimal("-999.99"))),
+        (double(0.5), MONEY, exactly(Decimal("0.50"))),
+        (double(0.1), MONEY, Placed(Decimal("0.10"), Decimal("0.11"))),  # that double is a little above 0.1
+        (double(math.nan), MONEY, Placed(Decimal("999.99"), None)),
+        (number(10**37), pa.decimal128(38, 0), exactly(Decimal(10**37))),
+        # --- Floats: numbers mean the nearest double, which a 32-bit float may not have
+        (decimal("0.1"), DOUBLE, exactly(0.1)),
+        (number(2**53 + 1), DOUBLE, exactly(2.0**53)),
+        (number(2**24), SINGLE, exactly(2.0**24)),
+        (number(2**24 + 1), SINGLE, Placed(2.0**24, 2.0**24 + 2)),
+        (decimal("0.1"), SINGLE, Placed(float(np.nextafter(np.float32(0.1), np.float32(0))), single(0.1))),
+        (double(1e39), SINGLE, Placed(float(np.finfo(np.float32).max), math.inf)),
+        (double(-1e39), SINGLE, Placed(-math.inf, float(np.finfo(np.float32).min))),
+        (double(math.inf), SINGLE, exactly(math.inf)),
+        (double(0.5), pa.float16(), exactly(0.5)),
+        # --- Time
+        (text("2024-03-03"), pa.date32(), exactly(19785)),
+        (text("2024-03-03 12:00:00"), pa.date32(), Placed(19785, 19786)),
+        (at(0, "us"), pa.date32(), exactly(0)),
+        (at(-1, "us"), pa.date32(), Placed(-1, 0)),
+        (at(1, "ns"), pa.date32(), Placed(0, 1)),
+        (Literal(1, types.DATE), pa.timestamp("s"), exactly(DAY)),
+        (Literal(1, types.DATE), pa.timestamp("ns"), exactly(DAY * 10**9)),
+        (Literal(-1, types.DATE), pa.timestamp("ms"), exactly(-DAY * 1000)),
+        (at(1500, "us"), pa.timestamp("ms"), Placed(1, 2)),
+        (at(-1500, "us"), pa.timestamp("ms"), Placed(-2, -1)),
+        (at(2000, "us"), pa.timestamp("ms"), exactly(2)),
+        (at(5, "us"), pa.timestamp("ns"), exactly(5000)),
+        (at(5, "us", "UTC"), pa.timestamp("us"), exactly(5)),
+        (at(5, "us"), pa.timestamp("us", "America/New_York"), exactly(5)),
+        (at(10**12, "s"), pa.timestamp("ns"), Placed(LARGEST, None)),
+        (at(-(10**12), "s"), pa.timestamp("ns"), Placed(None, -(2**63))),
+        (Literal(2932896, types.DATE), pa.timestamp("ns"), Placed(LARGEST, None)),  # the 31st of December 9999
+        (text("1970-01-01T00:00:01Z"), pa.timestamp("s"), exactly(1)),
+        (text("1970-01-01 01:00:01+01:00"), pa.timestamp("s", "UTC"), exactly(1)),
+        (text("1970-01-01 00:00:00.5"), pa.timestamp("s"), Placed(0, 1)),
+        # --- Texts that mean numbers, and others
+        (text("5"), INT, exactly(5)),
+        (text(" 5 "), INT, exactly(5)),
+        (text("5.5"), INT, Placed(5, 6)),
+        (text("1e2"), INT, exactly(100)),
+        (text("NaN"), DOUBLE, exactly(math.nan)),
+        (text("-Infinity"), DOUBLE, exactly(-math.inf)),
+        (text("1e999999999"), INT, Placed(2**31 - 1, None)),
+        (text("1e-999999999"), INT, exactly(0)),
+        (text("true"), pa.bool_(), exactly(True)),
+        (text("FALSE"), pa.bool_(), exactly(False)),
+        (text("a"), pa.large_string(), exactly("a")),
+        (text("é"), pa.binary(), exactly("é".encode())),
+        (Literal(b"a", types.BINARY), pa.binary(2), exactly(b"a")),
+    ],
+)  # fmt: skip
+def test_T4_a_literal_lies_between_its_neighbours(literal, target, expected):
+    found = place(literal, target)
+    assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("literal", "target"),
+    [
+        (text("abc"), INT),
+        (text(""), INT),
+        (text("0x10"), INT),
+        (text("2024-02-30"), pa.date32()),
+        (text("yesterday"), pa.timestamp("us")),
+        (text("yes"), pa.bool_()),
+        (number(1), pa.bool_()),
+        (Literal(True, types.BOOLEAN), INT),
+        (number(1), pa.date32()),
+        (number(1), pa.timestamp("us")),
+        (Literal(1, types.DATE), INT),
+        (number(1), types.STRING),
+        (Literal(b"a", types.BINARY), types.STRING),
+        (text("00:00:01"), pa.time64("us")),
+    ],
+)
+def test_what_cannot_be_compared_has_no_place(literal, target):
+    assert place(literal, target) is None
+
+
+OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+X = Column(("x",))
+NEVER = Call("and", (Call("is_null", (X,)), NULL))
+UNLESS_NULL = Call("or", (Call("is_not_null", (X,)), NULL))
+
+
+def compared(function: str, value: Any, data_type: pa.DataType) -> Expr:
+    return Call(function, (X, Literal(value, data_type)))
+
+
+@pytest.mark.parametrize(
+    ("data_type", "literal", "expected"),
+    [
+        (INT, "5", [compared(each, 5, INT) for each in OPERATORS]),
+        (INT, "5.5", [NEVER, UNLESS_NULL, compared("<=", 5, INT), compared("<=", 5, INT),
+                      compared(">=", 6, INT), compared(">=", 6, INT), FALSE]),
+        (INT, "-5.5", [NEVER, UNLESS_NULL, compared("<=", -6, INT), compared("<=", -6, INT),
+                       compared(">=", -5, INT), compared(">=", -5, INT), FALSE]),
+        (TINY, "300", [NEVER, UNLESS_NULL, UNLESS_NULL, UNLESS_NULL, NEVER, NEVER, FALSE]),
+        (TINY, "-300", [NEVER, UNLESS_NULL, NEVER, NEVER, UNLESS_NULL, UNLESS_NULL, FALSE]),
+        (INT, "9223372036854775807", [NEVER, UNLESS_NULL, UNLESS_NULL, UNLESS_NULL, NEVER, NEVER, FALSE]),
+        (INT, "double('NaN')", [NEVER, UNLESS_NULL, UNLESS_NULL, UNLESS_NULL, NEVER, NEVER, FALSE]),
+        (DOUBLE, "double('NaN')", [compared(each, math.nan, DOUBLE) for each in OPERATORS]),
+        # Beyond the largest float come infinity and NaN, so that nothing folds away.
+        (SINGLE, "1e39", [NEVER, UNLESS_NULL,
+                          compared("<=", float(np.finfo(np.float32).max), SINGLE),
+                          compared("<=", float(np.finfo(np.float32).max), SINGLE),
+                          compared(">=", math.inf, SINGLE), compared(">=", math.inf, SINGLE), FALSE]),
+        (MONEY, "1.505", [NEVER, UNLESS_NULL,
+                          compared("<=", Decimal("1.50"), MONEY), compared("<=", Decimal("1.50"), MONEY),
+                          compared(">=", Decimal("1.51"), MONEY), compared(">=", Decimal("1.51"), MONEY), FALSE]),
+        (pa.date32(), "TIMESTAMP_NTZ '1970-01-01 12:00:00'",
+         [NEVER, UNLESS_NULL, compared("<=", 0, pa.date32()), compared("<=", 0, pa.date32()),
+          compared(">=", 1, pa.date32()), compared(">=", 1, pa.date32()), FALSE]),
+        (pa.timestamp("ms"), "'1970-01-01 00:00:00.0015'",
+         [NEVER, UNLESS_NULL, compared("<=", 1, pa.timestamp("ms")), compared("<=", 1, pa.timestamp("ms")),
+          compared(">=", 2, pa.timestamp("ms")), compared(">=", 2, pa.timestamp("ms")), FALSE]),
+    ],
+)  # fmt: skip
+def test_T4_every_comparison_keeps_its_exact_meaning(data_type, literal, expected):
+    schema = pa.schema([("x", data_type)])
+    mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+    for operator, bound in zip(OPERATORS, expected, strict=True):
+        assert bind(parse_sql(f"x {operator} {literal}"), schema) == bound, operator
+        assert bind(parse_sql(f"{literal} {mirrored.get(operator, operator)} x"), schema) == bound, operator
+
+
+@pytest.mark.parametrize(
+    ("data_type", "items", "expected"),
+    [
+        (INT, "1, 5.5, 2", [1, 2]),
+        (INT, "5.5", None),
+        (TINY, "1, 300, NULL", [1, None]),
+        (TINY, "300, 400", None),
+        (INT, "'1', '2.0'", [1, 2]),
+        (MONEY, "1.5, 1.505, 2", [Decimal("1.50"), Decimal("2.00")]),
+        (DOUBLE, "1, 2.5, double('NaN')", [1.0, 2.5, math.nan]),
+        (pa.date32(), "'1970-01-02', DATE '1970-01-03'", [1, 2]),
+        (pa.timestamp("s"), "'1970-01-01 00:00:01', '1970-01-01 00:00:01.5'", [1]),
+        (types.STRING, "'a', 'b'", ["a", "b"]),
+    ],
+)
+def test_T4_items_that_the_type_does_not_have_are_never_found(data_type, items, expected):
+    bound = bind(parse_sql(f"x IN ({items})"), pa.schema([("x", data_type)]))
+    if expected is None:
+        assert bound == NEVER
+    else:
+        assert bound == Call("in", (X, *(Literal(value, data_type) for value in expected)))
+
+
+@pytest.mark.parametrize(
+    ("data_type", "where", "message"),
+    [
+        (INT, "x = 'abc'", "'abc' .*int"),
+        (INT, "x IN (1, 'abc')", "'abc' .*int"),
+        (pa.date32(), "x > '2024-02-30'", "'2024-02-30' .*date"),
+        (pa.timestamp("us"), "x > 'noon'", "'noon' .*timestamp_ntz"),
+        (pa.bool_(), "x = 'yes'", "'yes' .*boolean"),
+        (pa.bool_(), "x = 1", "cannot compare boolean with bigint"),
+        (pa.date32(), "x = 19785", "cannot compare date with bigint"),
+        (INT, "x = DATE '2024-01-01'", "cannot compare int with date"),
+        (INT, "x = true", "cannot compare int with boolean"),
+        (INT, "x = X'01'", "cannot compare int with binary"),
+    ],
+)  # fmt: skip
+def test_a_literal_of_another_kind_is_an_error_that_names_both(data_type, where, message):
+    with pytest.raises(TypeMismatch, match=message):
+        bind(parse_sql(where), pa.schema([("x", data_type)]))
+
+
+def test_a_typed_null_compares_with_everything():
+    bound = bind(parse_sql("x = CAST(NULL AS STRING)"), pa.schema([("x", INT)]))
+    assert isinstance(bound, Call)
+    assert bound.function == "="
