@@ -111,6 +111,24 @@ def type_from_name(name: str) -> pa.DataType:
     return data_type
 
 
+def without_views(data_type: pa.DataType) -> pa.DataType:
+    """The same type with plain texts and bytes in place of views, which many of Arrow's kernels cannot take."""
+    if pa.types.is_string_view(data_type):
+        return STRING
+    if pa.types.is_binary_view(data_type):
+        return BINARY
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(without_views(field.type)) for field in data_type])
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(without_views(data_type.value_type)))
+    if pa.types.is_large_list(data_type):
+        return pa.large_list(data_type.value_field.with_type(without_views(data_type.value_type)))
+    if pa.types.is_map(data_type):
+        item = data_type.item_field.with_type(without_views(data_type.item_type))
+        return pa.map_(data_type.key_field.with_type(without_views(data_type.key_type)), item)
+    return data_type
+
+
 def is_number(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))
 

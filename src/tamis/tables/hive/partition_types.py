@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import InvalidArgument, PartitionLayoutError
+from tamis.types import without_views
 
 INT = pa.int32()
 
@@ -142,7 +143,8 @@ def with_partition_columns(data: pa.Schema, partitions: pa.Schema) -> pa.Schema:
     directory is what the table was partitioned by, and a file may hold anything under that name.
     """
     remaining = {field.name.lower(): field for field in partitions}
-    fields = [remaining.pop(field.name.lower(), field) for field in data.remove_metadata()]
+    plain = (field.with_type(without_views(field.type)) for field in data.remove_metadata())
+    fields = [remaining.pop(field.name.lower(), field) for field in plain]
     return pa.schema([*fields, *remaining.values()])
 
 
