@@ -42,7 +42,7 @@ class Settings:
 
     @property
     def rounds(self) -> int:
-        return 1 if self.quick else 7
+        return 1 if self.quick else 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,15 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The median of the ratios of single rounds, and the least and the largest of them."""
+    """The median of the ratios of single rounds, the least and the largest of them, and the ratio of the medians.
+
+    On a quiet machine both ways to a median agree. Where they do not, the rounds were too different to decide.
+    """
 
     median: float
     least: float
     largest: float
+    of_medians: float
 
     def __str__(self) -> str:
         return f"{_short(self.median)} ({_short(self.least)}–{_short(self.largest)})"
@@ -133,7 +137,8 @@ def ratio(numerator: Timings, denominator: Timings, *, cpu: bool = False) -> Rat
         (one.cpu_seconds / max(other.cpu_seconds, 1e-9)) if cpu else (one.seconds / max(other.seconds, 1e-9))
         for one, other in zip(numerator.rounds, denominator.rounds, strict=True)
     ]
-    return Ratio(statistics.median(each), min(each), max(each))
+    of_medians = numerator.cpu_seconds / denominator.cpu_seconds if cpu else numerator.seconds / denominator.seconds
+    return Ratio(statistics.median(each), min(each), max(each), of_medians)
 
 
 def milliseconds(seconds: float) -> str:
@@ -182,24 +187,33 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a benchmark was meant to reach, and what it did."""
+    """What a benchmark was meant to reach, and what it did.
+
+    A ratio meets or misses its target only where both ways to a median say so; else it is unsettled.
+    """
 
     text: str
-    reached: float
+    reached: Ratio | float
     at_least: float | None = None
     at_most: float | None = None
     unit: str = "×"
 
     @property
-    def is_met(self) -> bool:
-        low = self.at_least is None or self.reached >= self.at_least
-        return low and (self.at_most is None or self.reached <= self.at_most)
+    def verdict(self) -> str:
+        reached = self.reached
+        figures = (reached.median, reached.of_medians) if isinstance(reached, Ratio) else (reached,)
+        met = {self._admits(figure) for figure in figures}
+        return "**unsettled**" if len(met) > 1 else "met" if met == {True} else "**missed**"
+
+    def _admits(self, figure: float) -> bool:
+        low = self.at_least is None or figure >= self.at_least
+        return low and (self.at_most is None or figure <= self.at_most)
 
     def __str__(self) -> str:
-        verdict = "met" if self.is_met else "**missed**"
-        is_whole = isinstance(self.reached, int) or self.reached >= 100
-        number = f"{self.reached:,.0f}" if is_whole else _short(self.reached)
-        return f"- {self.text}: {verdict}, {number} {self.unit}"
+        reached = self.reached
+        if isinstance(reached, Ratio):
+            return f"- {self.text}: {self.verdict}, {reached} {self.unit}, of the medians {_short(reached.of_medians)}"
+        return f"- {self.text}: {self.verdict}, {reached:,.0f} {self.unit}"
 
 
 @dataclass(slots=True)
@@ -247,6 +261,7 @@ HEADER = """# Results
 
 Written by `python benchmarks/run.py`, a section a benchmark; [README.md](README.md) says what each of them does.
 A ratio is the median over rounds in which the contenders took turns, in brackets the least and the largest of a round.
+A target is *unsettled* where that median and the ratio of the median times fall on different sides of it.
 Times depend on the machine and on whoever else uses it; the ratios are what to compare. The operating system had the
 files in its cache throughout: *new process* means that the reader had seen nothing yet, *warm* that it had.
 """

@@ -61,6 +61,22 @@ def test_contenders_that_find_different_things_stop_the_run(monkeypatch: pytest.
         harness.interleave(contenders, rounds=1)
 
 
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [([1.0, 1.0, 1.0], "met"), ([3.0, 3.0, 3.0], "**missed**"), ([1.0, 9.0, 9.0], "**unsettled**")],
+)
+def test_target_is_decided_only_where_both_ways_to_a_median_agree(
+    ours: list[float], verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    harness = importlib.import_module("harness")
+    timings = [
+        harness.Timings(name, tuple(harness.Measured(each, each, None) for each in seconds))
+        for name, seconds in (("theirs", [2.0, 10.0, 2.0]), ("ours", ours))
+    ]
+    assert harness.Target("as fast", harness.ratio(*timings), at_least=1).verdict == verdict
+
+
 def test_partition_benchmark_lists_few_directories_and_removes_its_tree(tmp_path: Path) -> None:
     done = run("hive_listing", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr

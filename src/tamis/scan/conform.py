@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile
 from tamis.types import type_name
@@ -46,6 +47,16 @@ def find_path(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | Non
     return tuple(found)
 
 
+def _loses_digits(values: pa.Array, cast: pa.Array) -> bool:
+    """Whether Arrow rounded without a word, as it does from wider floats to narrower ones."""
+    if not (pa.types.is_floating(values.type) and pa.types.is_floating(cast.type)):
+        return False
+    if cast.type.bit_width >= values.type.bit_width:
+        return False
+    changed = pc.and_(pc.not_equal(cast.cast(values.type), values), pc.invert(pc.is_nan(values)))
+    return bool(pc.any(changed, min_count=0).as_py())
+
+
 def _conform(values: pa.Array, target: pa.DataType, place: str, name: str) -> pa.Array:
     if values.type == target:
         return values
@@ -57,10 +68,13 @@ def _conform(values: pa.Array, target: pa.DataType, place: str, name: str) -> pa
             inner = pa.nulls(len(values), child.type) if index is None else values.field(index)
             children.append(_conform(inner, child.type, place, f"{name}.{child.name}"))
         return pa.StructArray.from_arrays(children, fields=list(target), mask=values.is_null())
+    misfit = (
+        f"column {name!r} of {place} is a {type_name(values.type)} that does not fit the table's {type_name(target)}"
+    )
     try:
-        return values.cast(target)
+        cast = values.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise CorruptFile(
-            f"column {name!r} of {place} is a {type_name(values.type)} that does not fit the table's "
-            f"{type_name(target)}: {error}"
-        ) from error
+        raise CorruptFile(f"{misfit}: {error}") from error
+    if _loses_digits(values, cast):
+        raise CorruptFile(f"{misfit}: a value would be rounded")
+    return cast

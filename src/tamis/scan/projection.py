@@ -20,6 +20,8 @@ def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: 
         return tuple((field.name,) for field in schema)
     if isinstance(columns, str):
         raise InvalidArgument(f"columns is a list of names, not one text: columns=[{columns!r}]")
+    if not len(columns):
+        raise InvalidArgument("columns is empty: leave it away for all columns, or use count()")
     paths = []
     for name in columns:
         node = _column(name)

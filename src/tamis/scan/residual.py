@@ -19,6 +19,7 @@ from sqlglot.errors import SqlglotError
 from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, can_evaluate
+from tamis.expr.functions import type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_, columns_of, fold, operands_of, transform, with_args
 from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.printer import shown, to_sql
@@ -52,18 +53,22 @@ class _EmbeddedPredicates:
 
     def __init__(self, predicate: Expr) -> None:
         self._parts: list[Expr] = []
-        self._prefix = "part"
-        while any(column.path[0].startswith(self._prefix) for column in columns_of(predicate)):
+        self._values: dict[Expr, str] = {}
+        self._names: dict[str, None] = {}
+        # Names of columns that no column of the predicate has.
+        self._prefix = "given"
+        while any(column.path[0].casefold().startswith(self._prefix) for column in columns_of(predicate)):
             self._prefix += "_"
-        remaining = fold(predicate, self._taken_out, lambda node: operands_of(node) if _is_logic(node) else ())
-        self._names = list(dict.fromkeys(column.path[0] for part in self._parts for column in columns_of(part)))
+        remaining = fold(predicate, self._without_part, lambda node: operands_of(node) if _is_logic(node) else ())
         self._text = " and ".join(shown(part) for part in self._parts)
-        selected = [f"({_duckdb_sql(part)}) AS {self._prefix}{index}" for index, part in enumerate(self._parts)]
+        rewritten = [fold(part, self._with_values, _engine_arguments) for part in self._parts]
+        selected = [f"({_duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
         self._query = f"SELECT {', '.join(selected)} FROM rows_of_batch"
-        self._evaluator = Evaluator(remaining)
+        self._evaluators = {name: Evaluator(value) for value, name in self._values.items()}
+        self._remaining = Evaluator(remaining)
         self._connections = threading.local()
 
-    def _taken_out(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+    def _without_part(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
         """The predicate with a column in place of each part that goes to the engine."""
         if _is_logic(node):
             return with_args(node, args)
@@ -72,11 +77,31 @@ class _EmbeddedPredicates:
         self._parts.append(node)
         return Column((f"{self._prefix}{len(self._parts) - 1}",), type=types.BOOLEAN)
 
+    def _with_values(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """A part with a column in place of each value that Arrow computes: the engine may mean something else by it."""
+        match node:
+            case Call("sql"):
+                # Text that nobody took apart: its columns are known by their names only.
+                self._names |= dict.fromkeys(column.path[0] for column in columns_of(node))
+                return node
+            case Column(type=data_type) if isinstance(data_type, pa.BaseExtensionType):
+                self._names[node.path[0]] = None
+                return node
+            case Literal():
+                return node
+            case Call() if not can_evaluate(node):
+                return with_args(node, args)
+            case _:
+                name = self._values.setdefault(node, f"{self._prefix}_value{len(self._values)}")
+                return Column((name,), type=type_of(node))
+
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """The value of the predicate for each row."""
         connection = self._connection()
-        rows = pa.table({"": pa.nulls(batch.num_rows)} | {name: batch.column(name) for name in self._names})
-        connection.register("rows_of_batch", rows)
+        given = {f"{self._prefix}_row": pa.nulls(batch.num_rows)}
+        given |= {name: batch.column(name) for name in self._names}
+        given |= {name: evaluate(batch) for name, evaluate in self._evaluators.items()}
+        connection.register("rows_of_batch", pa.table(given))
         try:
             found = connection.sql(self._query).to_arrow_table().combine_chunks()
             answers = [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
@@ -85,11 +110,9 @@ class _EmbeddedPredicates:
             raise EvaluationError(f"the embedded engine cannot evaluate {self._text}: {reason}") from error
         finally:
             connection.unregister("rows_of_batch")
-        return self._evaluator(self._with_parts(batch, answers))
-
-    def _with_parts(self, batch: pa.RecordBatch, answers: list[pa.Array]) -> pa.RecordBatch:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        return pa.record_batch(columns | {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)})
+        parts = {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)}
+        return self._remaining(pa.record_batch(columns | parts))
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
@@ -121,7 +144,14 @@ def _duckdb_sql(predicate: Expr) -> str:
 
 def _with_escape(node: Expr) -> Expr:
     match node:
-        case Call("like", (value, Literal(value=str() as pattern) as text)) if DEFAULT_ESCAPE in pattern:
-            return Call("like", (value, text, Literal(DEFAULT_ESCAPE, types.STRING)))
+        case Call("like", (value, pattern)):
+            return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
         case _:
             return node
+
+
+def _engine_arguments(node: Expr) -> tuple[Expr, ...]:
+    """Where to look for values that Arrow computes: not inside those, and not in text that nobody took apart."""
+    if not isinstance(node, Call) or node.function == "sql" or can_evaluate(node):
+        return ()
+    return operands_of(node)

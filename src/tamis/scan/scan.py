@@ -47,6 +47,8 @@ class Scan:
     ) -> None:
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
             raise InvalidArgument(f"limit is a number of rows, 0 or more, not {limit!r}")
+        if isinstance(levels, str):
+            raise InvalidArgument(f"levels is a list of names, not one text: levels=[{levels!r}]")
         unknown = set(levels) - set(LEVELS)
         if unknown:
             raise InvalidArgument(f"no level {sorted(unknown)[0]!r}. Levels: {', '.join(LEVELS)}")

@@ -31,11 +31,13 @@ def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> 
     An Iceberg table has no data in its root, so that only a folder without any costs the second listing.
     """
     if _has(root.directory_paths, _DELTA_LOG):
-        raise UnsupportedFeature(f"'{storage.uri}' is a Delta table (it has {_DELTA_LOG}): open it with format='delta'")
+        raise UnsupportedFeature(
+            f"'{storage.uri}' is a Delta table (it has {_DELTA_LOG}), which Tamis does not read yet"
+        )
     if not has_data and _has_iceberg_metadata(storage, root):
         raise UnsupportedFeature(
-            f"'{storage.uri}' is an Iceberg table (it has {_ICEBERG_METADATA}/*.metadata.json): "
-            "open it with format='iceberg'"
+            f"'{storage.uri}' is an Iceberg table (it has {_ICEBERG_METADATA}/*.metadata.json), "
+            "which Tamis does not read yet"
         )
 
 

@@ -24,6 +24,9 @@ from tamis.tables.source import FileListing
 
 NOT_A_PARTITION_COLUMN = "not a partition column"
 
+_NO_PARTITION_VALUES = pa.table({"": pa.nulls(1, pa.string())})
+"""One row, as a filter sees a table without partitions: every column is missing."""
+
 
 @dataclass(frozen=True)
 class HiveTable:
@@ -64,6 +67,8 @@ class HiveTable:
             keep_raw = known_parts(predicate.partition_filter, self.partition_columns)
         directories = self.layout.directories(pruner.keep, keep_raw=keep_raw)
         found = self.layout.files(directories)
+        if keep_raw is not None and not self.partition_columns and not keep_raw(_NO_PARTITION_VALUES)[0].as_py():
+            found = found.slice(0, 0)
         count = len(FILE_COLUMNS)
         files = pa.table(found.columns[:count], names=list(FILE_COLUMNS))
         partitions = pa.table(found.columns[count:], names=list(self.partition_columns))

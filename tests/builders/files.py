@@ -1,0 +1,44 @@
+"""Single files of small row groups, what a scan finds in them, and files whose footers lie."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import tamis
+
+
+def written(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: object) -> tamis.Table:
+    """A file of small row groups, with the number of each row."""
+    count = len(next(iter(columns.values())))
+    table = pa.table({"row": pa.array(range(count), pa.int64()), **columns})
+    pq.write_table(table, path / "f.parquet", row_group_size=rows, **options)
+    return tamis.open(path / "f.parquet")
+
+
+def rows_of(table: tamis.Table, where: str) -> list[int]:
+    """The numbers of the matching rows."""
+    return table.scan(where, columns=["row"]).to_arrow()["row"].to_pylist()
+
+
+def kept_row_groups(table: tamis.Table, where: str) -> tuple[int, int]:
+    (level,) = (each for each in table.scan(where).plan().report.to_dict()["levels"] if each["level"] == "row_groups")
+    return level["kept"], level["total"]
+
+
+def patched(table: tamis.Table, **replacements: tuple[bytes, bytes]) -> tamis.Table:
+    """The table with other bytes in its footer, of the same length."""
+    path = Path(table.uri.removeprefix("file://"))
+    content = path.read_bytes()
+    length = struct.unpack("<I", content[-8:-4])[0]
+    body, footer = content[: -8 - length], content[-8 - length :]
+    for old, new in replacements.values():
+        assert len(old) == len(new)
+        assert old in footer
+        footer = footer.replace(old, new)
+    other = path.with_name("patched.parquet")
+    other.write_bytes(body + footer)
+    return tamis.open(other)

@@ -1,0 +1,97 @@
+"""What Arrow cannot compute goes to the embedded engine, and means the same there."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from builders.files import rows_of, written
+
+NAN = math.nan
+OTHER_NAN = float(np.array([0xFFF8_0000_0000_0001], np.uint64).view(np.float64)[0])
+
+
+# --- Names -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rest", ["", " OR row % 7 = 9"])
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("`A` = 1", [1]),
+        ("a = 1", [0]),
+        ("`a.b` = 3", [2]),
+        ("`a``b` = 4", [3]),
+        ('`a"b;--` = 2', [1]),
+        ("s.f = 2 AND `A` = 1", [1]),
+    ],
+)
+def test_X10_names_that_only_quotes_keep_apart(tmp_path, where, expected, rest):
+    columns = {
+        "a": pa.array([1, 2, 3, 4]),
+        "A": pa.array([2, 1, 4, 3]),
+        "a.b": pa.array([1, 2, 3, 4]),
+        "a`b": pa.array([1, 2, 3, 4]),
+        'a"b;--': pa.array([1, 2, 3, 4]),
+        "s": pa.array([{"f": each} for each in (1, 2, 3, 4)]),
+    }
+    assert rows_of(written(tmp_path, columns), f"({where}){rest}") == expected
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        r"s LIKE 'A\\%'", "substr(s, 0, 1) = 'a'", "u = 18446744073709551615", "u8 + 1 = 256", "year(ns) = 1969",
+        "ns = '1969-12-31 23:59:59.999999999'", "f IN (1.5, double('NaN'))", "f <> double('NaN')", "money * 2 = 3",
+        "b = X'FF'", "i < 5.5", "CAST(i AS DECIMAL(5,2)) = 1", "date(ts) = '1969-12-31'", "i <=> NULL", "s = 5",
+        "i IN (1, NULL)", "NOT (i IN (1, NULL))", "(i > 1) IS NULL", "trunc(ts, 'MM') < DATE '1970-01-01'", "ms < ns",
+        "st.x = 1",
+    ],
+)  # fmt: skip
+def test_a_predicate_means_the_same_beside_what_the_embedded_engine_computes(tmp_path, where):
+    """`row % 2 = 5` is never TRUE, and needs the engine: joined by OR it must change nothing."""
+    columns = {
+        "s": pa.array(["a", "A%", "ab", None, "5", ""]),
+        "u": pa.array([0, 2**64 - 1, 2**63, None, 5, 6], pa.uint64()),
+        "u8": pa.array([0, 255, 128, None, 5, 6], pa.uint8()),
+        "i": pa.array([0, 1, 5, None, 6, -1], pa.int32()),
+        "f": pa.array([0.0, 1.5, NAN, None, OTHER_NAN, -0.0]),
+        "ns": pa.array([0, -1, 10**18, None, 1, -(10**18)], pa.timestamp("ns")),
+        "ms": pa.array([0, -1, 10**12, None, 1, -(10**12)], pa.timestamp("ms")),
+        "ts": pa.array([0, -1, 10**15, None, 1, -(10**15)], pa.timestamp("us", "UTC")),
+        "money": pa.array([Decimal(0), Decimal("1.5"), Decimal("9.99"), None, Decimal("-1.5"), Decimal("2")]),
+        "b": pa.array([b"", b"\xff", b"a", None, b"\x80", b"b"]),
+        "st": pa.array([{"x": 1}, None, {"x": None}, {"x": 2}, {"x": 1}, {"x": 0}], pa.struct([("x", pa.int64())])),
+    }  # fmt: skip
+    table = written(tmp_path, columns)
+    plain = rows_of(table, where)
+    assert rows_of(table, f"row % 2 = 5 OR ({where})") == plain
+    assert rows_of(table, f"NOT (row % 2 = 5 OR ({where}))") == rows_of(table, f"NOT ({where})")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("`A` % 2 = a % 2", []),  # the engine takes A for a
+        ("`A` % 5 - a % 5 = 1", [0, 2]),
+        ("year(ns) % 10 = 9", [0]),  # the engine cuts nanoseconds towards 1970
+        ("hour(zoned) % 24 = 23", [0]),  # and has no hours of nanoseconds with a zone
+        ("text LIKE pattern", [0, 2, 3]),  # a backslash in a pattern escapes, in a column of patterns too
+        ("startswith(bytes, X'FF')", [0]),
+    ],
+)
+def test_what_the_embedded_engine_computes_has_the_meaning_of_the_language(tmp_path, where, expected):
+    columns = {
+        "a": pa.array([1, 2, 3, 4]),
+        "A": pa.array([2, 1, 4, 3]),
+        "ns": pa.array([-1, 0, 10**18, 1], pa.timestamp("ns")),
+        "zoned": pa.array([-1, 0, 10**18, 1], pa.timestamp("ns", "UTC")),
+        "text": pa.array(["a%", "ab", "a\\", "x"]),
+        "pattern": pa.array(["a\\%", "a\\%", "a\\\\", "_"]),
+        "bytes": pa.array([b"\xff", b"a", b"", None]),
+    }
+    assert rows_of(written(tmp_path, columns), where) == expected
