@@ -67,6 +67,13 @@ def _show(report: Report) -> None:
             parts.append((Text(""), Text(printable(level.note), style="dim")))
         for index, (part, outcome) in enumerate(parts):
             details.add_row("" if index else level.level, part, outcome)
+    # The filter may take several lines; which level it was and what came of it must stay readable.
+    details.columns[0].min_width = max((len(level.level) for level in report.levels), default=0)
+    details.columns[1].overflow = "fold"
+    details.columns[1].no_wrap = False
+    details.columns[1].ratio = 1
+    details.columns[2].overflow = "fold"
+    details.columns[2].no_wrap = False
     if details.row_count:
         console.print()
         console.print(details)
