@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 
 from tamis.errors import CorruptFile, UnsupportedFeature
 
@@ -121,7 +122,8 @@ class _Walk:
                 if chunks != len(self.leaves):
                     break
                 for leaf in self.leaves:
-                    match = harmless_chunk(leaf).match(self.footer, position)
+                    pattern = patterns_when_worthwhile(leaf)
+                    match = pattern.match(self.footer, position) if pattern is not None else None
                     position = match.end() if match else self.chunk(position, leaf, row_group)
             elif identifier == 3 and kind == _INT64:
                 rows, position = self.varint(position)
@@ -329,6 +331,19 @@ def _after_statistics(leaf: LeafType) -> bytes:
         sizes = b"(?>" + with_bytes + b"|" + sizes + b")"
     fields = (_NUMBER_FIELD, _header(_TRUE, _FALSE), _NUMBER_STRUCTS, _header(_STRUCT) + sizes + rb"\x00")
     return b"(?:" + b"|".join(fields) + rb")*+\x00"
+
+
+_WALKED_FIRST = 500
+_walked = count()
+
+
+def patterns_when_worthwhile(leaf: LeafType) -> re.Pattern[bytes] | None:
+    """The pattern of a leaf, once the process has seen enough chunks.
+
+    To compile the patterns takes as long as to walk some thousand chunks, and a process that asks one question of one
+    file never sees as many.
+    """
+    return harmless_chunk(leaf) if next(_walked) >= _WALKED_FIRST else None
 
 
 @lru_cache(maxsize=64)

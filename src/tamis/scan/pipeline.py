@@ -13,8 +13,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-QUEUED_RESULTS = 4
+QUEUED_RESULTS = 2
 """How many results of one task wait for the consumer before the task does."""
+
+MOST_WEIGHT = 256 * 1024 * 1024
+"""The most bytes that tasks under way may hold together, however many processors there are; two run in any case."""
 
 _WAKE_UP_SECONDS = 0.05
 
@@ -57,33 +60,41 @@ class _Stream(Generic[R]):
             yield result
 
 
-def run_tasks(tasks: Iterator[T], run: Callable[[T], Iterator[R]], threads: int | None = None) -> Iterator[R]:
+def run_tasks(
+    tasks: Iterator[T], run: Callable[[T], Iterator[R]], weigh: Callable[[T], int], threads: int | None = None
+) -> Iterator[R]:
     """The results of all tasks, in the order of the tasks, computed by several threads.
 
-    At most `threads` tasks run at once and each keeps at most a few results, so memory does not grow with the input.
+    At most `threads` tasks run at once, each keeps at most a few results, and together they weigh at most MOST_WEIGHT
+    bytes, so memory grows neither with the input nor with the machine.
     Tasks are drawn when they are needed: a consumer that stops early never plans the rest.
     """
     workers = threads or os.cpu_count() or 1
     stopped = threading.Event()
-    under_way: deque[tuple[_Stream[R], Future[None]]] = deque()
+    under_way: deque[tuple[_Stream[R], Future[None], int]] = deque()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="tamis-scan")
     try:
         exhausted = False
         while True:
-            while not exhausted and len(under_way) <= workers:
+            while not exhausted and len(under_way) <= workers and _is_light(under_way):
                 task = next(tasks, None)
                 if task is None:
                     exhausted = True
                     break
                 stream: _Stream[R] = _Stream(stopped)
-                under_way.append((stream, pool.submit(_fill, stream, run, task)))
+                under_way.append((stream, pool.submit(_fill, stream, run, task), weigh(task)))
             if not under_way:
                 return
-            stream, running = under_way.popleft()
+            stream, running, _ = under_way[0]
             yield from stream.drain(running)
+            under_way.popleft()
     finally:
         stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _is_light(under_way: deque[tuple[_Stream[R], Future[None], int]]) -> bool:
+    return len(under_way) < 2 or sum(weight for _, _, weight in under_way) < MOST_WEIGHT
 
 
 def _fill(stream: _Stream[R], run: Callable[[T], Iterator[R]], task: T) -> None:

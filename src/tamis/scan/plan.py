@@ -45,6 +45,7 @@ class PlannedFiles:
                 file["modified_ns"],
                 unit["row_group"],
                 unit["row_count"],
+                unit["bytes"],
                 values.get(unit["file"], {}),
                 tuple(np.flatnonzero(unmatched).tolist()),
             )

@@ -27,6 +27,9 @@ MOST_ROWS = 128 * 1024
 MOST_BYTES = 16 * 1024 * 1024
 """About the most bytes of a batch, where rows are wide."""
 
+FEW_ROWS = 32 * 1024
+"""A row group of so few rows is decoded faster by one thread than it takes to wake others."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
@@ -37,6 +40,8 @@ class ScanTask:
     modified_ns: int
     row_group: int
     row_count: int
+    bytes: int
+    """The compressed bytes of the columns that are needed."""
     partition_values: dict[str, Any]
     residual: tuple[int, ...]
 
@@ -105,7 +110,10 @@ class TaskReader:
         decoded = 0
         try:
             with pq.ParquetFile(source, metadata=footer, pre_buffer=False) as file:
-                for batch in file.reader.iter_batches(rows, row_groups=[task.row_group], column_indices=leaves):
+                batches = file.reader.iter_batches(
+                    rows, row_groups=[task.row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
+                )
+                for batch in batches:
                     decoded += batch.num_rows
                     yield batch
         except (pa.ArrowException, OSError) as error:

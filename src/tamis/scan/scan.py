@@ -14,7 +14,7 @@ from tamis.io.counters import IoCounters
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.projection import projected_paths
-from tamis.scan.read import ScanTask, TaskReader
+from tamis.scan.read import MOST_BYTES, ScanTask, TaskReader
 from tamis.scan.report import Report
 from tamis.scan.row_groups import plan_row_groups
 from tamis.skipping.account import LevelReport
@@ -122,7 +122,7 @@ class Scan:
         try:
             if remaining == 0:
                 return
-            for batch in run_tasks(run.tasks(), self._reader.read):
+            for batch in run_tasks(run.tasks(), self._reader.read, task_weight):
                 if remaining is not None:
                     batch = batch.slice(0, remaining)
                     remaining -= batch.num_rows
@@ -142,7 +142,7 @@ class Scan:
         run = _Run(self)
         try:
             found = 0
-            for counted in run_tasks(run.tasks(), lambda task: iter([self._reader.count(task)])):
+            for counted in run_tasks(run.tasks(), lambda task: iter([self._reader.count(task)]), task_weight):
                 found += counted
                 if self._limit is not None and found >= self._limit:
                     found = self._limit
@@ -192,6 +192,11 @@ class Scan:
 
     def _repr_html_(self) -> str:
         return self.plan()._repr_html_()
+
+
+def task_weight(task: ScanTask) -> int:
+    """What a task holds while it runs: its column chunks, and about three batches decoded from them."""
+    return task.bytes + 3 * min(MOST_BYTES, 8 * task.bytes)
 
 
 class _Run:
