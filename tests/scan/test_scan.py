@@ -405,3 +405,44 @@ def test_dictionary_columns_are_filtered_and_pruned_by_their_values(tmp_path: Pa
     assert len(scan.plan().tasks) == 1
     assert scan.to_arrow()["n"].to_pylist() == [3, 4]
     assert table.scan("k IN ('a', 'd') AND n > 1").to_arrow().to_pylist() == [{"k": "d", "n": 4}]
+
+
+def test_a_struct_of_which_a_file_lacks_the_wanted_field_is_not_null(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"s": [{"a": 1, "b": 2}]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"s": [{"a": 9}, None]}), tmp_path / "b.parquet")
+    table = tamis.open(tmp_path)
+    assert table.scan(columns=["s.b"]).to_arrow().to_pylist() == [{"s": {"b": 2}}, {"s": {"b": None}}, {"s": None}]
+    for levels in ([], ["row_groups"]):
+        assert table.scan("s.a = 9", columns=["s.b"], levels=levels).to_arrow().to_pylist() == [{"s": {"b": None}}]
+
+
+@pytest.mark.parametrize("where", ["x > 3000000000", "x = 1099511627776", "x IS NOT NULL"])
+def test_T4_a_literal_beyond_the_type_of_the_first_file_loses_no_row_of_a_wider_one(tmp_path: Path, where: str) -> None:
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([2**40])}), tmp_path / "b.parquet")
+    with pytest.raises(CorruptFile, match=r"column 'x' of '.*b\.parquet' is a bigint, wider than the int"):
+        tamis.open(tmp_path).scan(where).to_arrow()
+
+
+def test_H6_a_file_that_spells_a_column_twice_is_an_error(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"foo": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table([[1], [2]], names=["FOO", "Foo"]), tmp_path / "b.parquet")
+    with pytest.raises(CorruptFile, match="'FOO', 'Foo' where the table has 'foo'"):
+        tamis.open(tmp_path).scan("foo IS NULL").to_arrow()
+    pq.write_table(pa.table([[1], [2]], names=["x", "x"]), tmp_path / "a.parquet")
+    with pytest.raises(tamis.TamisError, match="several columns 'x'"):
+        tamis.open(tmp_path)
+
+
+def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"f": [1.0, float("nan")]}), tmp_path / "a.parquet")
+    with pytest.raises(EvaluationError, match="cannot evaluate"):
+        tamis.open(tmp_path).scan("CAST(f AS int) >= 0").count()
+
+
+@pytest.mark.parametrize("where", [PartitionFilter.eq("id", "5"), PartitionFilter.or_(), PartitionFilter.in_("id", [])])
+def test_a_partition_filter_on_a_table_without_partitions_sees_no_values(tmp_path: Path, where: object) -> None:
+    pq.write_table(part("eu", 0), tmp_path / "a.parquet")
+    table = tamis.open(tmp_path)
+    assert table.scan(where).count() == 0
+    assert table.scan(PartitionFilter.neq("id", "5")).count() == ROWS_PER_FILE

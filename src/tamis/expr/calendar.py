@@ -122,6 +122,8 @@ def add_interval(value: Value, interval: pa.Scalar, sign: int) -> Value:
     data_type = value.type
     per_day = _per_day(data_type)
     step, rest = divmod(days * NANOSECONDS_PER_DAY + nanoseconds, NANOSECONDS_PER_DAY // per_day)
+    if abs(step) > _LARGEST:
+        raise EvaluationError(f"an interval of {days} days is longer than {data_type} can hold")
     if rest:
         raise EvaluationError(f"an interval of {nanoseconds} nanoseconds is finer than {data_type} can hold")
 

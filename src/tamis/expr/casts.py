@@ -35,6 +35,8 @@ def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
         return bool(is_number(target) or is_text(target))
     if pa.types.is_floating(source):
         return bool(pa.types.is_integer(target) or pa.types.is_floating(target))
+    if pa.types.is_decimal(source) and pa.types.is_integer(target):
+        return True
     if pa.types.is_decimal(source):
         return bool(pa.types.is_floating(target) or (pa.types.is_decimal(target) and target.scale >= source.scale))
     if pa.types.is_date(source) or pa.types.is_timestamp(source):
@@ -43,6 +45,8 @@ def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def can_try_cast(source: pa.DataType, target: pa.DataType) -> bool:
+    if pa.types.is_floating(source) and pa.types.is_integer(target):
+        return not pa.types.is_uint64(target)
     return bool(
         is_text(evaluation_type(source))
         and (
@@ -63,6 +67,8 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
     source = value.type
     if pa.types.is_floating(source) and pa.types.is_integer(target):
         return pc.cast(pc.trunc(value), target)
+    if pa.types.is_decimal(source) and pa.types.is_integer(target):
+        return pc.cast(pc.trunc(value), target, safe=True)
     if pa.types.is_timestamp(source):
         return day_of(value) if pa.types.is_date(target) else in_unit(value, target.unit)
     if pa.types.is_integer(source) and pa.types.is_decimal(target):
@@ -86,7 +92,18 @@ def _to_decimal(value: Value, target: pa.DataType) -> Value:
 
 def try_cast(call: Call, args: list[Value]) -> Value:
     target = evaluation_type(type_from_name(args[1].as_py()))
+    if pa.types.is_floating(args[0].type):
+        return _whole_or_null(args[0], target)
     return args[0] if is_text(target) else _parse(args[0], target)
+
+
+def _whole_or_null(number: Value, target: pa.DataType) -> Value:
+    """A float without its fraction; NULL where it is NaN or out of range."""
+    smallest, largest = integer_range(target)
+    whole = pc.trunc(pc.cast(number, types.DOUBLE))
+    # The largest 64-bit number is no double, its successor is.
+    fits = pc.and_(pc.greater_equal(whole, float(smallest)), pc.less(whole, float(largest + 1)))
+    return pc.cast(pc.if_else(fits, whole, pa.scalar(None, types.DOUBLE)), target)
 
 
 def _parse(text: Value, target: pa.DataType) -> Value:

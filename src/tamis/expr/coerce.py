@@ -81,12 +81,14 @@ def _number(value: Any, source: pa.DataType) -> int | float | Fraction | None:
     if isinstance(value, bool) or not (is_number(source) or is_text(source)):
         return None
     if isinstance(value, str):
+        if "_" in value:
+            return None  # Python reads 1_000 as a number, SQL does not
         try:
             value = Decimal(value.strip())
         except InvalidOperation:
             return None
         if not value.is_finite():
-            return float(value)
+            return math.nan if value.is_nan() else float(value)
         if abs(value.adjusted()) > 400:
             # Beyond every number type; the exact fraction would be as long as the exponent says.
             return math.copysign(math.inf, value) if value.adjusted() > 0 and value else 0

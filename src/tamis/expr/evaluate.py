@@ -26,7 +26,7 @@ from tamis.expr.kernels import (
     literal_value,
     to_evaluation_form,
 )
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of, walk
 from tamis.expr.printer import shown
 from tamis.types import is_bytes, is_number, is_ordered, is_text
 
@@ -118,6 +118,22 @@ def _substring(call: Call) -> bool:
     )
 
 
+MAY_FAIL = frozenset(("+", "-", "*", "negate", "abs", "cast", "date_trunc", "trunc", "partition_value"))
+"""Functions that fail on some values: they overflow, or the value does not fit."""
+
+
+def may_fail(expr: Expr) -> bool:
+    return any(isinstance(node, Call) and node.function in MAY_FAIL for node in walk(expr))
+
+
+def _guards_nothing(call: Call) -> bool:
+    """Whether a CASE may be computed for all rows at once: a branch that may fail is only for the rows it is meant for.
+
+    The embedded engine takes the others.
+    """
+    return type_of(call) is not None and not any(may_fail(arg) for arg in call.args[1:])
+
+
 def _known_type(call: Call) -> bool:
     return type_of(call) is not None
 
@@ -200,7 +216,7 @@ _CHECKS: dict[str, Callable[[Call], bool]] = {
     "try_cast": _try_cast,
     "element_at": _element_at,
     "partition_value": _one_text,
-    "case": _known_type,
+    "case": _guards_nothing,
     "coalesce": _known_type,
 }
 

@@ -180,6 +180,8 @@ def _fold_constant(call: Call) -> Expr:
 def _simplify_in(value: Expr, items: list[Expr]) -> Expr:
     """Items without repetition in ascending order, NULL last; a list of one is an equality."""
     literals = [item for item in dict.fromkeys(items) if isinstance(item, Literal)]
+    if len({item.type for item in literals if not item.is_null}) > 1:
+        return Call("in", (value, *items))  # of a function whose type nobody knows
     values = sorted((item for item in literals if not item.is_null), key=lambda item: sort_key(item.value))
     nulls = [item for item in literals if item.is_null][:1]
     if len(literals) < len(dict.fromkeys(items)):

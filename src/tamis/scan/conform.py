@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile
-from tamis.types import type_name
+from tamis.expr.nodes import Column
+from tamis.types import integer_range, type_name
 
 
 def conform_batch(
@@ -30,7 +33,10 @@ def find_name(names: list[str], wanted: str) -> int | None:
         return names.index(wanted)
     folded = wanted.casefold()
     matches = [index for index, name in enumerate(names) if name.casefold() == folded]
-    return matches[0] if len(matches) == 1 else None
+    if len(matches) > 1:
+        spelled = ", ".join(repr(names[index]) for index in matches)
+        raise CorruptFile(f"a file has {spelled} where the table has {wanted!r}: nobody can say which one is meant")
+    return matches[0] if matches else None
 
 
 def find_path(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -45,6 +51,59 @@ def find_path(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | Non
         inner = fields[index].type
         fields = list(inner) if pa.types.is_struct(inner) else []
     return tuple(found)
+
+
+def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str) -> None:
+    """An error where a file holds numbers that the table's type has no room for.
+
+    A filter was made for the table's type: `x > 3000000000` is never TRUE of an int. Were such a file skipped by it,
+    rows would be lost without a word.
+    """
+    for column in columns:
+        found = find_path(schema, column.path)
+        if found is None or column.type is None:
+            continue
+        field = schema.field(found[0])
+        for part in found[1:]:
+            field = field.type.field(part)
+        if is_wider(field.type, column.type):
+            raise CorruptFile(
+                f"column {column.name!r} of '{place}' is a {type_name(field.type)}, wider than the "
+                f"{type_name(column.type)} that the table's first file has: rewrite the files with one type"
+            )
+
+
+def is_wider(file_type: pa.DataType, table_type: pa.DataType) -> bool:
+    """Whether a number of the file may not fit into the table's type."""
+    if pa.types.is_integer(file_type) and pa.types.is_integer(table_type):
+        smallest, largest = integer_range(file_type)
+        lowest, highest = integer_range(table_type)
+        return smallest < lowest or largest > highest
+    if pa.types.is_floating(file_type):
+        return bool(pa.types.is_floating(table_type) and file_type.bit_width > table_type.bit_width)
+    if pa.types.is_decimal(file_type) and pa.types.is_decimal(table_type):
+        whole = file_type.precision - file_type.scale > table_type.precision - table_type.scale
+        return bool(whole or file_type.scale > table_type.scale)
+    return False
+
+
+def path_to_read(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What to read of a file for a path of the table: the path itself, or some leaf of the innermost struct that the
+    file has on the way, which tells where that struct is NULL; None where there is nothing."""
+    for depth in range(len(path), 0, -1):
+        found = find_path(schema, path[:depth])
+        if found is None:
+            continue
+        if depth == len(path):
+            return found
+        field = schema.field(found[0])
+        for part in found[1:]:
+            field = field.type.field(part)
+        while pa.types.is_struct(field.type) and field.type.num_fields:
+            field = field.type.field(0)
+            found = (*found, field.name)
+        return found
+    return None
 
 
 def _loses_digits(values: pa.Array, cast: pa.Array) -> bool:

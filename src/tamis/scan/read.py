@@ -16,7 +16,7 @@ from tamis.io.storage import Storage
 from tamis.parquet.footer import read_footer
 from tamis.parquet.leaves import leaf_indices
 from tamis.parquet.statistics import chunk_ranges
-from tamis.scan.conform import conform_batch, find_path
+from tamis.scan.conform import conform_batch, path_to_read
 from tamis.scan.projection import Path, flat_paths, narrow
 from tamis.scan.residual import Residual
 from tamis.skipping.predicate import Predicate
@@ -93,7 +93,7 @@ class TaskReader:
         paths = [
             found
             for path in flat_paths(read_schema)
-            if path[0] not in self.partition_columns and (found := find_path(file_schema, path)) is not None
+            if path[0] not in self.partition_columns and (found := path_to_read(file_schema, path)) is not None
         ]
         leaves = leaf_indices(file_schema, paths)
         if not leaves:

@@ -18,7 +18,7 @@ from sqlglot.errors import SqlglotError
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr.evaluate import Evaluator, can_evaluate
+from tamis.expr.evaluate import Evaluator, can_evaluate, may_fail
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_, columns_of, fold, operands_of, transform, with_args
 from tamis.expr.patterns import DEFAULT_ESCAPE
@@ -35,14 +35,17 @@ class Residual:
         by_arrow = [conjunct for conjunct in conjuncts if can_evaluate(conjunct)]
         others = [conjunct for conjunct in conjuncts if not can_evaluate(conjunct)]
         self.columns: tuple[Column, ...] = tuple(columns_of(and_(*conjuncts)))
-        self._evaluator = Evaluator(and_(*by_arrow)) if by_arrow else None
+        # `s <> 'n/a' AND CAST(s AS INT) > 5`: what may fail sees only the rows that the rest lets pass.
+        safe = [conjunct for conjunct in by_arrow if not may_fail(conjunct)]
+        risky = [conjunct for conjunct in by_arrow if may_fail(conjunct)]
+        self._evaluators = [Evaluator(each) for each in ([and_(*safe)] if safe else []) + risky]
         self._engine = _EmbeddedPredicates(and_(*others)) if others else None
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows for which every conjunct is TRUE."""
         # Arrow goes first: fewer rows reach the engine, and its functions are the costly ones.
-        if self._evaluator is not None:
-            batch = batch.filter(self._evaluator(batch))
+        for evaluate in self._evaluators:
+            batch = batch.filter(evaluate(batch))
         if self._engine is not None and batch.num_rows:
             batch = batch.filter(self._engine.evaluate(batch))
         return batch
@@ -80,20 +83,27 @@ class _EmbeddedPredicates:
     def _with_values(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
         """A part with a column in place of each value that Arrow computes: the engine may mean something else by it."""
         match node:
+            case Call("case"):
+                # What stands in a branch is for the rows of that branch: only the columns are given.
+                return transform(node, lambda each: self._given(each) if isinstance(each, Column) else each)
             case Call("sql"):
                 # Text that nobody took apart: its columns are known by their names only.
                 self._names |= dict.fromkeys(column.path[0] for column in columns_of(node))
-                return node
-            case Column(type=data_type) if isinstance(data_type, pa.BaseExtensionType):
-                self._names[node.path[0]] = None
                 return node
             case Literal():
                 return node
             case Call() if not can_evaluate(node):
                 return with_args(node, args)
             case _:
-                name = self._values.setdefault(node, f"{self._prefix}_value{len(self._values)}")
-                return Column((name,), type=type_of(node))
+                return self._given(node)
+
+    def _given(self, value: Expr) -> Column:
+        """The column in which the engine finds a value that Arrow computes."""
+        if isinstance(value, Column) and isinstance(value.type, pa.BaseExtensionType):
+            self._names[value.path[0]] = None
+            return value
+        name = self._values.setdefault(value, f"{self._prefix}_value{len(self._values)}")
+        return Column((name,), type=type_of(value))
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """The value of the predicate for each row."""
@@ -130,7 +140,7 @@ def _is_logic(node: Expr) -> bool:
 
 def _duckdb_sql(predicate: Expr) -> str:
     """A predicate in DuckDB's words, with our meaning of LIKE (backslash escapes) and CAST (no silent NULL)."""
-    text = to_sql(transform(predicate, _with_escape))
+    text = to_sql(transform(predicate, _in_our_meaning))
     try:
         tree = sqlglot.parse_one(text, read=SparkText)
         for node in list(tree.find_all(exp.TryCast)):
@@ -142,8 +152,11 @@ def _duckdb_sql(predicate: Expr) -> str:
         raise EvaluationError(f"the embedded engine has no words for {text}: {error}") from error
 
 
-def _with_escape(node: Expr) -> Expr:
+def _in_our_meaning(node: Expr) -> Expr:
     match node:
+        case Call("substring", (value, Literal(value=0), *length)):
+            # Position 0 is the first character in Spark, and one before it in DuckDB.
+            return Call("substring", (value, Literal(1, types.LONG), *length))
         case Call("like", (value, pattern)):
             return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
         case _:
@@ -152,6 +165,6 @@ def _with_escape(node: Expr) -> Expr:
 
 def _engine_arguments(node: Expr) -> tuple[Expr, ...]:
     """Where to look for values that Arrow computes: not inside those, and not in text that nobody took apart."""
-    if not isinstance(node, Call) or node.function == "sql" or can_evaluate(node):
+    if not isinstance(node, Call) or node.function in ("sql", "case") or can_evaluate(node):
         return ()
     return operands_of(node)

@@ -16,7 +16,7 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet.footer import read_footer
 from tamis.parquet.leaves import leaf_indices
 from tamis.parquet.statistics import row_group_metadata, row_group_sizes
-from tamis.scan.conform import find_path
+from tamis.scan.conform import check_fits, find_path
 from tamis.scan.projection import Path
 from tamis.skipping.account import LevelReport
 from tamis.skipping.metadata import constant_bounds
@@ -50,10 +50,11 @@ def plan_row_groups(
     enabled: bool = True,
 ) -> RowGroups:
     """Read the footers of files (in threads) and prune their row groups in one pass."""
+    mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     tested = [column for column in predicate.columns if column.path[0] not in partitions.column_names]
 
     def read(file: dict[str, Any]) -> pa.RecordBatch:
-        return read_row_groups(storage, file["path"], file["size"], file["modified_ns"], tested, needed)
+        return read_row_groups(storage, file["path"], file["size"], file["modified_ns"], tested, needed, mentioned)
 
     batches = run_in_threads(read, files.to_pylist(), storage.threads)
     counts = [batch.num_rows for batch in batches]
@@ -90,11 +91,18 @@ def plan_row_groups(
 
 
 def read_row_groups(
-    storage: Storage, path: str, size: int, modified_ns: int, tested: list[Column], needed: tuple[Path, ...]
+    storage: Storage,
+    path: str,
+    size: int,
+    modified_ns: int,
+    tested: list[Column],
+    needed: tuple[Path, ...],
+    mentioned: list[Column],
 ) -> pa.RecordBatch:
     """The metadata of the row groups of one file: bounds of the tested columns, bytes of the needed ones."""
     footer = read_footer(storage, path, size, modified_ns)
     schema = footer.schema.to_arrow_schema()
+    check_fits(schema, mentioned, storage.place(path))
     spelled = {column.path: found for column in tested if (found := find_path(schema, column.path)) is not None}
     bounds = row_group_metadata(footer, tested, names=spelled, place=storage.place(path))
     paths = [found for wanted in needed if (found := find_path(schema, wanted)) is not None]

@@ -26,6 +26,8 @@ class Predicate:
 
     expr: Expr
     partition_filter: PartitionFilter | None = None
+    mentioned: tuple[Column, ...] = ()
+    """Every column that the filter names, also where normalising found that it does not matter."""
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -66,4 +68,4 @@ def make_predicate(where: object, schema: pa.Schema, table: str) -> Predicate:
             f"the filter {shown(bound)} is a {type_name(data_type)}, not a predicate. "
             "Compare it with something, as in amount > 5"
         )
-    return Predicate(normalise(bound))
+    return Predicate(normalise(bound), mentioned=tuple(columns_of(bound)))

@@ -101,6 +101,9 @@ def _call(call: Call, args: tuple[Range | None, ...]) -> Range:
     low, high = (_apply(call, monotone.argument, bound) for bound in (inner.lower, inner.upper))
     if not monotone.keeps_order:
         low, high = high, low
+    if not is_float:
+        # A cast of NaN to a whole number fails: a unit that may hold one must be read, so that it does.
+        may_be_null = any_of(may_be_null, inner.may_be_nan)
     return Range(low, high, may_be_null, inner.may_be_nan if is_float else FALSE, inner.has_value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import TableNotFound
+from tamis.errors import TableNotFound, UnsupportedFeature
 from tamis.expr.nodes import Column, columns_of
 from tamis.io.storage import Storage
 from tamis.parquet.footer import read_footer
@@ -45,6 +46,11 @@ class HiveTable:
             raise TableNotFound(f"no data files in '{storage.uri}'")
         footer = read_footer(storage, sample.path, sample.size, sample.modified_ns)
         schema = with_partition_columns(footer.schema.to_arrow_schema(), layout.partition_schema)
+        repeated = [name for name, count in Counter(schema.names).items() if count > 1]
+        if repeated:
+            raise UnsupportedFeature(
+                f"'{storage.place(sample.path)}' has several columns {repeated[0]!r}: nobody can say which one is meant"
+            )
         return HiveTable(storage, layout, schema)
 
     @property
