@@ -446,3 +446,10 @@ def test_a_partition_filter_on_a_table_without_partitions_sees_no_values(tmp_pat
     table = tamis.open(tmp_path)
     assert table.scan(where).count() == 0
     assert table.scan(PartitionFilter.neq("id", "5")).count() == ROWS_PER_FILE
+
+
+def test_what_a_partition_filter_skips_is_told(table: tamis.Table) -> None:
+    where = PartitionFilter.eq("region", "eu")
+    assert reasons(table.scan(where).plan(depth="files").report, "partitions") == {
+        'partition filter {"op":"eq","column":"region","value":"eu"}': (2, None)
+    }

@@ -21,10 +21,10 @@ _ZERO = Literal(0, types.LONG)
 
 def answer_constant_unit(predicate: Expr, otherwise: Answers) -> Answers:
     """The answers for units in which all columns of the predicate are constant; elsewhere the given ones."""
+    if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
+        return otherwise
     columns = columns_of(predicate)
     if not columns or not all(_has_value_semantics(column) for column in columns):
-        return otherwise
-    if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
         return otherwise
     constant = all_of(*(_is_constant(column) for column in columns))
     # Elsewhere the value is NULL, so that the predicate is not evaluated (and cannot fail) for a mere bound.

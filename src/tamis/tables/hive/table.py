@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import TableNotFound, UnsupportedFeature
 from tamis.expr.nodes import Column, columns_of
+from tamis.expr.partition_filter import PartitionFilter
 from tamis.io.storage import Storage
 from tamis.parquet.footer import read_footer
 from tamis.skipping.account import LevelReport, merge_outcomes
 from tamis.skipping.metadata import constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
-from tamis.tables.hive.layout import FILE_COLUMNS, HiveLayout, PartitionDirectories
+from tamis.tables.hive.layout import FILE_COLUMNS, HiveLayout, Keep, PartitionDirectories
 from tamis.tables.hive.partition_types import with_partition_columns
 from tamis.tables.hive.pruning import known_parts
 from tamis.tables.source import FileListing
@@ -70,7 +71,7 @@ class HiveTable:
         pruner = _DirectoryPruner(predicate, self.layout.partition_schema, enabled="partitions" in levels)
         keep_raw = None
         if predicate.partition_filter is not None:
-            keep_raw = known_parts(predicate.partition_filter, self.partition_columns)
+            keep_raw = pruner.counted(predicate.partition_filter, self.partition_columns)
         directories = self.layout.directories(pruner.keep, keep_raw=keep_raw)
         found = self.layout.files(directories)
         if keep_raw is not None and not self.partition_columns and not keep_raw(_NO_PARTITION_VALUES)[0].as_py():
@@ -103,6 +104,7 @@ class _DirectoryPruner:
         self._columns = {field.name: Column((field.name,), type=field.type) for field in partitions}
         self._enabled = enabled
         self._outcomes: tuple[ConjunctOutcome, ...] = ()
+        self._filtered: tuple[ConjunctOutcome, ...] = ()
 
     def keep(self, values: pa.Table) -> pa.BooleanArray:
         """Which directories to keep, by the partition values known at their level."""
@@ -116,6 +118,19 @@ class _DirectoryPruner:
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
         return pruned.selection
 
+    def counted(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
+        """What a partition filter keeps at each level, with the account of it."""
+        keeps = known_parts(partition_filter, columns)
+
+        def keep(raw: pa.Table) -> pa.BooleanArray:
+            kept = keeps(raw)
+            text = f"partition filter {partition_filter.to_json()}"
+            outcome = ConjunctOutcome(text, len(kept) - kept.true_count, None)
+            self._filtered = merge_outcomes(self._filtered, (outcome,))
+            return kept
+
+        return keep
+
     def report(self, directories: PartitionDirectories) -> LevelReport:
         """A directory that was skipped counts once, however many partitions are below it: nobody looked."""
         skipped = sum(level.total - level.kept for level in directories.levels)
@@ -127,4 +142,5 @@ class _DirectoryPruner:
             for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
         )
         note = None if self._enabled else "switched off"
-        return LevelReport("partitions", kept + skipped, kept, by_predicate=by_predicate, note=note)
+        accounts = (*by_predicate, *self._filtered)
+        return LevelReport("partitions", kept + skipped, kept, by_predicate=accounts, note=note)
