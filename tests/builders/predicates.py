@@ -281,6 +281,13 @@ def functions(draw: st.DrawFn, columns: dict[tuple[str, ...], pa.DataType]) -> S
                     (Call("*", (column, constant)), f"{name}::HUGEINT * {number}"),
                     (Call("negate", (column,)), f"-({name}::HUGEINT)"),
                     (Call("abs", (column,)), f"abs({name}::HUGEINT)"),
+                    (Call("coalesce", (column, Literal(number, data_type))), f"coalesce({name}::HUGEINT, {number})")
+                    if number >= 0
+                    else (Call("negate", (column,)), f"-({name}::HUGEINT)"),
+                    (
+                        Call("case", (Call(">", (column, constant)), constant, Literal(7, types.LONG))),
+                        f"CASE WHEN {name}::HUGEINT > {number} THEN {number} ELSE 7 END",
+                    ),
                     (Call("cast", (column, Literal("double", types.STRING))), f"CAST({name} AS HUGEINT)"),
                 ]
             )
@@ -307,6 +314,16 @@ def functions(draw: st.DrawFn, columns: dict[tuple[str, ...], pa.DataType]) -> S
             Call(operator, (made[0], Literal(value, types.DOUBLE))),
             f"({made[1]}) {OPERATORS[operator]} {judge_literal(value, types.DOUBLE)}",
         )
+    if pa.types.is_date(data_type) and draw(st.booleans()):
+        unit = draw(st.sampled_from(["year", "quarter", "month", "week"]))
+        moved = draw(st.sampled_from([0, 1, -31]))
+        day = draw(st.integers(-40, 40))
+        truncated = Call("trunc", (Call("+", (column, Literal(moved, types.LONG))), Literal(unit, types.STRING)))
+        return Said(
+            Call(operator, (truncated, Literal(day, types.DATE))),
+            f"CAST(date_trunc('{unit}', {name} + {moved}) AS DATE) "
+            f"{OPERATORS[operator]} {judge_literal(day, types.DATE)}",
+        )
     if pa.types.is_date(data_type):
         made = draw(
             st.sampled_from(
@@ -319,6 +336,16 @@ def functions(draw: st.DrawFn, columns: dict[tuple[str, ...], pa.DataType]) -> S
         )
         value = draw(st.sampled_from([1969, 1970, 1, 2, 12, 31, 2024]))
         return Said(Call(operator, (made[0], Literal(value, types.LONG))), f"({made[1]}) {OPERATORS[operator]} {value}")
+    if pa.types.is_timestamp(data_type) and draw(st.booleans()):
+        days = draw(st.sampled_from([0, 1, -3]))
+        sign = draw(st.sampled_from(["+", "-"]))
+        interval = Literal((0, days, 3_600 * 10**9), types.INTERVAL)
+        step = (days * DAY + 3_600 * 10**9) * (1 if sign == "+" else -1)
+        value = draw(values(data_type))
+        return Said(
+            Call(operator, (Call(sign, (column, interval)), Literal(value, data_type))),
+            f"({name} + {step}) {OPERATORS[operator]} {judge_literal(value, data_type)}",
+        )
     if pa.types.is_timestamp(data_type):
         count = f"CAST({name} AS HUGEINT)"
         moment = f"(DATE '1970-01-01' + CAST(({count} - ((({count} % {DAY}) + {DAY}) % {DAY})) // {DAY} AS INTEGER))"

@@ -323,6 +323,8 @@ def test_functions_that_are_not_modelled_stay_calls_of_their_name(sql: str, expe
     ("sql", "printed", "columns"),
     [
         ("a[0]", "a[0]", [A]),
+        ("array(a, b)[1]", "array(a, b)[1]", [A, B]),
+        ("list[0]", "list[0]", [Column(("list",))]),
         ("a['k'].b", "a['k'].b", [A]),
         ("a.b[c]", "a.b[c]", [Column(("a", "b")), C]),
         ("f(a).b", "f(a).b", [A]),

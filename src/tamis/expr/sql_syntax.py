@@ -49,6 +49,10 @@ class SparkText(Spark):
 
     SUPPORTS_USER_DEFINED_TYPES = True
 
+    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]  # sqlglot declares it as a variable
+        # `list[0]` is the first item of a column called list, not a list of one item.
+        ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
+
     class Tokenizer(Spark.Tokenizer):
         # Since Spark 4, 'it''s' is one quote, not two texts that stand side by side.
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
@@ -57,7 +61,7 @@ class SparkText(Spark):
 class SparkCalls(SparkText):
     """Spark's dialect in which every function is a call of its own name."""
 
-    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]  # sqlglot declares it as a variable
+    class Parser(SparkText.Parser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS = _only(
             Spark.Parser.FUNCTION_PARSERS,
