@@ -33,6 +33,12 @@ from tamis.parquet.vetting import vetted_footer
 KINDS = {"i32": 5, "i64": 6, "binary": 8, "list": 9, "struct": 12}
 
 
+@pytest.fixture(params=["from the first chunk", "never"], autouse=True)
+def patterns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case with the patterns of the quick way and without them."""
+    monkeypatch.setattr(vetting, "_WALKED_FIRST", 0 if request.param == "from the first chunk" else 10**9)
+
+
 def varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
@@ -334,6 +340,7 @@ def footers_of_real_writers(tmp_path: Any) -> list[bytes]:
 
 
 def test_real_footers_pass_unchanged_with_and_without_the_quick_way(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
     footers = footers_of_real_writers(tmp_path)
     leaves = [leaf_types(pq.read_metadata(framed(footer))) for footer in footers]
     for footer, types_ in zip(footers, leaves, strict=True):
@@ -344,6 +351,7 @@ def test_real_footers_pass_unchanged_with_and_without_the_quick_way(tmp_path: An
 
 
 def test_the_quick_way_takes_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
     walked: list[str] = []
     original = vetting._Walk.chunk
 
