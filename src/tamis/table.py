@@ -87,10 +87,13 @@ def open_table(
     catalog: object = None,
     *,
     partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
 ) -> Table:
     """Open a table: a folder of Parquet files, Hive-style partition directories, or a single Parquet file.
 
     `partitioning` declares types of partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
+    The schema is that of the first file; `merge_schema` reads the footers of all files instead, and takes every
+    column that one of them has in the widest of its types.
     """
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
@@ -104,7 +107,7 @@ def open_table(
         raise UnsupportedFeature(
             f"{asked[0]}= was given, but a Hive-style table has no versions and no catalog: open it without"
         )
-    table = HiveTable.open(open_storage(uri, storage_options), partitioning)
+    table = HiveTable.open(open_storage(uri, storage_options), partitioning, merge_schema=merge_schema)
     if format is not None and format != table.format:
         raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
     return Table(table)

@@ -416,14 +416,6 @@ def test_a_struct_of_which_a_file_lacks_the_wanted_field_is_not_null(tmp_path: P
         assert table.scan("s.a = 9", columns=["s.b"], levels=levels).to_arrow().to_pylist() == [{"s": {"b": None}}]
 
 
-@pytest.mark.parametrize("where", ["x > 3000000000", "x = 1099511627776", "x IS NOT NULL"])
-def test_T4_a_literal_beyond_the_type_of_the_first_file_loses_no_row_of_a_wider_one(tmp_path: Path, where: str) -> None:
-    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"x": pa.array([2**40])}), tmp_path / "b.parquet")
-    with pytest.raises(CorruptFile, match=r"column 'x' of '.*b\.parquet' is a bigint, wider than the int"):
-        tamis.open(tmp_path).scan(where).to_arrow()
-
-
 def test_H6_a_file_that_spells_a_column_twice_is_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"foo": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table([[1], [2]], names=["FOO", "Foo"]), tmp_path / "b.parquet")

@@ -26,6 +26,7 @@ class Request:
     uri: str
     format: str | None = None
     partitioning: Mapping[str, str] | None = None
+    merge_schema: bool = False
     storage_options: Mapping[str, str] | None = None
     where: str | None = None
     columns: Sequence[str] | None = None
@@ -38,6 +39,7 @@ class Request:
             self.format,
             storage_options=self.storage_options,
             partitioning=self.partitioning,
+            merge_schema=self.merge_schema,
         )
 
     def scan(self) -> Scan:
@@ -156,6 +158,11 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Type of a partition column, as in day=date; may be repeated.",
     ),
     click.option(
+        "--merge-schema",
+        is_flag=True,
+        help="Take the columns of all files, in their widest types; else those of the first file.",
+    ),
+    click.option(
         "--storage-option",
         "storage_options",
         metavar="KEY=VALUE",
@@ -173,7 +180,7 @@ def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
     """
 
     def decorate(command: Command) -> Command:
-        asked = ("uri", *names, "format", "partitioning", "storage_options")
+        asked = ("uri", *names, "format", "partitioning", "merge_schema", "storage_options")
 
         @functools.wraps(command)
         def with_request(**given: Any) -> Any:

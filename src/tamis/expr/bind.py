@@ -7,7 +7,7 @@ anything else is an error that lists them. A name without a match is an error wi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
@@ -22,13 +22,25 @@ from tamis.types import is_bytes, is_number, is_ordered, is_text, type_name
 _SHOWN_COLUMNS = 12
 
 
-def bind(expr: Expr, schema: pa.Schema, table: str = "the table", where: str = "where") -> Expr:
-    """Resolve the names of an expression against a schema and give its operands exact common types."""
+def bind(
+    expr: Expr,
+    schema: pa.Schema,
+    table: str = "the table",
+    where: str = "where",
+    *,
+    typed: Collection[str] | None = None,
+) -> Expr:
+    """Resolve the names of an expression against a schema and give its operands exact common types.
+
+    With `typed`, only the types of these columns are relied on: nothing is concluded from those of the others.
+    """
 
     def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
         match node:
             case Column():
-                return resolve(node, schema, table, where)
+                column = resolve(node, schema, table, where)
+                is_typed = typed is None or column.path[0] in typed
+                return column if is_typed else Column(column.path, column.position)
             case Literal():
                 return node
             case Call():

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
-from tamis.types import integer_range, type_name
+from tamis.types import STRING, UNITS_PER_SECOND, integer_range, is_bytes, is_number, is_ordered, is_text, type_name
 
 
 def conform_batch(
@@ -54,10 +54,10 @@ def find_path(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | Non
 
 
 def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str) -> None:
-    """An error where a file holds numbers that the table's type has no room for.
+    """An error where a file may hold values that the table's type does not have.
 
-    A filter was made for the table's type: `x > 3000000000` is never TRUE of an int. Were such a file skipped by it,
-    rows would be lost without a word.
+    A filter was made for the table's type: `x > 3000000000` is never TRUE of an int, `x = 5.5` neither. Were such a
+    file skipped by it, rows would be lost without a word.
     """
     for column in columns:
         found = find_path(schema, column.path)
@@ -66,25 +66,63 @@ def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str) -> None
         field = schema.field(found[0])
         for part in found[1:]:
             field = field.type.field(part)
-        if is_wider(field.type, column.type):
+        if not holds(column.type, field.type):
             raise CorruptFile(
-                f"column {column.name!r} of '{place}' is a {type_name(field.type)}, wider than the "
-                f"{type_name(column.type)} that the table's first file has: rewrite the files with one type"
+                f"column {column.name!r} of '{place}' is {type_name(field.type)}, which does not fit into the "
+                f"{type_name(column.type)} of the table, whose schema is that of its first file: "
+                "open the table with merge_schema=True (--merge-schema), or rewrite the file"
             )
 
 
-def is_wider(file_type: pa.DataType, table_type: pa.DataType) -> bool:
-    """Whether a number of the file may not fit into the table's type."""
-    if pa.types.is_integer(file_type) and pa.types.is_integer(table_type):
-        smallest, largest = integer_range(file_type)
-        lowest, highest = integer_range(table_type)
-        return smallest < lowest or largest > highest
+def holds(table_type: pa.DataType, file_type: pa.DataType) -> bool:
+    """Whether every value of a file's type is a value of the table's type too, or the two have no order at all.
+
+    >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.float64(), pa.int64())
+    (True, False, False)
+    """
+    table_type, file_type = _plain(table_type), _plain(file_type)
+    if table_type == file_type or pa.types.is_null(file_type):
+        return True
+    if not (is_ordered(table_type) and is_ordered(file_type)):
+        return True
+    if is_number(table_type) and is_number(file_type):
+        return _holds_number(table_type, file_type)
+    if is_bytes(table_type):
+        return is_text(file_type) or is_bytes(file_type)
+    if pa.types.is_timestamp(table_type):
+        if pa.types.is_date(file_type):
+            return True
+        finer = UNITS_PER_SECOND[table_type.unit]
+        return bool(pa.types.is_timestamp(file_type)) and UNITS_PER_SECOND[file_type.unit] <= finer
+    return bool(pa.types.is_date(table_type) and pa.types.is_date(file_type))
+
+
+def _plain(data_type: pa.DataType) -> pa.DataType:
+    """The type without what is only a way to store it."""
+    if pa.types.is_dictionary(data_type):
+        return _plain(data_type.value_type)
+    return STRING if is_text(data_type) else data_type
+
+
+def _holds_number(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     if pa.types.is_floating(file_type):
-        return bool(pa.types.is_floating(table_type) and file_type.bit_width > table_type.bit_width)
-    if pa.types.is_decimal(file_type) and pa.types.is_decimal(table_type):
-        whole = file_type.precision - file_type.scale > table_type.precision - table_type.scale
-        return bool(whole or file_type.scale > table_type.scale)
-    return False
+        return bool(pa.types.is_floating(table_type) and file_type.bit_width <= table_type.bit_width)
+    scale = file_type.scale if pa.types.is_decimal(file_type) else 0
+    if scale < 0:
+        return False
+    if pa.types.is_integer(file_type):
+        smallest, largest = integer_range(file_type)
+    else:
+        largest = 10 ** (file_type.precision - scale) - 1
+        smallest = -largest
+    if pa.types.is_floating(table_type):
+        exact = 2 ** {16: 11, 32: 24, 64: 53}[table_type.bit_width]
+        return scale == 0 and -exact <= smallest and largest <= exact
+    if pa.types.is_integer(table_type):
+        lowest, highest = integer_range(table_type)
+        return scale == 0 and lowest <= smallest and largest <= highest
+    limit = 10 ** (table_type.precision - table_type.scale)
+    return bool(scale <= table_type.scale and largest < limit)
 
 
 def path_to_read(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | None:

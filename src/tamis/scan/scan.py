@@ -55,7 +55,7 @@ class Scan:
         self._source = source
         self._limit = limit
         self._levels = frozenset(levels)
-        self._predicate = make_predicate(where, source.schema, source.name)
+        self._predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
         self._projection = projected_paths(columns, source.schema, source.name)
         # Counts of its own, so that a report tells what this scan cost.
         self._storage = replace(source.storage, counters=IoCounters())

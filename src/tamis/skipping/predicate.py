@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -29,9 +29,24 @@ class Predicate:
     mentioned: tuple[Column, ...] = ()
     """Every column that the filter names, also where normalising found that it does not matter."""
 
+    on_partitions: Expr = TRUE
+    """The filter as far as it holds whatever the types of data columns are, which a file may have wider than the
+    table: `x > 3000000000` is never TRUE of an int, and yet no reason to pass over a partition unseen."""
+
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
         return rewrite(self.expr)
+
+    @cached_property
+    def partition_conjuncts(self) -> tuple[Conjunct, ...]:
+        """The parts of `on_partitions`, under the texts that the same parts of the whole filter have."""
+        parts = rewrite(self.on_partitions)
+        if len(parts) != len(self.conjuncts):
+            return parts
+        pairs = zip(parts, self.conjuncts, strict=True)
+        return tuple(
+            replace(part, label=whole.predicate) if _same_columns(part, whole) else part for part, whole in pairs
+        )
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -54,7 +69,7 @@ class Predicate:
         return and_(*(self.conjuncts[index].predicate for index in indices))
 
 
-def make_predicate(where: object, schema: pa.Schema, table: str) -> Predicate:
+def make_predicate(where: object, schema: pa.Schema, table: str, partition_columns: Collection[str] = ()) -> Predicate:
     """The predicate that a `where` argument means: SQL text, an expression of ours or of others, a partition filter."""
     given = to_expr(where)
     if given is None:
@@ -68,4 +83,9 @@ def make_predicate(where: object, schema: pa.Schema, table: str) -> Predicate:
             f"the filter {shown(bound)} is a {type_name(data_type)}, not a predicate. "
             "Compare it with something, as in amount > 5"
         )
-    return Predicate(normalise(bound), mentioned=tuple(columns_of(bound)))
+    on_partitions = normalise(bind(given, schema, table, typed=partition_columns)) if partition_columns else TRUE
+    return Predicate(normalise(bound), mentioned=tuple(columns_of(bound)), on_partitions=on_partitions)
+
+
+def _same_columns(one: Conjunct, other: Conjunct) -> bool:
+    return columns_of(one.predicate) == columns_of(other.predicate)

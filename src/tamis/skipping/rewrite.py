@@ -17,7 +17,8 @@ FALSE, or NULL where the metadata does not tell. They compose exactly:
 negation of another answer: making any piece of metadata unknown can turn an answer only into unknown or TRUE, never
 into FALSE. That is why missing or wider statistics never lose a unit.
 
-A unit is *skipped* when p may not be TRUE. It *matches whole* when p may be neither FALSE nor NULL.
+A unit is *skipped* when p may not be TRUE. It *matches whole* when p may be neither FALSE nor NULL, and the metadata
+proves that no part of p fails for a row (overflows, casts what does not fit): an error must not depend on statistics.
 
 Worked example, `x < 10` for a nullable integer column x:
 
@@ -57,10 +58,12 @@ class Conjunct:
     """TRUE for the units in which every row satisfies the predicate."""
     reason: str | None
     """Why the predicate cannot be answered from bounds at all, where that is so."""
+    label: Expr | None = None
+    """What people see in its place."""
 
     @cached_property
     def text(self) -> str:
-        return shown(self.predicate)
+        return shown(self.predicate if self.label is None else self.label)
 
     @property
     def keeps(self) -> Expr:
@@ -90,9 +93,10 @@ def rewrite(predicate: Expr) -> tuple[Conjunct, ...]:
 
 
 def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column]) -> Conjunct:
-    answered = fold(predicate, _answer)
+    failures: dict[Expr, None] = {}
+    answered = fold(predicate, lambda node, args: _answer(node, args, failures))
     answers = assume_no_nan(predicate, answered.answers, no_nan)
-    whole = negate(any_of(answers.may_be_false, answers.may_be_null))
+    whole = negate(any_of(answers.may_be_false, answers.may_be_null, *failures))
     has_rows = Call(">", (ROW_COUNT, Literal(0, types.LONG)))
     return Conjunct(
         predicate,
@@ -111,7 +115,8 @@ class _Answered:
     reason: str | None
 
 
-def _answer(node: Expr, args: tuple[_Answered, ...]) -> _Answered:
+def _answer(node: Expr, args: tuple[_Answered, ...], failures: dict[Expr, None]) -> _Answered:
+    """Answer a node from what is known of its arguments, and note whether a predicate may fail for some row."""
     reason = next((arg.reason for arg in args if arg.reason is not None), None)
     match node:
         case Literal(value=bool() as value):
@@ -135,6 +140,9 @@ def _answer(node: Expr, args: tuple[_Answered, ...]) -> _Answered:
         case Call():
             answers, why = answer_call(node, tuple((arg.answers, arg.range) for arg in args))
             found_range = range_of(node, tuple(arg.range for arg in args))
+            may_fail = found_range.failure.possible
             if why is not None:
-                answers = answer_constant_unit(node, answers)
+                answers, may_fail = answer_constant_unit(node, answers, may_fail)
+            if type_of(node) in (types.BOOLEAN, None):
+                failures[may_fail] = None
             return _Answered(answers, found_range, why)

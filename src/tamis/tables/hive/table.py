@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,12 +15,14 @@ from tamis.errors import TableNotFound, UnsupportedFeature
 from tamis.expr.nodes import Column, columns_of
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.io.storage import Storage
+from tamis.io.threads import run_in_threads
 from tamis.parquet.footer import read_footer
 from tamis.skipping.account import LevelReport, merge_outcomes
 from tamis.skipping.metadata import constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
 from tamis.tables.hive.layout import FILE_COLUMNS, HiveLayout, Keep, PartitionDirectories
+from tamis.tables.hive.merging import merge_schemas
 from tamis.tables.hive.partition_types import with_partition_columns
 from tamis.tables.hive.pruning import known_parts
 from tamis.tables.source import FileListing
@@ -40,13 +43,21 @@ class HiveTable:
     version: int | None = None
 
     @staticmethod
-    def open(storage: Storage, partitioning: Mapping[str, str | pa.DataType] | None = None) -> HiveTable:
+    def open(
+        storage: Storage,
+        partitioning: Mapping[str, str | pa.DataType] | None = None,
+        *,
+        merge_schema: bool = False,
+    ) -> HiveTable:
         layout = HiveLayout.discover(storage, partitioning)
         sample = layout.sample_file
         if sample is None:
             raise TableNotFound(f"no data files in '{storage.uri}'")
         footer = read_footer(storage, sample.path, sample.size, sample.modified_ns)
-        schema = with_partition_columns(footer.schema.to_arrow_schema(), layout.partition_schema)
+        of_files = footer.schema.to_arrow_schema()
+        if merge_schema:
+            of_files = merge_schemas([(of_files, storage.place(sample.path)), *_schemas(storage, layout)])
+        schema = with_partition_columns(of_files, layout.partition_schema)
         repeated = [name for name, count in Counter(schema.names).items() if count > 1]
         if repeated:
             raise UnsupportedFeature(
@@ -87,6 +98,20 @@ class HiveTable:
         return FileListing(files, partitions, tuple(reports))
 
 
+def _schemas(storage: Storage, layout: HiveLayout) -> list[tuple[pa.Schema, str]]:
+    """The schemas of all files, each distinct one with the first file that has it."""
+
+    def read(file: dict[str, Any]) -> pa.Schema:
+        footer = read_footer(storage, file["path"], file["size"], file["modified_ns"])
+        return footer.schema.to_arrow_schema().remove_metadata()
+
+    files = layout.files(layout.directories()).select(list(FILE_COLUMNS)).to_pylist()
+    distinct: dict[pa.Schema, str] = {}
+    for schema, file in zip(run_in_threads(read, files, storage.threads), files, strict=True):
+        distinct.setdefault(schema, storage.place(file["path"]))
+    return list(distinct.items())
+
+
 def _file_outcomes(predicate: Predicate, partition_columns: Collection[str]) -> tuple[ConjunctOutcome, ...]:
     """A listing tells nothing of files but their partition values, which have been used up."""
     return tuple(
@@ -100,7 +125,7 @@ class _DirectoryPruner:
     """Decides level by level which directories are worth listing, and remembers what each conjunct did."""
 
     def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
-        self._conjuncts = predicate.conjuncts
+        self._conjuncts = predicate.partition_conjuncts
         self._columns = {field.name: Column((field.name,), type=field.type) for field in partitions}
         self._enabled = enabled
         self._outcomes: tuple[ConjunctOutcome, ...] = ()

@@ -1,0 +1,154 @@
+"""Files of one table whose types differ: a right answer or an error, never a missing row."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.scan.conform import holds
+
+NUMBERS: dict[pa.DataType, list[Any]] = {
+    pa.int8(): [1, 127, None],
+    pa.int32(): [1, 2**31 - 1],
+    pa.int64(): [1, 2**40, -(2**62)],
+    pa.uint64(): [1, 2**64 - 1],
+    pa.float32(): [1.0, 0.5],
+    pa.float64(): [1.0, 5.5, 1e300, float("nan")],
+    pa.decimal128(5, 2): [Decimal("1.00"), Decimal("999.99")],
+    pa.decimal128(30, 10): [Decimal("1.0000000000"), Decimal("5.0000000001")],
+}
+FILTERS = ["x > 3000000000", "x = 5.5", "x > 126", "x < 0.75", "x <> 1", "x IN (300, 1e300)", "NOT x <= 127.5"]
+
+
+def write(folder: Path, files: list[pa.Array], *, partitioned: bool) -> Path:
+    for index, values in enumerate(files):
+        directory = folder / f"p={index}" if partitioned else folder
+        directory.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"x": values}), directory / f"{index}.parquet")
+    return folder
+
+
+def rows(folder: Path, where: str, **options: Any) -> list[Any]:
+    return tamis.open(folder, **options).scan(where, columns=["x"]).to_arrow()["x"].to_pylist()
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize(
+    "where", ["x > 3000000000", "x = 1099511627776", "x IS NOT NULL", "x = 1099511627776 OR x = 7"]
+)
+def test_T4_a_literal_beyond_the_type_of_the_first_file_loses_no_row_of_a_wider_one(
+    tmp_path: Path, where: str, partitioned: bool
+) -> None:
+    write(tmp_path, [pa.array([1], pa.int32()), pa.array([2**40])], partitioned=partitioned)
+    with pytest.raises(CorruptFile, match=r"column 'x' of '.*1\.parquet' is bigint, which does not fit into the int"):
+        rows(tmp_path, where)
+    found = rows(tmp_path, where, merge_schema=True)
+    assert found == ([1, 2**40] if where == "x IS NOT NULL" else [2**40])
+
+
+def test_T4_an_impossible_side_of_OR_does_not_rule_a_partition_out(tmp_path: Path) -> None:
+    write(tmp_path, [pa.array([1], pa.int32()), pa.array([2**40])], partitioned=True)
+    with pytest.raises(CorruptFile, match="does not fit"):
+        rows(tmp_path, "x > 3000000000 OR p = 0")
+    assert rows(tmp_path, "x > 3000000000 AND p = 0") == []
+    assert rows(tmp_path, "x > 3000000000 OR p = 0", merge_schema=True) == [1, 2**40]
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize(("first", "second"), list(permutations(NUMBERS, 2)), ids=str)
+def test_T11_files_of_two_number_types_give_all_rows_or_an_error(
+    tmp_path: Path, first: pa.DataType, second: pa.DataType, partitioned: bool
+) -> None:
+    """Each file alone, opened with its own schema, tells which of its rows match."""
+    types = (first, second)
+    files = [pa.array(NUMBERS[each], each) for each in types]
+    write(tmp_path, files, partitioned=partitioned)
+    for where in FILTERS:
+        singles = [tamis.open(path).scan(where).count() for path in sorted(tmp_path.rglob("*.parquet"))]
+        for options in ({}, {"merge_schema": True}):
+            try:
+                found = len(rows(tmp_path, where, **options))
+            except (CorruptFile, UnsupportedFeature):
+                assert options or not holds(first, second)
+                continue
+            assert found == sum(singles), (where, options)
+
+
+@pytest.mark.parametrize(
+    ("table", "file", "expected"),
+    [
+        (pa.int64(), pa.int32(), True),
+        (pa.int64(), pa.uint32(), True),
+        (pa.int64(), pa.uint64(), False),
+        (pa.int32(), pa.float64(), False),
+        (pa.float64(), pa.int32(), True),
+        (pa.float64(), pa.int64(), False),
+        (pa.float32(), pa.int32(), False),
+        (pa.float64(), pa.float32(), True),
+        (pa.float64(), pa.decimal128(10, 2), False),
+        (pa.float64(), pa.decimal128(10, 0), True),
+        (pa.decimal128(10, 2), pa.int32(), False),
+        (pa.decimal128(12, 2), pa.int32(), True),
+        (pa.decimal128(12, 2), pa.decimal128(12, 3), False),
+        (pa.int32(), pa.decimal128(9, 0), True),
+        (pa.int32(), pa.decimal128(10, 0), False),
+        (pa.timestamp("us"), pa.timestamp("ms"), True),
+        (pa.timestamp("us"), pa.timestamp("ns"), False),
+        (pa.timestamp("us"), pa.date32(), True),
+        (pa.date32(), pa.timestamp("us"), False),
+        (pa.string(), pa.large_string(), True),
+        (pa.string(), pa.dictionary(pa.int32(), pa.string()), True),
+        (pa.string(), pa.binary(), False),
+        (pa.binary(), pa.string(), True),
+        (pa.int32(), pa.string(), False),
+        (pa.string(), pa.int32(), False),
+        (pa.int32(), pa.null(), True),
+        (pa.list_(pa.int32()), pa.list_(pa.int64()), True),
+    ],
+)
+def test_T11_which_types_of_files_a_type_of_the_table_holds(
+    table: pa.DataType, file: pa.DataType, expected: bool
+) -> None:
+    assert holds(table, file) is expected
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_T5_a_finer_unit_in_a_later_file_is_an_error_and_merges(tmp_path: Path, partitioned: bool) -> None:
+    coarse, fine = pa.array([1], pa.timestamp("us")), pa.array([1_500], pa.timestamp("ns"))
+    write(tmp_path, [coarse, fine], partitioned=partitioned)
+    where = "x = TIMESTAMP_NTZ '1970-01-01 00:00:00.000001500'"
+    with pytest.raises(CorruptFile, match="timestamp_ns, which does not fit"):
+        tamis.open(tmp_path).scan(where).count()
+    assert tamis.open(tmp_path, merge_schema=True).scan(where).count() == 1
+
+
+def test_a_merged_schema_has_the_columns_of_all_files_in_one_spelling(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"Id": [1], "a": ["x"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"b": [2.5], "ID": pa.array([2], pa.int32())}), tmp_path / "2.parquet")
+    table = tamis.open(tmp_path, merge_schema=True)
+    assert table.schema == pa.schema({"Id": pa.int64(), "a": pa.string(), "b": pa.float64()})
+    assert table.scan("b > 2 AND id < 3").to_arrow().to_pylist() == [{"Id": 2, "a": None, "b": 2.5}]
+    with pytest.raises(tamis.TamisError, match="no column 'b'"):
+        tamis.open(tmp_path).scan("b > 2")
+
+
+def test_a_merged_schema_needs_a_type_that_holds_both(tmp_path: Path) -> None:
+    write(tmp_path, [pa.array([1]), pa.array(["a"])], partitioned=False)
+    with pytest.raises(UnsupportedFeature, match=r"'x' is bigint in '.*0\.parquet' and string in '.*1\.parquet'"):
+        tamis.open(tmp_path, merge_schema=True)
+
+
+def test_types_that_only_data_columns_have_do_not_stop_partitions_from_being_pruned(tmp_path: Path) -> None:
+    write(tmp_path, [pa.array([index], pa.int32()) for index in range(4)], partitioned=True)
+    report = tamis.open(tmp_path).scan("p >= 2 AND x > 3000000000").plan("files").report
+    assert (report.levels[0].level, report.levels[0].total, report.levels[0].kept) == ("partitions", 4, 2)
+    contradiction = tamis.open(tmp_path).scan("x > 5 AND x < 3").plan("files").report
+    assert contradiction.levels[0].kept == 0
