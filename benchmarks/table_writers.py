@@ -162,3 +162,57 @@ def write_wide(folder: Path, *, files: int, rows: int, rows_per_group: int) -> N
         pq.write_table(
             pa.table(columns), folder / f"part-{number:05}.parquet", compression="snappy", row_group_size=rows_per_group
         )
+
+
+PAGED_FILE = "rows.parquet"
+_TAGS = [f"{color}-{thing}" for color in ("blue", "green", "red", "white") for thing in ("box", "cup", "hat", "pen")]
+_JITTER = 2_000
+"""How many rows a name may be away from its place in the order."""
+
+
+def paged_hashes(first_row: int, count: int) -> np.ndarray:
+    """The column `hash` of some rows: even numbers below 2^63 in no order, a permutation of the row numbers."""
+    numbers = np.arange(first_row, first_row + count, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        # The finalizer of splitmix64, which maps no two numbers to one; two bits fewer leave room for a sign and for 0.
+        mixed = numbers * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((mixed >> np.uint64(2)) << np.uint64(1)).astype(np.int64)
+
+
+def _paged_rows(first_row: int, count: int) -> pa.Table:
+    generator = np.random.default_rng(3000 + first_row)
+    numbers = np.arange(first_row, first_row + count)
+    moved = np.maximum(0, numbers + generator.integers(-_JITTER, _JITTER, count))
+    names = pc.binary_join_element_wise(
+        pc.utf8_lpad(pa.array(moved).cast(pa.string()), 10, "0"), _words(generator, _SYLLABLES, count), "-"
+    )
+    lengths = generator.integers(0, 4, count)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.table(
+        {
+            "id": pa.array(numbers * 2),
+            "hash": pa.array(paged_hashes(first_row, count)),
+            "name": names,
+            "amount": pa.array(np.round(generator.random(count) * 10_000, 2)),
+            "kind": _words(generator, _SHIP_MODES, count),
+            "tags": pa.ListArray.from_arrays(pa.array(offsets), _words(generator, _TAGS, int(offsets[-1]))),
+        }
+    )
+
+
+def write_paged(folder: Path, *, rows: int, rows_per_group: int, rows_per_page: int) -> None:
+    """One file with a page index, and with Bloom filters of `hash`. Ids are the even numbers from 0 on."""
+    schema = _paged_rows(0, 1).schema
+    with pq.ParquetWriter(
+        folder / PAGED_FILE,
+        schema,
+        compression={"hash": "none"} | {name: "zstd" for name in schema.names if name != "hash"},
+        use_dictionary=["kind", "tags.list.element"],
+        write_page_index=True,
+        max_rows_per_page=rows_per_page,
+        bloom_filter_options={"hash": {"ndv": rows_per_group, "fpp": 0.01}},
+    ) as writer:
+        for first_row in range(0, rows, rows_per_group):
+            writer.write_table(_paged_rows(first_row, rows_per_group))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ MAY_IMPORT = {
     "parquet": {"errors", "types", "expr", "skipping", "io"},
     "tables": {"errors", "types", "expr", "skipping", "io", "parquet"},
     "scan": {"errors", "types", "expr", "skipping", "io", "parquet", "tables"},
+    "report": {"errors", "types", "expr", "skipping", "io", "parquet", "tables", "scan"},
 }
 
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -77,3 +80,9 @@ def test_every_error_is_a_tamis_error() -> None:
     found = [each for each in vars(tamis.errors).values() if isinstance(each, type) and issubclass(each, Exception)]
     assert len(found) > 10
     assert all(issubclass(each, tamis.TamisError) for each in found)
+
+
+def test_an_import_loads_no_package_that_few_need() -> None:
+    script = "import sys, tamis; print(*{'duckdb', 'pandas', 'polars', 'pyiceberg', 'pyspark'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

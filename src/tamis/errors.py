@@ -27,6 +27,24 @@ A message says what is wrong, where, and what to do about it, in one line.
 from __future__ import annotations
 
 
+def with_article(noun: str) -> str:
+    """A noun for the middle of a message.
+
+    >>> with_article("int"), with_article("bigint"), with_article("uint")
+    ('an int', 'a bigint', 'a uint')
+    """
+    return f"{'an' if noun[:1].lower() in set('aeio') else 'a'} {noun}"
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of a thing.
+
+    >>> counted(1, "file"), counted(0, "file"), counted(1500, "row")
+    ('1 file', '0 files', '1,500 rows')
+    """
+    return f"{count:,} {noun if count == 1 else f'{noun}s'}"
+
+
 class TamisError(Exception):
     """The root: `except tamis.TamisError` catches everything that Tamis raises on purpose."""
 

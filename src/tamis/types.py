@@ -11,7 +11,7 @@ import re
 
 import pyarrow as pa
 
-from tamis.errors import TypeMismatch
+from tamis.errors import TypeMismatch, with_article
 
 UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -93,6 +93,11 @@ def type_name(data_type: pa.DataType) -> str:
     return _NAMES_BY_TYPE.get(data_type) or str(data_type)
 
 
+def a_type(data_type: pa.DataType) -> str:
+    """The SQL name of a type for the middle of a message: `an int`."""
+    return with_article(type_name(data_type))
+
+
 def type_from_name(name: str) -> pa.DataType:
     """The type of a SQL name, in Spark's, DuckDB's or Arrow's spelling.
 
@@ -160,6 +165,17 @@ def is_ordered(data_type: pa.DataType) -> bool:
         or pa.types.is_time(data_type)
         or pa.types.is_duration(data_type)
     )
+
+
+def decimal_digits(data_type: pa.DataType) -> tuple[int, int]:
+    """Precision and scale of the decimals that hold every value of a decimal or an integer type.
+
+    >>> decimal_digits(pa.decimal128(10, 2)), decimal_digits(pa.int8()), decimal_digits(pa.uint64())
+    ((10, 2), (3, 0), (20, 0))
+    """
+    if pa.types.is_decimal(data_type):
+        return data_type.precision, data_type.scale
+    return len(str(integer_range(data_type)[1])), 0
 
 
 def integer_range(data_type: pa.DataType) -> tuple[int, int]:

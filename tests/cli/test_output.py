@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 import tamis
 from tamis.cli.application import program
 from tamis.cli.output import fitting_columns
+from tamis.tables.source import LEVELS
 
 Run = Callable[..., Result]
 
@@ -124,13 +125,14 @@ def test_partition_types_can_be_declared(run: Run) -> None:
     assert json.loads(text) == {"day": "2024-03-01T00:00:00Z"}
 
 
-def test_verify_prints_a_line_for_each_subset(run: Run) -> None:
+def test_verify_prints_a_line_for_each_level_and_for_all_together(run: Run) -> None:
     lines = run("verify", "orders", "--where", "region = 'eu' AND id < 320").stdout.splitlines()
     assert lines[0].split() == ["levels", "rows", "files", "row_groups", "bytes", "read", "result"]
     assert lines[1].split()[:5] == ["no", "level", "20", "9", "45"]
     assert lines[8].split()[:5] == ["all", "levels", "20", "3", "1"]
+    assert [line.split()[0] for line in lines[2:8]] == list(LEVELS)
     assert all(line.endswith("same") for line in lines[1:9])
-    assert lines[9:] == ["", "8 runs return the same 20 rows"]
+    assert lines[9:] == ["", "64 runs return the same 20 rows"]
     assert len({line.index("same") for line in lines[1:9]}) == 1
 
 

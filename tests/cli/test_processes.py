@@ -137,3 +137,22 @@ def test_terminal_refuses_what_is_not_for_the_eye(folder: Path) -> None:
     code, shown = run_on_terminal(*arguments, folder=folder)
     assert (code, shown.count("\n")) == (1, 1)
     assert shown.startswith("tamis: arrow is not for the eye")
+
+
+def test_terminal_shows_no_counts_of_rows_that_nobody_knows(folder: Path) -> None:
+    code, shown = run_on_terminal("files", "orders", "--where", "region = 'eu'", folder=folder, columns=120)
+    assert code == 0
+    assert "NULL" not in shown
+    (heading,) = (line for line in without_colours(shown).splitlines() if line.startswith("path"))
+    assert "num_records" not in heading
+    assert "num_records is not shown: only the files know, and none was opened" in shown
+    assert "3 files, " in shown
+    # Who asks for it gets it, and in a pipe the columns are always the same.
+    assert "NULL" in run_on_terminal("files", "orders", "--columns", "path,num_records", folder=folder)[1]
+    assert "num_records" in run_in_pipe("files", "orders", folder=folder).stdout.splitlines()[0]
+
+
+def test_one_file_is_one_file(folder: Path) -> None:
+    where = "region = 'eu' AND day = DATE '2024-03-01'"
+    assert "1 file, " in run_on_terminal("files", "orders", "--where", where, folder=folder)[1]
+    assert "1 of 9 files, " in run_on_terminal("files", "orders", "--limit", "1", folder=folder)[1]

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tamis import types
-from tamis.errors import AmbiguousColumn, TypeMismatch, UnknownColumn
+from tamis.errors import AmbiguousColumn, ExpressionError, TypeMismatch, UnknownColumn
 from tamis.expr.bind import bind, common_type
+from tamis.expr.builder import col
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Call, Column, Literal, columns_of
 from tamis.expr.normalise import normalise
@@ -190,7 +191,7 @@ def test_operands_get_one_type(where, expected):
         ("i32 = d", "cannot compare int with date"),
         ("flag = i32", "cannot compare boolean with int"),
         ("s = flag", "cannot compare string with boolean"),
-        ("i32 AND flag", "AND takes predicates, but i32 is a int"),
+        ("i32 AND flag", "AND takes predicates, but i32 is an int"),
         ("NOT s", "NOT takes predicates, but s is a string"),
         ("flag OR i32 + 1", r"OR takes predicates, but i32 \+ 1 is a bigint"),
     ],
@@ -227,6 +228,59 @@ def test_a_dictionary_is_compared_by_its_values():
     bound = bind(parse_sql("cat >= 'x' OR cat = s OR cat IN ('y', 'z')"), TYPES)
     assert {column.name: column.type for column in columns_of(bound)} == {"cat": pa.string(), "s": pa.string()}
     assert to_sql(bound) == "cat >= 'x' OR cat = s OR cat IN ('y', 'z')"
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("id > 0 AND `order` = 'x'", r"cannot compare in order = 'x' \(at: where, character 12\): 'x' is no int"),
+        ("id IN (1, 'x')", r"in id IN \('x'\) \(at: where, character 1\): 'x' is no bigint"),
+        (
+            "1 = 1 OR ts = 5",
+            r"cannot compare timestamp with bigint in ts = 5 \(at: where, character 10\). Cast one side",
+        ),
+        ("5 = ts", r"in 5 = ts \(at: where, character 5\)"),
+        ("id > 0 AND `order`", r"AND takes predicates, but order is an int \(at: where, character 12\). Compare it"),
+        ("NOT id", r"NOT takes predicates, but id is a bigint \(at: where, character 5\). Compare it"),
+    ],
+)
+def test_a_mismatch_says_where_the_column_stood(where, message):
+    with pytest.raises(TypeMismatch, match=message):
+        bind(parse_sql(where), SCHEMA)
+
+
+def test_a_mismatch_of_a_built_expression_has_no_place():
+    with pytest.raises(TypeMismatch, match=r"with boolean in id = TRUE\. Cast one side"):
+        bind((col("id") == True).node, SCHEMA)  # noqa: E712  # it builds a comparison
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        ('"id" = 5', "id"),
+        ('5 < "ID"', "id"),
+        ("\"amount\" = 'x'", "Amount"),
+        ("\"ts\" >= DATE '2024-01-01'", "ts"),
+        ('"id" IN (1, 2)', "id"),
+        ('"id" BETWEEN 1 AND 2', "id"),
+        ("\"address\" LIKE 'a%'", "address"),
+        ('"id" IS NOT NULL', "id"),
+        ('id = 5 AND NOT ("order" = 7)', "order"),
+    ],
+)
+def test_a_name_in_double_quotes_is_a_text_and_so_an_error_that_says_the_way_out(where, name):
+    with pytest.raises(
+        ExpressionError, match=rf"about the text {name!r}, not about the column.*Write the name as `{name}`"
+    ):
+        bind(parse_sql(where), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["\"x\" = 'y'", 'address.city = "id"', "\"lat\" = 'x'", "upper(\"id\") = 'ID'", "address.city IN ('id', 'ts')"],
+)
+def test_other_texts_are_texts(where):
+    bind(parse_sql(where), SCHEMA)
 
 
 def test_binding_twice_changes_nothing():

@@ -181,6 +181,13 @@ def test_wrong_arguments_are_clear_errors(misuse: Callable[[], object], error: t
         misuse()
 
 
+def test_the_operator_in_points_to_isin() -> None:
+    with pytest.raises(MisusedExpression, match=r"a = 1 has no truth value: .*\.isin\(\[1, 2\]\) instead of in"):
+        _ = A in [1, 2]
+    with pytest.raises(MisusedExpression, match=r"\.isin\(values\)"):
+        _ = 1 in A
+
+
 def test_expressions_are_keys_by_identity_and_copy() -> None:
     first, second = A == 1, A == 1
     assert len({first, second, first}) == 2

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from builders.nodes import number, text
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.bind import bind
@@ -24,10 +25,6 @@ DAY = 86_400
 LARGEST = 2**63 - 1
 
 
-def number(value: int) -> Literal:
-    return Literal(value, types.LONG)
-
-
 def decimal(text: str) -> Literal:
     value = Decimal(text)
     digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
@@ -36,10 +33,6 @@ def decimal(text: str) -> Literal:
 
 def double(value: float) -> Literal:
     return Literal(value, DOUBLE)
-
-
-def text(value: str) -> Literal:
-    return Literal(value, types.STRING)
 
 
 def at(count: int, unit: str, zone: str | None = None) -> Literal:
@@ -129,6 +122,9 @@ def single(value: float) -> float:
         (text("1e2"), INT, exactly(100)),
         (text("NaN"), DOUBLE, exactly(math.nan)),
         (text("-Infinity"), DOUBLE, exactly(-math.inf)),
+        (text(" nan "), INT, Placed(2**31 - 1, None)),
+        (text("+.5e1"), INT, exactly(5)),
+        (text("0e999999999"), INT, exactly(0)),
         (text("1e999999999"), INT, Placed(2**31 - 1, None)),
         (text("1e-999999999"), INT, exactly(0)),
         (text("true"), pa.bool_(), exactly(True)),
@@ -149,6 +145,14 @@ def test_T4_a_literal_lies_between_its_neighbours(literal, target, expected):
         (text("abc"), INT),
         (text(""), INT),
         (text("0x10"), INT),
+        # Python reads all of these as numbers.
+        (text("1_0"), INT),
+        (text("1_0"), DOUBLE),
+        (text("snan"), DOUBLE),
+        (text("-sNaN1"), INT),
+        (text("nan12"), DOUBLE),
+        (text("٣"), INT),
+        (text("1e99999999999999999999"), DOUBLE),
         (text("2024-02-30"), pa.date32()),
         (text("yesterday"), pa.timestamp("us")),
         (text("yes"), pa.bool_()),
@@ -241,6 +245,10 @@ def test_T4_items_that_the_type_does_not_have_are_never_found(data_type, items, 
     [
         (INT, "x = 'abc'", "'abc' .*int"),
         (INT, "x IN (1, 'abc')", "'abc' .*int"),
+        (INT, "x = '1_0'", "'1_0' is no int"),
+        (INT, "x IN ('1', '1_0')", "'1_0' is no int"),
+        (DOUBLE, "x > 'snan'", "'snan' is no double"),
+        (MONEY, "x <> 'snan'", "'snan' is no decimal"),
         (pa.date32(), "x > '2024-02-30'", "'2024-02-30' .*date"),
         (pa.timestamp("us"), "x > 'noon'", "'noon' .*timestamp_ntz"),
         (pa.bool_(), "x = 'yes'", "'yes' .*boolean"),

@@ -337,6 +337,52 @@ def test_an_interval_finer_than_the_column_is_an_error():
 
 
 FAR = 2**63 - 1
+FAR_DAY = 2**31 - 1
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(
+    ("moment", "sql"),
+    [
+        (FAR, "x + INTERVAL 1 SECOND IS NULL"),
+        (FAR, "x + INTERVAL 1 DAY IS NULL"),
+        (FAR, "x + INTERVAL 1 MONTH IS NULL"),
+        (FAR, "x - INTERVAL -1 SECOND IS NULL"),
+        (-FAR, "x - INTERVAL 2 SECOND IS NULL"),
+        (-FAR, "x + INTERVAL -1 DAY IS NULL"),
+        (-FAR, "x - INTERVAL 1 MONTH IS NULL"),
+    ],
+)
+def test_a_timestamp_moved_out_of_its_range_is_an_error(unit, moment, sql):
+    with pytest.raises(EvaluationError, match=r"cannot evaluate .*(leaves the range|beyond)"):
+        values(sql, x=pa.array([0, moment, None], pa.timestamp(unit)))
+
+
+def test_an_interval_longer_than_the_range_of_the_column_is_an_error():
+    with pytest.raises(EvaluationError, match="longer than"):
+        values("x + INTERVAL 2000000000 DAY IS NULL", x=pa.array([0], pa.timestamp("ns")))
+
+
+def test_a_timestamp_at_the_very_edge_is_not_out_of_range():
+    column = pa.array([FAR - 10**9, -FAR + 10**9, None], pa.timestamp("ns"))
+    assert values("x + INTERVAL 1 SECOND < x", x=column) == [False, False, None]
+    assert values("x - INTERVAL 1 SECOND > x", x=column) == [False, False, None]
+
+
+@pytest.mark.parametrize(
+    ("day", "sql"),
+    [
+        (FAR_DAY, "x + INTERVAL 1 DAY IS NULL"),
+        (FAR_DAY, "x + INTERVAL 1 MONTH IS NULL"),
+        (FAR_DAY, "x + 1 IS NULL"),
+        (-FAR_DAY, "x - INTERVAL 2 DAY IS NULL"),
+        (-FAR_DAY, "x - 2 IS NULL"),
+        (0, "x + 3000000000 IS NULL"),
+    ],
+)
+def test_a_date_moved_out_of_its_range_is_an_error(day, sql):
+    with pytest.raises(EvaluationError, match="cannot evaluate"):
+        values(sql, x=pa.array([0, day, None], pa.date32()))
 
 
 @pytest.mark.parametrize(("unit", "year"), [("s", 292_277_026_596), ("ms", 292_278_994), ("us", 294_247), ("ns", 2262)])

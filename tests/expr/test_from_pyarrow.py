@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.nodes import call, number, text
 from tamis import types
 from tamis.errors import ExpressionError
 from tamis.expr import pyarrow_layout
@@ -20,35 +21,23 @@ a, b, s = pc.field("a"), pc.field("b"), pc.field("s")
 NAN = Literal(float("nan"), types.DOUBLE)
 
 
-def long(value):
-    return Literal(value, types.LONG)
-
-
-def text(value):
-    return Literal(value, types.STRING)
-
-
-def call(function, *args):
-    return Call(function, args)
-
-
 ONE_AND_NULL = pa.array([1, None])
 
 TRANSLATIONS = [
-    (a == 1, call("=", A, long(1))),
-    (a != 1, call("<>", A, long(1))),
-    (a < 1, call("<", A, long(1))),
-    (a <= 1, call("<=", A, long(1))),
-    (a > 1, call(">", A, long(1))),
-    (a >= 1, call(">=", A, long(1))),
-    (pc.equal(pc.scalar(1), a), call("=", long(1), A)),
+    (a == 1, call("=", A, number(1))),
+    (a != 1, call("<>", A, number(1))),
+    (a < 1, call("<", A, number(1))),
+    (a <= 1, call("<=", A, number(1))),
+    (a > 1, call(">", A, number(1))),
+    (a >= 1, call(">=", A, number(1))),
+    (pc.equal(pc.scalar(1), a), call("=", number(1), A)),
     (a == b, call("=", A, B)),
     (a == pa.scalar(None, pa.int64()), call("=", A, Literal(None, types.LONG))),
     (a == pa.scalar(1, pa.int8()), call("=", A, Literal(1, pa.int8()))),
     (a == datetime.date(1970, 1, 3), call("=", A, Literal(2, types.DATE))),
-    ((a > 1) & (b > 2), call("and", call(">", A, long(1)), call(">", B, long(2)))),
-    ((a > 1) | (b > 2), call("or", call(">", A, long(1)), call(">", B, long(2)))),
-    (~(a > 1), call("not", call(">", A, long(1)))),
+    ((a > 1) & (b > 2), call("and", call(">", A, number(1)), call(">", B, number(2)))),
+    ((a > 1) | (b > 2), call("or", call(">", A, number(1)), call(">", B, number(2)))),
+    (~(a > 1), call("not", call(">", A, number(1)))),
     (pc.and_not_kleene(a, b), call("and", A, call("not", B))),
     (pc.and_(a, b), call("case", call("or", call("is_null", A), call("is_null", B)), NULL, call("and", A, B))),
     (pc.or_(a, b), call("case", call("or", call("is_null", A), call("is_null", B)), NULL, call("or", A, B))),
@@ -58,14 +47,14 @@ TRANSLATIONS = [
     (a.is_null(nan_is_null=True), call("or", call("is_null", A), call("=", A, NAN))),
     (a.is_valid(), call("is_not_null", A)),
     (pc.is_nan(a), call("=", A, NAN)),
-    (a.isin([1, 2]), call("and", call("is_not_null", A), call("in", A, long(1), long(2)))),
-    (a.isin([1, None]), call("or", call("is_null", A), call("in", A, long(1)))),
+    (a.isin([1, 2]), call("and", call("is_not_null", A), call("in", A, number(1), number(2)))),
+    (a.isin([1, None]), call("or", call("is_null", A), call("in", A, number(1)))),
     (a.isin(pa.array([None], pa.int64())), call("is_null", A)),
     (a.isin(pa.array([], pa.int64())), FALSE),
     (a.isin(pa.array(["x"]).dictionary_encode()), call("and", call("is_not_null", A), call("in", A, text("x")))),
-    (pc.is_in(a, ONE_AND_NULL, skip_nulls=True), call("and", call("is_not_null", A), call("in", A, long(1)))),
-    (pc.if_else(a, b, 1), call("case", call("is_null", A), NULL, A, B, long(1))),
-    (pc.coalesce(a, b, 1), call("coalesce", A, B, long(1))),
+    (pc.is_in(a, ONE_AND_NULL, skip_nulls=True), call("and", call("is_not_null", A), call("in", A, number(1)))),
+    (pc.if_else(a, b, 1), call("case", call("is_null", A), NULL, A, B, number(1))),
+    (pc.coalesce(a, b, 1), call("coalesce", A, B, number(1))),
     (pc.starts_with(s, "Ab"), call("startswith", S, text("Ab"))),
     (pc.starts_with(s, "ÄB", ignore_case=True), call("startswith", call("lower", S), text("äb"))),
     (pc.ends_with(s, "Ab"), call("endswith", S, text("Ab"))),
@@ -78,18 +67,18 @@ TRANSLATIONS = [
     (a.cast(pa.large_string()), call("cast", A, text("string"))),
     (a + b, call("+", A, B)),
     (pc.add(a, b), call("+", A, B)),
-    (a - 1, call("-", A, long(1))),
-    (a * 2, call("*", A, long(2))),
+    (a - 1, call("-", A, number(1))),
+    (a * 2, call("*", A, number(2))),
     (a / 2.0, call("/", A, Literal(2.0, types.DOUBLE))),
     (a.cast(pa.float64()) / b, call("/", call("cast", A, text("double")), B)),
     (pc.divide(a, 2.0), call("/", A, Literal(2.0, types.DOUBLE))),
     (pc.negate(a), call("negate", A)),
     (pc.abs_checked(a), call("abs", A)),
     (pc.scalar(True), TRUE),
-    (pc.field("a", "b") == 1, call("=", Column(("a", "b")), long(1))),
-    (pc.field("a.b") == 1, call("=", Column(("a.b",)), long(1))),
+    (pc.field("a", "b") == 1, call("=", Column(("a", "b")), number(1))),
+    (pc.field("a.b") == 1, call("=", Column(("a.b",)), number(1))),
     (pc.struct_field(a, ["b", "c"]), Column(("a", "b", "c"))),
-    (pc.field("it's\n'end: `x`\x00") == 1, call("=", Column(("it's\n'end: `x`\x00",)), long(1))),
+    (pc.field("it's\n'end: `x`\x00") == 1, call("=", Column(("it's\n'end: `x`\x00",)), number(1))),
     (pc.field("") == "", call("=", Column(("",)), text(""))),
 ]  # fmt: skip
 
@@ -133,8 +122,8 @@ def test_what_has_no_counterpart_is_an_error_that_names_it_and_the_way_out(expre
 
 def test_X11_a_deep_expression():
     expression = a == 0
-    for number in range(1, 2000):
-        expression = ~(expression | (a == number))
+    for value in range(1, 2000):
+        expression = ~(expression | (a == value))
     translated = from_pyarrow(expression)
     depth = fold(translated, lambda node, depths: 1 + max(depths, default=0))
     assert depth == 2 * 1999 + 2

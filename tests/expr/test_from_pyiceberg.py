@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from builders.nodes import call, number, text
 from tamis import types
 from tamis.errors import ExpressionError
 from tamis.expr.from_pyarrow import from_pyarrow
@@ -23,29 +24,17 @@ A, S, X = Column(("a",)), Column(("s",)), Column(("x",))
 NAN = Literal(float("nan"), types.DOUBLE)
 
 
-def long(value):
-    return Literal(value, types.LONG)
-
-
-def text(value):
-    return Literal(value, types.STRING)
-
-
-def call(function, *args):
-    return Call(function, args)
-
-
 LEAVES = [
-    (iceberg.EqualTo("a", 1), call("=", A, long(1))),
-    (iceberg.NotEqualTo("a", 1), call("<>", A, long(1))),
-    (iceberg.LessThan("a", 1), call("<", A, long(1))),
-    (iceberg.LessThanOrEqual("a", 1), call("<=", A, long(1))),
-    (iceberg.GreaterThan("a", 1), call(">", A, long(1))),
-    (iceberg.GreaterThanOrEqual("a", 1), call(">=", A, long(1))),
-    (iceberg.In("a", [2, 1]), call("and", call("is_not_null", A), call("in", A, long(1), long(2)))),
-    (iceberg.NotIn("a", [2, 1]), call("or", call("is_null", A), call("not", call("in", A, long(1), long(2))))),
-    (iceberg.In("a", [1]), call("=", A, long(1))),
-    (iceberg.NotIn("a", [1]), call("<>", A, long(1))),
+    (iceberg.EqualTo("a", 1), call("=", A, number(1))),
+    (iceberg.NotEqualTo("a", 1), call("<>", A, number(1))),
+    (iceberg.LessThan("a", 1), call("<", A, number(1))),
+    (iceberg.LessThanOrEqual("a", 1), call("<=", A, number(1))),
+    (iceberg.GreaterThan("a", 1), call(">", A, number(1))),
+    (iceberg.GreaterThanOrEqual("a", 1), call(">=", A, number(1))),
+    (iceberg.In("a", [2, 1]), call("and", call("is_not_null", A), call("in", A, number(1), number(2)))),
+    (iceberg.NotIn("a", [2, 1]), call("or", call("is_null", A), call("not", call("in", A, number(1), number(2))))),
+    (iceberg.In("a", [1]), call("=", A, number(1))),
+    (iceberg.NotIn("a", [1]), call("<>", A, number(1))),
     (iceberg.In("a", []), FALSE),
     (iceberg.NotIn("a", []), TRUE),
     (iceberg.IsNull("a"), call("is_null", A)),
@@ -68,7 +57,7 @@ def test_and_or_not_keep_their_order():
     expression = iceberg.And(
         iceberg.Or(iceberg.EqualTo("a", 1), iceberg.EqualTo("a", 2)), iceberg.Not(iceberg.EqualTo("a", 3))
     )
-    one, two, three = (call("=", A, long(number)) for number in (1, 2, 3))
+    one, two, three = (call("=", A, number(value)) for value in (1, 2, 3))
     assert from_pyiceberg(expression) == call("and", call("or", one, two), call("not", three))
 
 
@@ -76,7 +65,7 @@ def test_and_or_not_keep_their_order():
     ("value", "expected"),
     [
         (True, Literal(True, types.BOOLEAN)),
-        (5, long(5)),
+        (5, number(5)),
         (1.5, Literal(1.5, types.DOUBLE)),
         (literals.FloatLiteral(0.1), Literal(0.10000000149011612, pa.float32())),
         (Decimal("1.50"), Literal(Decimal("1.50"), pa.decimal128(3, 2))),
@@ -119,8 +108,8 @@ def test_the_members_of_in_have_one_order():
 
 def test_X11_a_deep_expression():
     expression = iceberg.EqualTo("a", 0)
-    for number in range(1, 2000):
-        expression = iceberg.Or(expression, iceberg.EqualTo("a", number))
+    for value in range(1, 2000):
+        expression = iceberg.Or(expression, iceberg.EqualTo("a", value))
     depth = fold(from_pyiceberg(expression), lambda node, depths: 1 + max(depths, default=0))
     assert depth == 1999 + 2
 

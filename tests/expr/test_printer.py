@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from builders.nodes import call, number, text
 from tamis import types
 from tamis.expr.builder import col
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, not_, or_
@@ -17,18 +18,6 @@ from tamis.expr.printer import to_sql
 from tamis.expr.sql import parse_sql
 
 A, B, C = Column(("a",)), Column(("b",)), Column(("c",))
-
-
-def number(value: int) -> Literal:
-    return Literal(value, types.LONG)
-
-
-def text(value: str) -> Literal:
-    return Literal(value, types.STRING)
-
-
-def call(function: str, *args: Expr) -> Call:
-    return Call(function, args)
 
 
 @pytest.mark.parametrize(

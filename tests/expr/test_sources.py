@@ -1,16 +1,21 @@
+import datetime
 import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+import tamis
 from tamis import types
 from tamis.errors import InvalidArgument, ParseError
 from tamis.expr.builder import col
-from tamis.expr.nodes import Call, Column, Literal
+from tamis.expr.nodes import Call, Column, Literal, walk
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.expr.sources import to_expr
+from tamis.expr.sql import parse_sql
 
 A_GREATER_5 = Call(">", (Column(("a",)), Literal(5, types.LONG)))
 B_GREATER_5 = Call(">", (Column(("b",)), Literal(5, types.LONG)))
@@ -66,6 +71,79 @@ def test_a_list_means_all_of_its_items():
     assert to_expr([[A_GREATER_5], (B_GREATER_5,)]) == Call("and", (A_GREATER_5, B_GREATER_5))
 
 
+@pytest.mark.parametrize(
+    ("where", "sql"),
+    [
+        (("id", "=", 5), "id = 5"),
+        (("id", "==", 5), "id = 5"),
+        (("id", "!=", 5), "id <> 5"),
+        ([("id", "<", 5)], "id < 5"),
+        ([("id", ">=", 5), ("place.city", "<=", "x")], "id >= 5 AND place.city <= 'x'"),
+        ([("day", ">", datetime.date(2024, 3, 1))], "day > DATE '2024-03-01'"),
+        ([("id", "in", [5, 7])], "id IN (5, 7)"),
+        ([("id", "NOT  IN", {5})], "id NOT IN (5) OR id IS NULL"),
+        ([("id", "in", [5, None])], "id IN (5) OR id IS NULL"),
+        ([("id", "not in", [5, None])], "id NOT IN (5) AND id IS NOT NULL"),
+        ([("id", "in", [])], "FALSE"),
+        ([(("a", "b.c"), "=", 5)], "a.`b.c` = 5"),
+        ([(col("a") + 1, ">", 5)], "a + 1 > 5"),
+        ([[("a", "=", 1)], [("a", "=", 2), ("b", "=", 3)]], "a = 1 OR (a = 2 AND b = 3)"),
+        ([[("a", "=", 1), ("b", "=", 3)]], "a = 1 AND b = 3"),
+        ([("a", "=", 1), "b = 3 OR c", col("d") > 5], "a = 1 AND (b = 3 OR c) AND d > 5"),
+        (("a", "flag", "b"), "a AND flag AND b"),
+    ],
+)
+def test_conditions_as_tuples_mean_what_pyarrow_means_by_them(where, sql):
+    assert to_expr(where) == parse_sql(sql)
+
+
+def test_conditions_as_tuples_find_the_rows_that_pyarrow_finds(tmp_path):
+    rows = pa.table({"id": [1, 2, 3, None, 5], "s": ["a", "b", None, "d", "e"]})
+    pq.write_table(rows, tmp_path / "f.parquet", row_group_size=2)
+    table = tamis.open(tmp_path / "f.parquet")
+    for where in (
+        [("id", ">", 1), ("s", "!=", "b")],
+        [[("id", "=", 1)], [("id", ">", 2), ("s", "in", ["e", "x"])]],
+        [("id", "not in", [2, 5])],
+        [("id", "in", [2, None])],
+        [("id", "not in", [2, None])],
+        [("s", "<=", "b"), ("id", "!=", 1)],
+    ):
+        found = table.scan(where).to_arrow()
+        assert found.to_pylist() == pq.read_table(tmp_path / "f.parquet", filters=where).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (("id", "=", None), r"\('id', '=', None\) is never TRUE: .*'id IS NULL'"),
+        ([("id", "in", "eu")], r"needs a list of values after 'in', as in \('id', 'in', \['eu'\]\)"),
+        ([("id", "in", 5)], "needs a list of values"),
+        ([("id", "~", 5)], "'~' is no operator of a condition. Operators: = "),
+        ([("id", "like", "a%")], "'like' is no operator of a condition.*LIKE 'a%'"),
+        ([["id", "=", 5]], r"a condition is a tuple of three, as in \('id', '=', 5\)"),
+        ([("id", "=")], r"a condition is a tuple of three, as in \('id', '=', '…'\)"),
+        ([[("a", "=", 1)], "b = 2"], "mixes lists of conditions.*col"),
+        ([[("a", "=", 1)], ("b", "=", 2)], "mixes lists of conditions"),
+    ],
+)
+def test_a_condition_that_is_none_says_the_way_out(where, message):
+    with pytest.raises(InvalidArgument, match=message):
+        to_expr(where)
+
+
+def test_the_time_is_asked_for_once():
+    before = datetime.datetime.now(datetime.UTC)
+    found = to_expr(["a < now()", "b < current_timestamp AND c < now() - INTERVAL 1 DAY", "d = current_date()"])
+    after = datetime.datetime.now(datetime.UTC)
+    moments = {node for node in walk(found) if isinstance(node, Literal) and node.type == types.TIMESTAMP}
+    (moment,) = moments
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    assert before <= epoch + datetime.timedelta(microseconds=moment.value) <= after
+    (day,) = (node for node in walk(found) if isinstance(node, Literal) and node.type == types.DATE)
+    assert day.value == moment.value // 86_400_000_000
+
+
 def test_a_list_of_partition_filters_is_their_and():
     one, other = PartitionFilter.eq("a", 1), PartitionFilter.is_null("b")
     assert to_expr([one, other]) == PartitionFilter.and_(one, other)
@@ -88,10 +166,10 @@ class Elsewhere:
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(5, "int"), (b"a > 5", "bytes"), ({"a": 5}, "dict"), (Elsewhere(), "Elsewhere"), (["a > 5", 5], "int")],
+    [(5, "an int"), (b"a > 5", "a bytes"), ({"a": 5}, "a dict"), (Elsewhere(), "Elsewhere"), (["a > 5", 5], "an int")],
 )
 def test_anything_else_names_the_type_and_the_way_out(where, name):
-    with pytest.raises(InvalidArgument, match=f"where cannot be a .*{name}: give SQL text, a tamis expression"):
+    with pytest.raises(InvalidArgument, match=f"where cannot be .*{name}: give SQL text, a tamis expression"):
         to_expr(where)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from builders.nodes import call, number, text
 from tamis import types
 from tamis.errors import InvalidArgument, ParseError
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, and_, columns_of, not_, or_
@@ -20,18 +21,6 @@ from tamis.expr.sql import parse_sql
 
 A, B, C = Column(("a",)), Column(("b",)), Column(("c",))
 SECOND = 1_000_000_000
-
-
-def number(value: int) -> Literal:
-    return Literal(value, types.LONG)
-
-
-def text(value: str) -> Literal:
-    return Literal(value, types.STRING)
-
-
-def call(function: str, *args: Expr) -> Call:
-    return Call(function, args)
 
 
 ONE, TWO, X = number(1), number(2), text("x")
@@ -303,7 +292,11 @@ def test_positions_of_columns_are_characters_of_the_text() -> None:
         ("My_Function()", call("my_function")),
         ("regexp_extract(a, 'x', 1)", call("regexp_extract", A, X, ONE)),
         ("element_at(a, 'x')", call("element_at", A, X)),
-        ("date_add(a, 1)", call("date_add", A, ONE)),
+        ("date_add(a, 1)", call("+", call("cast", A, Literal("date", types.STRING)), ONE)),
+        ("dateadd(a, 1)", call("+", call("cast", A, Literal("date", types.STRING)), ONE)),
+        ("date_sub(a, 1)", call("-", call("cast", A, Literal("date", types.STRING)), ONE)),
+        ("date_sub('1970-01-02', a)", call("-", Literal(1, types.DATE), A)),
+        ("date_add(a)", call("date_add", A)),
         ("round(a, 1) = 2", call("=", call("round", A, ONE), TWO)),
         ("concat(a, b)", call("concat", A, B)),
         ("decode(a, 1, 2)", call("decode", A, ONE, TWO)),
@@ -444,7 +437,7 @@ def test_error_position_counts_characters_over_lines() -> None:
 
 
 def test_only_text_is_parsed() -> None:
-    with pytest.raises(InvalidArgument, match="must be a text, not a int"):
+    with pytest.raises(InvalidArgument, match="must be a text, not an int"):
         parse_sql(5)  # type: ignore[arg-type]
 
 

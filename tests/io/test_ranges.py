@@ -10,7 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis.errors import CorruptFile, StorageError
-from tamis.io.ranges import LOCAL, MIB, REMOTE, Coalescing, PrefetchedFile, RangedFile, read_ranges, read_tail
+from tamis.io.ranges import (
+    LOCAL,
+    MIB,
+    REMOTE,
+    SMALL_FILE,
+    Coalescing,
+    PrefetchedFile,
+    RangedFile,
+    file_of_ranges,
+    read_ranges,
+    read_tail,
+)
 from tamis.io.storage import Storage, open_storage
 
 CONTENT = random.Random(7).randbytes(200_000)
@@ -135,3 +146,14 @@ def test_parquet_is_read_from_the_fetched_column_chunks_alone(tmp_path: Path) ->
     expected = pa.concat_tables([table.slice(300, 100), table.slice(700, 100)]).select(["text", "list"])
     assert found.to_pylist() == expected.to_pylist()
     assert storage.counters.bytes_read == sum(length for _, length in ranges)
+
+
+@pytest.mark.parametrize("size", [1000, SMALL_FILE, SMALL_FILE + 1])
+def test_a_file_of_ranges_gives_them_at_their_places(size: int) -> None:
+    ranges = [(900, pa.py_buffer(b"x" * 100)), (10, pa.py_buffer(b"abc"))]
+    made = file_of_ranges(ranges, size)
+    assert isinstance(made, PrefetchedFile) == (size > SMALL_FILE)
+    assert made.size() == size
+    for start, buffer in ranges:
+        made.seek(start)
+        assert bytes(made.read(buffer.size)) == buffer.to_pybytes()

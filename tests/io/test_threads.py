@@ -60,3 +60,30 @@ def test_remote_work_takes_more_threads_than_local_work_and_never_more_than_32(m
     for processors, local, remote in ((2, 4, 8), (64, 128, 32)):
         monkeypatch.setattr("os.cpu_count", lambda processors=processors: processors)
         assert (default_threads(is_local=True), default_threads(is_local=False)) == (local, remote)
+
+
+def test_quick_items_are_done_by_the_caller_alone() -> None:
+    workers = run_in_threads(lambda _: threading.current_thread(), range(50), threads=8, mostly_quick=True)
+    assert len(workers) == 50
+    assert workers[0] is threading.current_thread()
+
+
+def test_a_slow_item_calls_for_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tamis.io.threads.QUICK_SECONDS", -1.0)
+    barrier = threading.Barrier(3, timeout=30)
+    # The first item is done alone, the others wait for each other.
+    found = run_in_threads(lambda number: number if number == 0 else barrier.wait() < 3, range(4), 4, mostly_quick=True)
+    assert found == [0, True, True, True]
+
+
+def test_an_error_of_a_quick_item_stops_the_work() -> None:
+    begun: list[int] = []
+
+    def fail_at_three(number: int) -> None:
+        begun.append(number)
+        if number == 3:
+            raise ValueError("three")
+
+    with pytest.raises(ValueError, match="three"):
+        run_in_threads(fail_at_three, range(1000), threads=1, mostly_quick=True)
+    assert begun == [0, 1, 2, 3]

@@ -20,8 +20,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.expr.nodes import Column
+from tamis.parquet.footer import Footer, footer_from_bytes
 from tamis.parquet.leaves import leaf_indices
-from tamis.parquet.statistics import chunk_ranges, row_group_metadata, row_group_sizes
+from tamis.parquet.statistics import (
+    MANY_ROW_GROUPS,
+    chunk_ranges,
+    column_metadata,
+    compressed_sizes,
+    described_alike,
+    row_counts,
+    row_group_metadata,
+    row_group_sizes,
+)
 
 GOLDEN = Path(os.environ.get("TAMIS_GOLDEN", Path(__file__).parents[2] / "../shared/golden")) / "parquet"
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden files: set TAMIS_GOLDEN to their folder")
@@ -612,3 +622,55 @@ def test_T6_dates_before_1970_by_their_days() -> None:
     values = pa.array([datetime.date(1582, 10, 4), datetime.date(1969, 12, 31)])
     found = describe_values(values)
     assert [value.as_py() for value in (found["lower"][0], found["upper"][0])] == values.to_pylist()
+
+
+# --- Many files at once -----------------------------------------------------------------------------------------------
+
+
+def footer_of(table: pa.Table, **options: Any) -> Footer:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    raw = sink.getvalue()
+    return footer_from_bytes(raw[-8 - int.from_bytes(raw[-8:-4], "little") : -8], "made.parquet")
+
+
+def test_files_described_together_are_as_they_are_one_by_one() -> None:
+    many = MANY_ROW_GROUPS
+    footers = [
+        footer_of(pa.table({"x": [1, 2], "y": ["a", "b"]})),
+        footer_of(pa.table({"x": [3, None, 5], "y": ["c", "d", None]}), row_group_size=2),
+        footer_of(pa.table({"x": [7], "y": ["e"]}), write_statistics=False),
+        footer_of(pa.table({"x": range(many), "y": ["f"] * many}), row_group_size=1),
+        footer_of(pa.table({"x": range(many), "y": ["g"] * many}), row_group_size=1),
+        footer_of(pa.table({"y": ["h"]})),
+    ]
+    runs = described_alike(footers)
+    assert [len(run) for run in runs] == [3, 1, 1, 1]
+    assert [footer for run in runs for footer in run] == footers
+    for column in (Column(("x",), type=pa.int64()), Column(("y",), type=pa.string())):
+        for run in runs:
+            # Twice: what is kept is what was worked out.
+            for _ in range(2):
+                found = column_metadata(run, column, column.path)
+                one_by_one = [row_group_metadata(footer.metadata, [column]).drop_columns("row_count") for footer in run]
+                expected = pa.Table.from_batches(one_by_one)
+                assert pa.table(found).select(expected.column_names) == expected
+    for footer in footers:
+        leaves = range(footer.metadata.num_columns)
+        for _ in range(2):
+            assert compressed_sizes(footer, leaves) == row_group_sizes(footer.metadata, leaves)
+            assert row_counts(footer) == row_group_metadata(footer.metadata, [])["row_count"].to_pylist()
+
+
+def test_files_of_a_writer_that_is_not_trusted_are_described_apart() -> None:
+    trusted = footer_of(pa.table({"x": ["a", "b"]}))
+    content = trusted.content
+    assert content.count(b"parquet-cpp-arrow version") == 1
+    other = footer_from_bytes(
+        content.replace(b"parquet-cpp-arrow version", b"parquet-cpp-arrow vorsion"), "other.parquet"
+    )
+    assert trusted.schema is other.schema
+    runs = described_alike([trusted, other, trusted])
+    assert [len(run) for run in runs] == [1, 1, 1]
+    column = Column(("x",), type=pa.string())
+    assert ["lower:x" in column_metadata(run, column, ("x",)) for run in runs] == [True, False, True]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import math
+import random
 import re
 import struct
 import subprocess
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import CorruptFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
 from tamis.parquet import vetting
 from tamis.parquet.footer import parse_footer
@@ -367,6 +368,46 @@ def test_the_quick_way_takes_most_chunks_of_real_writers(tmp_path: Any, monkeypa
         chunks += metadata.num_row_groups * metadata.num_columns
         vetted_footer(footer, leaf_types(metadata), "x")
     assert len(walked) < chunks / 3
+
+
+def outcome(footer: bytes, leaves: Any) -> bytes | str:
+    try:
+        return vetted_footer(footer, leaves, "x")
+    except TamisError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_parts_seen_before_are_judged_as_they_were(tmp_path: Any, monkeypatch: Any) -> None:
+    chance = random.Random(7)
+    for footer in footers_of_real_writers(tmp_path):
+        leaves = leaf_types(pq.read_metadata(framed(footer)))
+        damaged = [footer]
+        for _ in range(300):
+            raw = bytearray(footer)
+            for _ in range(chance.randint(1, 3)):
+                raw[chance.randrange(len(raw))] = chance.randrange(256)
+            damaged.append(bytes(raw[: chance.choice([len(raw), chance.randrange(1, len(raw))])]))
+        monkeypatch.setattr(vetting, "_starts", vetting._SeenParts())
+        monkeypatch.setattr(vetting, "_ends", vetting._SeenParts())
+        vetted_footer(footer, leaves, "x")
+        assert vetting._starts.parts
+        assert vetting._ends.parts
+        with_memory = [outcome(each, leaves) for each in damaged]
+        without = []
+        for each in damaged:
+            monkeypatch.setattr(vetting, "_starts", vetting._SeenParts())
+            monkeypatch.setattr(vetting, "_ends", vetting._SeenParts())
+            without.append(outcome(each, leaves))
+        assert with_memory == without
+
+
+def test_few_parts_are_remembered_and_no_long_ones() -> None:
+    seen = vetting._SeenParts()
+    for number in range(100):
+        seen.add(bytes([number]))
+        seen.add(bytes([number]))
+    seen.add(bytes(seen.LONGEST + 1))
+    assert seen.parts == tuple(bytes([number]) for number in range(99, 99 - seen.MOST, -1))
 
 
 def framed(footer: bytes) -> io.BytesIO:

@@ -13,7 +13,7 @@ import pytest
 
 import tamis
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.scan.conform import holds
+from tamis.parquet.matching import holds
 
 NUMBERS: dict[pa.DataType, list[Any]] = {
     pa.int8(): [1, 127, None],

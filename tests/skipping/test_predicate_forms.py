@@ -103,6 +103,11 @@ def at(*parts: int) -> datetime:
          Unit(date(2024, 3, 3), date(2024, 4, 1)), Unit(date(2024, 1, 1), date(2024, 3, 3))),
         (TIMESTAMP, "CAST(x AS DATE) = '2024-03-03'", Unit(at(2024, 3, 4), at(2024, 3, 5)),
          Unit(at(2024, 3, 3, 23), at(2024, 3, 5)), Unit(at(2024, 3, 3), at(2024, 3, 3, 23, 59, 59))),
+        # --- Dates some days later or earlier
+        (DATE, "date_add(x, 2) > '2024-03-03'", Unit(date(2024, 1, 1), date(2024, 3, 1)),
+         Unit(date(2024, 1, 1), date(2024, 3, 2)), Unit(date(2024, 3, 2), date(2024, 4, 1))),
+        (TIMESTAMP, "date_sub(x, 2) < '2024-03-01'", Unit(at(2024, 3, 3), at(2024, 4, 1)),
+         Unit(at(2024, 3, 2, 23), at(2024, 4, 1)), Unit(at(2024, 1, 1), at(2024, 3, 2, 23))),
         # --- Parts of dates and timestamps
         (TIMESTAMP, "date(x) = '2024-03-03'", Unit(at(2024, 3, 1), at(2024, 3, 2, 23, 59, 59, 999_999)),
          Unit(at(2024, 3, 1), at(2024, 3, 3)), Unit(at(2024, 3, 3), at(2024, 3, 3, 23))),
@@ -279,6 +284,17 @@ def test_X11_a_predicate_of_ten_thousand_levels_is_rewritten():
     (conjunct,) = rewrite(deep)
     batch = batch_of({"x": (pa.bool_(), [Unit(False, False), Unit(False, True), Unit(True, True)])})
     assert conjunct.evaluate_keeps(batch).to_pylist() == [False, True, True]
+
+
+def test_X11_a_case_of_fifteen_hundred_levels_is_rewritten():
+    number = Column(("n",), type=BIG)
+    deep: Expr = Literal(True, BOOLEAN)
+    for level in range(1_500):
+        deep = Call("case", (Call(">=", (number, Literal(level, BIG))), deep, Literal(False, BOOLEAN)))
+    (conjunct,) = rewrite(deep)
+    batch = batch_of({"n": (BIG, [Unit(1_499, 1_499), Unit(1_498, 1_498), Unit(1, 9), ALL_NULL])})
+    assert conjunct.evaluate_keeps(batch).to_pylist() == [True, False, True, False]
+    assert conjunct.evaluate_matches_whole(batch).to_pylist() == [True, False, False, False]
 
 
 def test_X11_a_list_of_a_hundred_thousand_items_is_searched():

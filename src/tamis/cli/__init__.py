@@ -1,4 +1,4 @@
-"""The command line: `tamis plan|scan|count|files|verify URI`."""
+"""The command line: `tamis plan|scan|count|files|inspect|verify URI`."""
 
 from tamis.cli.application import main
 

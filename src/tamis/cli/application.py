@@ -10,6 +10,7 @@ import tamis
 from tamis.cli.count import count
 from tamis.cli.errors import Program, show_unexpected_error
 from tamis.cli.files import files
+from tamis.cli.inspect import inspect
 from tamis.cli.options import debug_option
 from tamis.cli.plan import plan
 from tamis.cli.scan import scan
@@ -23,6 +24,7 @@ Examples:
   tamis count  orders --where "id < 150"
   tamis files  orders --where "region <> 'us'"
   tamis verify orders --where "region = 'eu' AND id BETWEEN 2800 AND 2850"
+  tamis inspect part-0.parquet --column id --svg id.svg
 """
 
 
@@ -37,7 +39,7 @@ def program() -> None:
     """
 
 
-for _command in (plan, scan, count, files, verify):
+for _command in (plan, scan, count, files, inspect, verify):
     program.add_command(_command)
 
 

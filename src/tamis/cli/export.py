@@ -18,7 +18,7 @@ from tamis.cli.output import explained_writing, is_terminal, json_rows, write_al
 from tamis.cli.text import cell_texts, lines
 from tamis.errors import InvalidArgument
 from tamis.scan.coalesce import coalesce_batches
-from tamis.types import type_name
+from tamis.types import a_type
 
 STDOUT = "-"
 
@@ -92,7 +92,7 @@ class _CsvWriter:
         for field in schema:
             if pa.types.is_nested(field.type):
                 raise InvalidArgument(
-                    f"column {field.name!r} is a {type_name(field.type)}, which CSV cannot hold: leave it out with "
+                    f"column {field.name!r} is {a_type(field.type)}, which CSV cannot hold: leave it out with "
                     "--columns, or write .parquet, .arrow or .jsonl"
                 )
         self._schema = pa.schema([(field.name, self._written_type(field.type)) for field in schema])
@@ -146,7 +146,7 @@ def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, fo
         if is_terminal() and format not in _TEXT_FORMATS:
             raise InvalidArgument(f"{format} is not for the eye: name a file with --output, or lead stdout into a pipe")
         return _write(_Sink(sys.stdout.buffer, "stdout"), batches, schema, format)
-    with _new_file(output) as file:
+    with new_file(output) as file:
         return _write(_Sink(file, f"'{output}'"), batches, schema, format)
 
 
@@ -178,11 +178,11 @@ def _explained_format(format: str) -> Iterator[None]:
 
 
 @contextmanager
-def _new_file(output: str) -> Iterator[IO[bytes]]:
+def new_file(output: str, option: str = "--output") -> Iterator[IO[bytes]]:
     """A file that gets its name when it is complete, and is removed where it is not."""
     if "://" in output:
         raise InvalidArgument(
-            f"--output writes local files, not {output!r}: write a file and copy it, or use --output -"
+            f"{option} writes local files, not {output!r}: write a file and copy it, or use {option} -"
         )
     # Where the name is a link, what it leads to is replaced.
     target = Path(os.path.realpath(output))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tamis.cli.options import Request, debug_option, json_option, request_options
 from tamis.cli.output import is_terminal, json_array, note, show_rows, write, write_lines
 from tamis.cli.progress import bytes_meter, is_watched, show_progress
-from tamis.errors import UnknownColumn
+from tamis.errors import UnknownColumn, counted
 from tamis.scan.funnel import format_bytes
 
 
@@ -52,11 +52,24 @@ def files(request: Request, as_json: bool) -> None:
     elif not is_terminal():
         write_lines(found.schema, found.to_batches())
     else:
-        hidden = show_rows(_with_short_paths(found, table.uri))
-        shown = f"{found.num_rows:,} of {total:,} files" if found.num_rows < total else f"{total:,} files"
+        known = found if request.columns is not None else _without_unknown_counts(found)
+        hidden = show_rows(_with_short_paths(known, table.uri))
+        files_found = counted(total, "file")
+        shown = f"{found.num_rows:,} of {files_found}" if found.num_rows < total else files_found
         note(f"{shown}, {format_bytes(size)}, in {table.uri}")
+        if known.num_columns < found.num_columns:
+            note(f"{_RECORDS} is not shown: only the files know, and none was opened")
         if hidden:
             note(f"columns that do not fit: {', '.join(hidden)}")
+
+
+_RECORDS = "num_records"
+
+
+def _without_unknown_counts(found: pa.Table) -> pa.Table:
+    """Without a column of nothing but NULL, which reads as if there were no rows. In a pipe all columns stay."""
+    is_known = _RECORDS not in found.column_names or found[_RECORDS].null_count < found.num_rows
+    return found if is_known or not found.num_rows else found.drop_columns([_RECORDS])
 
 
 def _with_short_paths(found: pa.Table, uri: str) -> pa.Table:

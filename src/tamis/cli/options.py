@@ -148,6 +148,15 @@ _SCAN_OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 
+storage_option: Callable[[Any], Any] = click.option(
+    "--storage-option",
+    "storage_options",
+    metavar="KEY=VALUE",
+    callback=_assignments,
+    multiple=True,
+    help="Setting of the storage, as in AWS_REGION=eu-west-1; may be repeated.",
+)
+
 _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--format", type=click.Choice(FORMATS), help="Format of the table.  [default: found out]"),
     click.option(
@@ -162,14 +171,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         is_flag=True,
         help="Take the columns of all files, in their widest types; else those of the first file.",
     ),
-    click.option(
-        "--storage-option",
-        "storage_options",
-        metavar="KEY=VALUE",
-        callback=_assignments,
-        multiple=True,
-        help="Setting of the storage, as in AWS_REGION=eu-west-1; may be repeated.",
-    ),
+    storage_option,
 )
 
 

@@ -12,6 +12,7 @@ from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format
 from tamis.cli.options import Request, debug_option, json_option, request_options
 from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, show_rows, write_json_lines, write_lines
 from tamis.cli.progress import bytes_meter, expect_bytes, is_watched, show_progress
+from tamis.errors import counted
 from tamis.scan.coalesce import coalesce_batches
 
 ROWS_ON_A_TERMINAL = 20
@@ -69,7 +70,7 @@ def _to_file(request: Request, output: str, format: str | None) -> None:
             expect_bytes(meter, rows)
         written = export(rows.to_batches(), rows.schema, output, format)
     place = "stdout" if output == STDOUT else output
-    note(f"{written:,} {'row' if written == 1 else 'rows'} written to {place} as {format}")
+    note(f"{counted(written, 'row')} written to {place} as {format}")
 
 
 def _to_terminal(request: Request, as_json: bool) -> None:
@@ -90,7 +91,7 @@ def _to_terminal(request: Request, as_json: bool) -> None:
         shown += rows.num_rows
     # Remarks come after the rows, though they take another way.
     flush()
-    count = f"{shown:,} {'row' if shown == 1 else 'rows'}"
+    count = counted(shown, "row")
     note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
     if hidden:
         total = len(scan.schema)

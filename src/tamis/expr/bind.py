@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import AmbiguousColumn, TypeMismatch, UnknownColumn
+from tamis.errors import AmbiguousColumn, ExpressionError, TypeMismatch, UnknownColumn
 from tamis.expr.coerce import Placed, place
 from tamis.expr.functions import COMPARISONS, MIRRORED, type_of
-from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, fold, or_, with_args
+from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, columns_of, fold, or_, with_args
 from tamis.expr.printer import shown
-from tamis.types import is_bytes, is_number, is_ordered, is_text, type_name
+from tamis.types import a_type, decimal_digits, is_bytes, is_number, is_ordered, is_text, type_name
 
 _SHOWN_COLUMNS = 12
 
@@ -45,7 +45,9 @@ def bind(
                 return node
             case Call():
                 bound = with_args(node, args)
-                return _bind_call(bound) if isinstance(bound, Call) else bound
+                assert isinstance(bound, Call)
+                _refuse_quoted_name(bound, schema)
+                return _bind_call(bound)
 
     return fold(expr, combine)
 
@@ -93,7 +95,7 @@ def _unknown(
         inside = ".".join(field.name for field in found)
         return UnknownColumn(
             f"no field {name!r} in column {inside!r} of {table}{place_text}: "
-            f"it is a {type_name(found[-1].type)}, not a struct"
+            f"it is {a_type(found[-1].type)}, not a struct"
         )
     owner = f"struct {'.'.join(field.name for field in found)!r} of {table}" if found else table
     names = [field.name for field in fields]
@@ -122,12 +124,28 @@ def _bind_call(call: Call) -> Expr:
             return call
 
 
+_ABOUT_VALUES = COMPARISONS | {"in", "like", "startswith", "endswith", "contains", "is_null", "is_not_null"}
+
+
+def _refuse_quoted_name(call: Call, schema: pa.Schema) -> None:
+    """Raise for `"region" = 'eu'`, which compares two texts: nobody means that where there is such a column."""
+    if call.function not in _ABOUT_VALUES or not all(isinstance(arg, Literal) for arg in call.args):
+        return
+    texts = {arg.value.casefold() for arg in call.args[:2] if isinstance(arg, Literal) and isinstance(arg.value, str)}
+    for field in schema:
+        if field.name.casefold() in texts:
+            raise ExpressionError(
+                f"{shown(call)} is about the text {field.name!r}, not about the column of that name: in Spark's SQL "
+                f"double quotes make a text. Write the name as `{field.name}`, and in Python as col({field.name!r})"
+            )
+
+
 def _bind_logic(call: Call, args: tuple[Expr, ...]) -> Expr:
     for arg in args:
         data_type = type_of(arg)
         if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
             raise TypeMismatch(
-                f"{call.function.upper()} takes predicates, but {shown(arg)} is a {type_name(data_type)}. "
+                f"{call.function.upper()} takes predicates, but {shown(arg)} is {a_type(data_type)}{_place_of(arg)}. "
                 f"Compare it with something, as in {shown(arg)} = …"
             )
     return call
@@ -160,12 +178,20 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
 def _mismatch(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
     if isinstance(value, Literal) and is_text(right):
         return TypeMismatch(
-            f"cannot compare in {shown(call)}: {shown(value)} is no {type_name(left)}. "
+            f"cannot compare in {shown(call)}{_place_of(call)}: {shown(value)} is no {type_name(left)}. "
             "Correct the value, or cast one side"
         )
     return TypeMismatch(
-        f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}. Cast one side, as in CAST(… AS …)"
+        f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}{_place_of(call)}. "
+        "Cast one side, as in CAST(… AS …)"
     )
+
+
+def _place_of(expr: Expr) -> str:
+    """Where the first column of an expression stood in the text, if it came from one."""
+    positions = (column.position for column in columns_of(expr) if column.position is not None)
+    first = next(positions, None)
+    return "" if first is None else f" (at: where, character {first})"
 
 
 def _number_in(text: Expr, number_type: pa.DataType) -> Expr:
@@ -262,16 +288,10 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return types.DOUBLE
     if pa.types.is_integer(left) and pa.types.is_integer(right):
         return pa.decimal128(20, 0) if pa.types.is_uint64(left) or pa.types.is_uint64(right) else types.LONG
-    digits = [_digits(each) for each in (left, right)]
+    digits = [decimal_digits(each) for each in (left, right)]
     scale = max(scale for _, scale in digits)
     precision = max(precision - own for precision, own in digits) + scale
     return pa.decimal128(precision, scale) if precision <= 38 else None
-
-
-def _digits(data_type: pa.DataType) -> tuple[int, int]:
-    if pa.types.is_decimal(data_type):
-        return data_type.precision, data_type.scale
-    return len(str(types.integer_range(data_type)[1])), 0
 
 
 def _common_with_text(other: pa.DataType) -> pa.DataType | None:

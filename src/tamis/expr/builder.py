@@ -113,7 +113,8 @@ class Expression:
     def __bool__(self) -> NoReturn:
         raise MisusedExpression(
             f"the expression {shown(self.node)} has no truth value: "
-            f"use &, | and ~ instead of and, or and not, and two comparisons instead of a < b < c. {_PARENTHESES}"
+            "use &, | and ~ instead of and, or and not, .isin([1, 2]) instead of in, and two comparisons instead of "
+            f"a < b < c. {_PARENTHESES}"
         )
 
     # --- Texts

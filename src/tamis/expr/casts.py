@@ -9,7 +9,7 @@ from tamis import types
 from tamis.expr.calendar import day_of, in_unit
 from tamis.expr.kernels import Value, evaluation_type
 from tamis.expr.nodes import Call
-from tamis.types import integer_range, is_number, is_text, type_from_name
+from tamis.types import decimal_digits, integer_range, is_number, is_text, type_from_name
 
 _WHOLE_NUMBER = r"^[+-]?[0-9]{1,38}$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -86,7 +86,7 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
 
 def _to_decimal(value: Value, target: pa.DataType) -> Value:
     """Arrow asks for a type that holds every number of the source; here only the numbers at hand must fit."""
-    wide = pa.decimal256(len(str(integer_range(value.type)[1])) + target.scale, target.scale)
+    wide = pa.decimal256(decimal_digits(value.type)[0] + target.scale, target.scale)
     return pc.cast(pc.cast(value, wide), target)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.literals import parse_timestamp
+from tamis.expr.literals import number_in_text, parse_timestamp, special_float_in_text
 from tamis.expr.nodes import Literal
 from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_number, is_text
 
@@ -81,14 +81,12 @@ def _number(value: Any, source: pa.DataType) -> int | float | Fraction | None:
     if isinstance(value, bool) or not (is_number(source) or is_text(source)):
         return None
     if isinstance(value, str):
-        if "_" in value:
-            return None  # Python reads 1_000 as a number, SQL does not
-        try:
-            value = Decimal(value.strip())
-        except InvalidOperation:
+        special = special_float_in_text(value)
+        if special is not None:
+            return special
+        value = number_in_text(value)
+        if value is None:
             return None
-        if not value.is_finite():
-            return math.nan if value.is_nan() else float(value)
         if abs(value.adjusted()) > 400:
             # Beyond every number type; the exact fraction would be as long as the exponent says.
             return math.copysign(math.inf, value) if value.adjusted() > 0 and value else 0
@@ -130,13 +128,14 @@ def _place_float(number: int | float | Fraction, target: pa.DataType) -> Placed:
         nearest = math.copysign(math.inf, number)
     if pa.types.is_float64(target) or not math.isfinite(nearest):
         return _exactly(nearest)
+    # The largest number of 32 bits and infinity are neighbours, and numpy warns on the step from one to the other.
     with np.errstate(over="ignore"):
         single = np.float32(nearest)
-    if float(single) == nearest:
-        return _exactly(nearest)
-    if float(single) < nearest:
-        return Placed(float(single), float(np.nextafter(single, np.float32(np.inf))))
-    return Placed(float(np.nextafter(single, np.float32(-np.inf))), float(single))
+        if float(single) == nearest:
+            return _exactly(nearest)
+        if float(single) < nearest:
+            return Placed(float(single), float(np.nextafter(single, np.float32(np.inf))))
+        return Placed(float(np.nextafter(single, np.float32(-np.inf))), float(single))
 
 
 def _nanoseconds(value: Any, source: pa.DataType) -> int | None:

@@ -26,9 +26,9 @@ from tamis.expr.kernels import (
     literal_value,
     to_evaluation_form,
 )
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of, walk
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
 from tamis.expr.printer import shown
-from tamis.types import is_bytes, is_number, is_ordered, is_text
+from tamis.types import integer_range, is_bytes, is_number, is_ordered, is_text
 
 _KERNELS = KERNELS | {
     "cast": casts.cast,
@@ -53,7 +53,7 @@ def _can_evaluate(node: Expr, operands: tuple[bool, ...]) -> bool:
     if not isinstance(node, Call):
         return True
     if node._evaluable is None:
-        object.__setattr__(node, "_evaluable", all(operands) and _is_supported(node))
+        object.__setattr__(node, "_evaluable", all(operands) and is_supported(node))
     return bool(node._evaluable)
 
 
@@ -62,7 +62,8 @@ def has_kernel(function: str) -> bool:
     return function in _KERNELS
 
 
-def _is_supported(call: Call) -> bool:
+def is_supported(call: Call) -> bool:
+    """Whether Arrow can evaluate the call itself, given its arguments by whomever."""
     if call.function not in _KERNELS:
         return False
     known = FUNCTIONS.get(call.function)
@@ -121,9 +122,55 @@ def _substring(call: Call) -> bool:
 MAY_FAIL = frozenset(("+", "-", "*", "negate", "abs", "cast", "date_trunc", "trunc", "partition_value"))
 """Functions that fail on some values: they overflow, or the value does not fit."""
 
+_ARITHMETIC = frozenset(("+", "-", "*", "negate", "abs"))
+
 
 def may_fail(expr: Expr) -> bool:
-    return any(isinstance(node, Call) and node.function in MAY_FAIL for node in walk(expr))
+    """Whether some part of the expression may fail on a value."""
+    return fold(expr, _may_fail, lambda node: () if _has_fallibility(node) else operands_of(node))
+
+
+def _has_fallibility(node: Expr) -> bool:
+    return isinstance(node, Call) and node._fallible is not None
+
+
+def _may_fail(node: Expr, operands: tuple[bool, ...]) -> bool:
+    if not isinstance(node, Call):
+        return False
+    if node._fallible is None:
+        object.__setattr__(node, "_fallible", any(operands) or may_call_fail_on_a_value(node))
+    return bool(node._fallible)
+
+
+def may_call_fail_on_a_value(call: Call) -> bool:
+    """Whether a function that Arrow evaluates may fail on a value of its arguments' types."""
+    if call.function not in MAY_FAIL:
+        return False
+    target = type_of(call)
+    if target is None:
+        return True
+    if call.function in _ARITHMETIC:
+        # Floats have infinities, and the type of a sum or a product of decimals has room for every result.
+        return not (pa.types.is_floating(target) or pa.types.is_decimal(target))
+    if call.function == "cast":
+        source = _evaluated_type(call.args[0])
+        return source is None or not _always_fits(source, target)
+    return True
+
+
+def _always_fits(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every value of a type has one in another."""
+    if source == evaluation_type(target) or is_text(target):
+        return True
+    if pa.types.is_boolean(source):
+        return is_number(target)
+    if pa.types.is_floating(target):
+        return is_number(source)
+    if pa.types.is_integer(source) and pa.types.is_integer(target):
+        smallest, largest = integer_range(source)
+        lowest, highest = integer_range(target)
+        return lowest <= smallest and largest <= highest
+    return False
 
 
 def _guards_nothing(call: Call) -> bool:
@@ -286,7 +333,7 @@ def evaluate_constant(expr: Expr) -> Literal:
     return Literal(physical_value(value), type_of(expr) or value.type)
 
 
-_ONE_ROW = pa.record_batch({"_": pa.nulls(1)})
+_ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], names=["_"])
 
 
 def physical_value(value: pa.Scalar) -> Any:

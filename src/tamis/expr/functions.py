@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
-from tamis.types import is_number, is_text, type_from_name
+from tamis.types import decimal_digits, is_number, is_text, type_from_name
 
 UNBOUNDED = 1_000_000_000
 """The most arguments of a function that takes any number."""
@@ -136,20 +136,14 @@ def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.
         return types.LONG
     if operator not in ("+", "-", "*"):
         return None
-    p1, s1 = _digits(left)
-    p2, s2 = _digits(right)
+    p1, s1 = decimal_digits(left)
+    p2, s2 = decimal_digits(right)
     if operator == "*":
         precision, scale = p1 + p2 + 1, s1 + s2
     else:
         scale = max(s1, s2)
         precision = max(p1 - s1, p2 - s2) + scale + 1
     return pa.decimal128(precision, scale) if precision <= 38 else None
-
-
-def _digits(data_type: pa.DataType) -> tuple[int, int]:
-    if pa.types.is_decimal(data_type):
-        return data_type.precision, data_type.scale
-    return len(str(types.integer_range(data_type)[1])), 0
 
 
 # --- Monotonicity ---------------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 Value: TypeAlias = "pa.Array | pa.Scalar"
 Kernel: TypeAlias = "Callable[[Call, list[Value]], Value]"
 
-_UNKNOWN = pa.scalar(None, pa.bool_())
+# Taken out of an array: pa.scalar imports pandas, which whoever only imports this should not wait for.
+_UNKNOWN = pa.nulls(1, pa.bool_())[0]
 
 
 def evaluation_type(data_type: pa.DataType) -> pa.DataType:
@@ -316,7 +317,7 @@ def _numbers(left: Value, right: Value) -> tuple[Value, Value]:
 def _digits_of(value: Value) -> Value:
     if pa.types.is_decimal(value.type):
         return value
-    return pc.cast(value, pa.decimal128(len(str(types.integer_range(value.type)[1])), 0))
+    return pc.cast(value, pa.decimal128(*types.decimal_digits(value.type)))
 
 
 def _number(value: Value) -> Value:

@@ -6,14 +6,14 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import TypeMismatch
+from tamis.errors import TypeMismatch, with_article
 from tamis.expr.nodes import NULL, Literal
 from tamis.expr.temporal import (
     NANOSECONDS,
@@ -35,7 +35,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_IN_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 
-_NUMBER_IN_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_NUMBER_IN_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FLOATS_IN_TEXT = {
     "nan": math.nan,
     "inf": math.inf,
@@ -98,7 +98,7 @@ def _literal(value: Any) -> Literal:
             return value
         case _:
             raise TypeMismatch(
-                f"a {value.__class__.__name__} cannot be a literal: {_shortened(value)}. "
+                f"{with_article(value.__class__.__name__)} cannot be a literal: {_shortened(value)}. "
                 "Give a number, text, bytes, a bool, a date, a time, None, or a numpy or pyarrow scalar"
             )
 
@@ -285,7 +285,7 @@ def _to_integer(value: Any, source: pa.DataType, target: pa.DataType) -> Literal
 
 def _to_float(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
     if isinstance(value, str):
-        special = _FLOATS_IN_TEXT.get(value.strip().lower())
+        special = special_float_in_text(value)
         return None if special is None else Literal(special, target)
     if not types.is_number(source):
         return None
@@ -318,12 +318,28 @@ def _to_decimal(value: Any, source: pa.DataType, target: pa.DataType) -> Literal
     return Literal(Decimal((sign, kept, -target.scale)), target) if len(kept) <= target.precision else None
 
 
-def decimal_in_text(text: str) -> Decimal | None:
-    """The number in a text such as `-1.50` or `1e3`; None for text that is no number."""
+def special_float_in_text(text: str) -> float | None:
+    """NaN or an infinity by one of its names; None for any other text."""
+    return _FLOATS_IN_TEXT.get(text.strip().lower())
+
+
+def number_in_text(text: str) -> Decimal | None:
+    """The number in a text such as `-1.50` or `1e3`, however large; None for text that is no number.
+
+    Python's own reading is wider than SQL's: it takes `1_000`, `sNaN`, and the digits of every script.
+    """
     if _NUMBER_IN_TEXT.fullmatch(text.strip()) is None:
         return None
-    number = Decimal(text.strip())
-    return number if abs(number.adjusted()) <= MOST_DIGITS else None
+    try:
+        return Decimal(text.strip())
+    except InvalidOperation:
+        return None  # an exponent of more digits than Python counts with
+
+
+def decimal_in_text(text: str) -> Decimal | None:
+    """The number in a text, where some decimal type could hold it."""
+    number = number_in_text(text)
+    return number if number is not None and abs(number.adjusted()) <= MOST_DIGITS else None
 
 
 def _to_date(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:

@@ -60,6 +60,9 @@ class Literal:
     def __hash__(self) -> int:
         return hash((self.value, self.type))
 
+    def __reduce__(self) -> tuple[type[Literal], tuple[Any, pa.DataType]]:
+        return Literal, (self.value, self.type)  # which gives a NaN its one object again
+
     @property
     def is_null(self) -> bool:
         return self.value is None
@@ -74,6 +77,8 @@ class Call:
     _hash: int = field(init=False, default=0)
     _evaluable: bool | None = field(init=False, default=None)
     """Whether Arrow can evaluate it, once `evaluate.can_evaluate` found out."""
+    _fallible: bool | None = field(init=False, default=None)
+    """Whether it may fail on some value, once `evaluate.may_fail` found out."""
     _type: tuple[pa.DataType | None] | None = field(init=False, default=None)
     """The type, once `functions.type_of` found it: asking again at every level of a deep tree would be quadratic."""
 
@@ -100,9 +105,10 @@ class Call:
                 pairs.extend(zip(left.args, right.args, strict=True))
         return True
 
-    def __reduce__(self) -> tuple[type[Call], tuple[str, tuple[Expr, ...]]]:
-        # Hashes of strings differ between processes: the copy computes its own.
-        return Call, (self.function, self.args)
+    def __reduce__(self) -> tuple[Callable[[tuple[Step, ...]], Expr], tuple[tuple[Step, ...]]]:
+        # Pickle and deepcopy recurse over arguments, so they get a list without depth. Hashes of strings differ between
+        # processes: the copy computes its own.
+        return from_steps, (to_steps(self),)
 
     def __repr__(self) -> str:
         from tamis.expr.printer import to_sql
@@ -158,7 +164,7 @@ def operands_of(node: Expr) -> tuple[Expr, ...]:
     return node.args
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
+def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = operands_of) -> Iterator[Expr]:
     """Every distinct node of an expression, parents before children; lists of literals are part of their node."""
     seen: set[int] = set()
     stack: list[Expr] = [expr]
@@ -168,7 +174,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
             continue
         seen.add(id(node))
         yield node
-        stack.extend(reversed(operands_of(node)))
+        stack.extend(reversed(children(node)))
 
 
 def columns_of(expr: Expr) -> list[Column]:
@@ -223,6 +229,34 @@ def fold(
 def transform(expr: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
     """Rewrite an expression from its leaves up; a node whose arguments stay the same is the same object."""
     return fold(expr, lambda node, args: rewrite(with_args(node, args)))
+
+
+Step = Column | Literal | tuple[str, tuple[int, ...]]
+"""A leaf, or a call of a function with the values of earlier steps."""
+
+
+def to_steps(expr: Expr) -> tuple[Step, ...]:
+    """An expression as a list in which arguments come before the calls that use them; the last step is the whole."""
+    steps: list[Step] = []
+
+    def add(node: Expr, args: tuple[int, ...]) -> int:
+        steps.append((node.function, args) if isinstance(node, Call) else node)
+        return len(steps) - 1
+
+    fold(expr, add, lambda node: node.args if isinstance(node, Call) else ())
+    return tuple(steps)
+
+
+def from_steps(steps: tuple[Step, ...]) -> Expr:
+    """The expression that `to_steps` took apart."""
+    built: list[Expr] = []
+    for step in steps:
+        match step:
+            case (function, args):
+                built.append(Call(function, tuple(built[arg] for arg in args)))
+            case _:
+                built.append(step)
+    return built[-1]
 
 
 def with_args(node: Expr, args: tuple[Expr, ...]) -> Expr:

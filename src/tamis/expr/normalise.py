@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import can_evaluate, evaluate_constant
-from tamis.expr.functions import FUNCTIONS, NEGATIONS, Nulls
+from tamis.expr.functions import FUNCTIONS, NEGATIONS, Nulls, type_of
 from tamis.expr.intervals import merge_conjunction, merge_disjunction
 from tamis.expr.nodes import (
     FALSE,
@@ -144,6 +144,11 @@ def _simplify_call(expr: Expr) -> Expr:
             return _simplify_in(value, items)
         case Call(("=" | "<>") as function, (predicate, Literal(value=bool() as value))) if _is_predicate(predicate):
             return predicate if value == (function == "=") else _negations_at_leaves(not_(predicate))
+        case Call("not", (Call(function) as inner,)) if function in NEGATIONS:
+            # A list of one item has become an equality.
+            return Call(NEGATIONS[function], inner.args)
+        case Call("cast", (value, Literal(value=str()))) if type_of(value) == type_of(expr):
+            return value
         case Call("is_null" | "is_not_null", (Literal() as constant,)):
             return TRUE if constant.is_null == (expr.function == "is_null") else FALSE
         case Call():

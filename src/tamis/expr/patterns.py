@@ -81,8 +81,10 @@ def parse_like(pattern: str, escape: str = DEFAULT_ESCAPE) -> LikePattern:
 def successor_of_prefix(prefix: str) -> str | None:
     """The smallest text above all texts that start with the prefix; None where there is none.
 
-    >>> successor_of_prefix("ab"), successor_of_prefix("a\\U0010ffff"), successor_of_prefix("")
-    ('ac', 'b', None)
+    >>> successor_of_prefix("ab"), successor_of_prefix("a\\U0010ffff"), successor_of_prefix("\\ud7ff") == "\\ue000"
+    ('ac', 'b', True)
+    >>> successor_of_prefix("") is successor_of_prefix("\\U0010ffff") is None
+    True
     """
     for length in range(len(prefix), 0, -1):
         code = ord(prefix[length - 1])

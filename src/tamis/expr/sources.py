@@ -5,26 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, with_article
 from tamis.expr.builder import Expression
+from tamis.expr.clock import stop_clocks
 from tamis.expr.from_pyarrow import from_pyarrow
 from tamis.expr.from_pyiceberg import from_pyiceberg
+from tamis.expr.from_tuples import any_of_lists, from_condition, from_lists, is_condition, refuse_misspelled
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.expr.sql import parse_sql
 
 _KINDS = (
-    "SQL text, a tamis expression such as col('a') > 5, a PartitionFilter, "
-    "a pyarrow or pyiceberg expression, or a list of these"
+    "SQL text, a tamis expression such as col('a') > 5, a PartitionFilter, a pyarrow or pyiceberg expression, "
+    "a condition such as ('a', '>', 5), or a list of these"
 )
 
 
 def to_expr(where: object) -> Expr | PartitionFilter | None:
     """The expression that a `where` means; None for no filter.
 
-    A list means all of its items. A `PartitionFilter` stays what it is, because its meaning is not that of SQL; a list
-    of them is their AND, and a list that mixes them with expressions is an error.
+    A list means all of its items, and a list of lists of conditions (tuples) any of the lists, as pyarrow has it. A
+    `PartitionFilter` stays what it is, because its meaning is not that of SQL; a list of them is their AND, and a list
+    that mixes them with expressions is an error. The time that the filter asks for is that of this call.
     """
+    lists = any_of_lists(where)
+    if lists is not None:
+        return stop_clocks(from_lists(lists))
     items = _flattened(where)
     filters = [item for item in items if isinstance(item, PartitionFilter)]
     expressions = [item for item in items if not isinstance(item, PartitionFilter)]
@@ -35,7 +41,7 @@ def to_expr(where: object) -> Expr | PartitionFilter | None:
         )
     if filters:
         return filters[0] if len(filters) == 1 else PartitionFilter.and_(*filters)
-    return and_(*expressions) if expressions else None
+    return stop_clocks(and_(*expressions)) if expressions else None
 
 
 def _flattened(where: object) -> list[Expr | PartitionFilter]:
@@ -43,7 +49,10 @@ def _flattened(where: object) -> list[Expr | PartitionFilter]:
     stack = [where]
     while stack:
         item = stack.pop()
-        if isinstance(item, list | tuple):
+        if is_condition(item):
+            found.append(from_condition(item))
+        elif isinstance(item, list | tuple):
+            refuse_misspelled(item)
             stack.extend(reversed(item))
         elif item is not None:
             found.append(_one(item))
@@ -69,7 +78,7 @@ def _one(where: object) -> Expr | PartitionFilter:
             return from_pyiceberg(where)
         case _:
             kind = f"{type(where).__module__}.{type(where).__qualname__}"
-            raise InvalidArgument(f"where cannot be a {kind.removeprefix('builtins.')}: give {_KINDS}")
+            raise InvalidArgument(f"where cannot be {with_article(kind.removeprefix('builtins.'))}: give {_KINDS}")
 
 
 def _is_pyiceberg(where: object) -> bool:

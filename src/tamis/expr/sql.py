@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tamis.errors import InvalidArgument, ParseError
+from tamis.errors import InvalidArgument, ParseError, with_article
 from tamis.expr.nodes import Call, Expr, not_
 from tamis.expr.sql_functions import FUNCTION_SHAPES
 from tamis.expr.sql_literals import LITERALS
@@ -31,7 +31,7 @@ def parse_sql(text: str) -> Expr:
     Call<ts >= DATE '2024-01-01' AND a.b NOT IN (1, 2)>
     """
     if not isinstance(text, str):
-        raise InvalidArgument(f"SQL must be a text, not a {type(text).__name__}: {text!r}")
+        raise InvalidArgument(f"SQL must be a text, not {with_article(type(text).__name__)}: {text!r}")
     return read(text, _convert)
 
 

@@ -57,6 +57,8 @@ def _function(node: exp.Expr) -> Shape:
         case (("date_part" | "datepart"), [exp.Literal(is_string=True) as part, value]):
             function = _CALENDAR_PARTS.get(part.this.lower())
             return call(function, value) if function is not None else call(name, *args)
+        case (("date_add" | "dateadd" | "date_sub"), [day, count]):
+            return _moved_date("-" if name == "date_sub" else "+", day, count)
         case "like", [value, pattern, escape]:
             return _like(exp.Escape(this=exp.Like(this=value, expression=pattern), expression=escape))
         case _:
@@ -85,6 +87,20 @@ def _truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Expr) -> S
     if name == "trunc":
         return Pending((value,), lambda args: Call(name, (args[0], lowered)))
     return Pending((value,), lambda args: Call(name, (lowered, args[0])))
+
+
+def _moved_date(operator: str, day: exp.Expr, count: exp.Expr) -> Pending:
+    """A date so many days later or earlier; of a timestamp or a text, its date."""
+
+    def build(args: tuple[Expr, ...]) -> Expr:
+        start, days = args
+        if isinstance(start, Literal):
+            start = cast_literal(start, types.DATE) or start
+        if not (isinstance(start, Literal) and start.type == types.DATE):
+            start = Call("cast", (start, Literal("date", types.STRING)))
+        return Call(operator, (start, days))
+
+    return Pending((day, count), build)
 
 
 def _like(node: exp.Expr) -> Shape:

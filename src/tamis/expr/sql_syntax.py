@@ -118,13 +118,14 @@ def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
         except RecursionError:
             # Long chains of operators nest without brackets, and the caller may itself stand on a deep stack.
             depth = DEEPEST
-    return _with_large_stack(work, depth)
+    return with_large_stack(work, depth)
 
 
 _large_stack = threading.Lock()
 
 
-def _with_large_stack(work: Callable[[], T], depth: int) -> T:
+def with_large_stack(work: Callable[[], T], depth: int) -> T:
+    """Do what recurses over a text that nests so deep, in a thread with a stack that is large enough."""
     # Both limits belong to the process, so only one text is read this way at a time.
     with _large_stack:
         frames_before = sys.getrecursionlimit()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from tamis.errors import MissingFile, TableNotFound
+from tamis.io.ranges import RangedFile
 from tamis.io.retries import with_retries
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -51,10 +52,21 @@ def list_directories(storage: Storage, paths: Sequence[str], threads: int | None
 
 def find_file(storage: Storage, path: str) -> FileEntry | None:
     """The file at a path; None where there is none, or a directory."""
+    if storage.filesystem.type_name == "s3" and "/" in path:
+        return _find_by_opening(storage, path)
     info = with_retries(partial(_look_up, storage, path), storage.retries, "look up", storage.place(path))
     if not info.is_file:
         return None
     return FileEntry(info.path, info.size, info.mtime_ns)
+
+
+def _find_by_opening(storage: Storage, path: str) -> FileEntry | None:
+    """To open an object tells all that a look-up does, in the same request, and whoever reads it next has it open."""
+    try:
+        file = RangedFile(storage, path)
+    except MissingFile:
+        return None
+    return FileEntry(path, file.size, file.modified_ns)
 
 
 def _list(storage: Storage, path: str) -> Listing:

@@ -19,8 +19,9 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from tamis.errors import InvalidArgument, MissingDependency, StorageError
+from tamis.errors import InvalidArgument, MissingDependency, StorageError, with_article
 from tamis.io.counters import IoCounters
+from tamis.io.open_files import OpenFiles
 from tamis.io.retries import RetryPolicy
 from tamis.io.storage_options import S3Options, check_option_names
 from tamis.io.threads import default_threads
@@ -40,6 +41,8 @@ class Storage:
     uri: str
     counters: IoCounters = field(default_factory=IoCounters, compare=False, repr=False)
     retries: RetryPolicy = field(default=RetryPolicy(), compare=False, repr=False)
+    open_files: OpenFiles = field(default_factory=OpenFiles, compare=False, repr=False)
+    """Files that need not be opened again before the end of a scan."""
 
     @property
     def is_local(self) -> bool:
@@ -161,5 +164,6 @@ def _arrow_file_system(given: object) -> pafs.FileSystem:
     if fsspec is not None and isinstance(given, fsspec.AbstractFileSystem):
         return pafs.PyFileSystem(pafs.FSSpecHandler(given))
     raise InvalidArgument(
-        f"storage_options['filesystem'] is a {type(given).__name__}: give a pyarrow.fs.FileSystem or an fsspec one"
+        f"storage_options['filesystem'] is {with_article(type(given).__name__)}: "
+        "give a pyarrow.fs.FileSystem or an fsspec one"
     )

@@ -10,10 +10,14 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
+from time import perf_counter
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+QUICK_SECONDS = 0.002
+"""What takes longer has waited for a disk, or computes long enough to be worth a thread."""
 
 POOL_SIZE = 64
 """The most threads at work in one process, however many calls run at the same time."""
@@ -29,14 +33,31 @@ def default_threads(*, is_local: bool = True) -> int:
 
 
 def run_in_threads(
-    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None, *, mostly_quick: bool = False
 ) -> list[Result]:
     """`function` of every item, in the order of the items.
 
     The first error stops the work: no further item is begun, those under way are waited for, and it is raised.
+    Where items are `mostly_quick`, as reads from local files are, the caller begins alone and is helped only when one
+    of them was not: threads that take turns to compute for a moment are slower than one.
     """
     work = list(items)
-    workers = min(threads or default_threads(), len(work))
+    done = _do_while_quick(function, work) if mostly_quick else []
+    return done + _run_in_threads(function, work[len(done) :], threads)
+
+
+def _do_while_quick(function: Callable[[Item], Result], work: list[Item]) -> list[Result]:
+    done: list[Result] = []
+    for item in work:
+        started = perf_counter()
+        done.append(function(item))
+        if perf_counter() - started > QUICK_SECONDS:
+            break
+    return done
+
+
+def _run_in_threads(function: Callable[[Item], Result], work: list[Item], threads: int | None) -> list[Result]:
+    workers = 1 if len(work) <= 1 else min(threads or default_threads(), len(work))
     if workers <= 1:
         return [function(item) for item in work]
     shared = _Work(function, work)

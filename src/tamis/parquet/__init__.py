@@ -1,1 +1,15 @@
-"""Parquet: footers, leaf columns, statistics."""
+"""Parquet: footers, indexes, filters and dictionaries of files, selections of rows, the reader of pages."""
+
+from tamis.parquet.inspection import ColumnInspection, FileInspection, inspect
+from tamis.parquet.pruning import Pruner, PruneRequest, PruneResult
+from tamis.parquet.selection import RowSelection
+
+__all__ = [
+    "PruneRequest",
+    "PruneResult",
+    "Pruner",
+    "RowSelection",
+    "inspect",
+    "FileInspection",
+    "ColumnInspection",
+]

@@ -30,12 +30,11 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
+from tamis.expr.patterns import successor_of_prefix
 from tamis.parquet.leaves import Leaf
 
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _WIDE = Context(prec=100)
-_LAST_CODE_POINT = 0x10FFFF
-_SURROGATES = range(0xD800, 0xE000)
 
 Decode = Callable[[Any], Any]
 """From what pyarrow gives for a statistic to the plain value; None where no value of the type looks like that."""
@@ -281,18 +280,4 @@ def _text(value: bytes, up: bool) -> Converted:
         valid = value[: error.start].decode()
     # Every value is at least the bytes given, so it is at least any prefix of them. And whatever starts with the
     # prefix, or comes before it, is smaller than the prefix with its last character made the next one.
-    return (_successor(valid) if up else valid), False
-
-
-def _successor(prefix: str) -> str | None:
-    """The smallest text that is larger than all that start with the prefix; None where there is none.
-
-    >>> _successor("ab"), _successor("a\\U0010ffff"), _successor("\\ud7ff") == "\\ue000", _successor("")
-    ('ac', 'b', True, None)
-    """
-    for length in range(len(prefix), 0, -1):
-        code_point = ord(prefix[length - 1]) + 1
-        if code_point <= _LAST_CODE_POINT:
-            # Surrogates are no characters: the next one after U+D7FF is U+E000.
-            return prefix[: length - 1] + chr(_SURROGATES.stop if code_point in _SURROGATES else code_point)
-    return None
+    return (successor_of_prefix(valid) if up else valid), False

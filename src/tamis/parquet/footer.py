@@ -9,8 +9,10 @@ What comes back is pyarrow's `FileMetaData`, safe to use: see `tamis.parquet.vet
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -19,7 +21,7 @@ import pyarrow.parquet as pq
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
-from tamis.parquet.leaves import leaf_types
+from tamis.parquet.leaves import FileSchema, file_schema
 from tamis.parquet.vetting import vetted_footer
 
 TAIL_LENGTH = 64 * 1024
@@ -30,36 +32,69 @@ _TRAILER = 8  # the length of the footer, then the magic
 _SHORTEST_FILE = len(MAGIC) + _TRAILER
 
 
+WHOLE_FILE = 32 * 1024
+"""A file of at most so many bytes comes whole with its footer, and is handed on so that nobody reads it again."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Footer:
+    """The footer of one file, and what was worked out from it so far. Any number of threads may use it."""
+
+    content: bytes
+    """As it is in the file, without length and magic."""
+    metadata: pq.FileMetaData
+    schema: FileSchema
+    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def serialized_size(self) -> int:
+        return int(self.metadata.serialized_size)
+
+    def keep(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """What `work_out` returns, worked out once. Meant for what is smaller than the footer itself, never None."""
+        found: T | None = self._kept.get(key)
+        if found is None:
+            # Two threads may both work it out: they find the same.
+            found = self._kept[key] = work_out()
+        return found
+
+
 def read_footer(storage: Storage, path: str, size: int, modified_ns: int | None) -> pq.FileMetaData:
     """The metadata of a file, from memory where a file of this size and time was read before.
 
     A file whose time of change is not known (None) is read each time.
     """
+    return load_footer(storage, path, size, modified_ns)[0].metadata
+
+
+def load_footer(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[Footer, pa.Buffer | None]:
+    """The footer of a file, as `read_footer` finds it, and the whole file where it is small and had to be read."""
     key = (storage.filesystem.type_name, path, size, modified_ns)
-    metadata = FOOTERS.get(key, storage.filesystem) if modified_ns is not None else None
-    if metadata is None:
-        metadata = parse_footer(_read_footer_bytes(storage, path, size), storage.place(path))
-        if modified_ns is not None:
-            FOOTERS.put(key, storage.filesystem, metadata)
-    return metadata
+    footer = FOOTERS.get(key, storage.filesystem) if modified_ns is not None else None
+    if footer is not None:
+        return footer, None
+    content, tail = _read_footer_bytes(storage, path, size)
+    footer = footer_from_bytes(content, storage.place(path))
+    if modified_ns is not None:
+        FOOTERS.put(key, storage.filesystem, footer)
+    return footer, tail if size <= WHOLE_FILE else None
 
 
-def _read_footer_bytes(storage: Storage, path: str, size: int) -> bytes:
+def _read_footer_bytes(storage: Storage, path: str, size: int) -> tuple[bytes, pa.Buffer]:
+    """The footer, and the end of the file with which it came."""
     place = storage.place(path)
     if size < _SHORTEST_FILE:
         raise CorruptFile(f"'{place}' is no Parquet file: it has {size} bytes, the shortest has {_SHORTEST_FILE}")
-    with RangedFile(storage, path) as file:
-        if file.size != size:
-            raise CorruptFile(
-                f"'{place}' was replaced: it has {file.size} bytes, it had {size} when listed; plan again"
-            )
-        tail = file.read_tail(TAIL_LENGTH).to_pybytes()
-        length = _footer_length(tail[-_TRAILER:], size, place)
-        missing = length + _TRAILER - len(tail)
+    with RangedFile(storage, path, size) as file:
+        tail = file.read_tail(TAIL_LENGTH)
+        length = _footer_length(tail[-_TRAILER:].to_pybytes(), size, place)
+        missing = length + _TRAILER - tail.size
         if missing > 0:
-            tail = file.read([(size - length - _TRAILER, missing)])[0].to_pybytes() + tail
-        footer: bytes = tail[-_TRAILER - length : -_TRAILER]
-    return footer
+            before = file.read([(size - length - _TRAILER, missing)])[0]
+            return before.to_pybytes() + tail[:-_TRAILER].to_pybytes(), tail
+        return tail[-_TRAILER - length : -_TRAILER].to_pybytes(), tail
 
 
 def _footer_length(trailer: bytes, size: int, place: str) -> int:
@@ -76,9 +111,15 @@ def _footer_length(trailer: bytes, size: int, place: str) -> int:
 
 def parse_footer(footer: bytes, place: str) -> pq.FileMetaData:
     """The metadata in the bytes of a footer, without length and magic; `place` names the file in messages."""
-    metadata = _parse(footer, place)
-    vetted = vetted_footer(footer, leaf_types(metadata, place), f"'{place}'")
-    return metadata if vetted is footer else _parse(vetted, place)
+    return footer_from_bytes(footer, place).metadata
+
+
+def footer_from_bytes(content: bytes, place: str) -> Footer:
+    """The footer in these bytes, without length and magic; `place` names the file in messages."""
+    metadata = _parse(content, place)
+    schema = file_schema(metadata, place)
+    vetted = vetted_footer(content, schema.types, f"'{place}'")
+    return Footer(content, metadata if vetted is content else _parse(vetted, place), schema)
 
 
 def _parse(footer: bytes, place: str) -> pq.FileMetaData:
@@ -102,14 +143,22 @@ def _one_line(error: BaseException) -> str:
 _Key = tuple[str, str, int, int | None]
 
 
+class _Sized(Protocol):
+    @property
+    def serialized_size(self) -> int: ...
+
+
+F = TypeVar("F", bound=_Sized)
+
+
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Generic[F]):
     filesystem: pafs.FileSystem
-    metadata: pq.FileMetaData
+    footer: F
     weight: int
 
 
-class FooterCache:
+class FooterCache(Generic[F]):
     """The footers used last, up to a number of bytes. Any thread may use it at any time.
 
     Keys name the kind of file system; whether it is the same one (endpoint, credentials) is asked of pyarrow,
@@ -117,24 +166,24 @@ class FooterCache:
     """
 
     MEMORY_PER_BYTE = 10
-    """What a parsed footer takes in memory for each byte in the file: 9 measured over many small chunks."""
+    """What a footer takes in memory for each byte in the file: itself, and parsed 9 more, over many small chunks."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._weight = 0
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._entries: OrderedDict[_Key, _Entry[F]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: _Key, filesystem: pafs.FileSystem) -> pq.FileMetaData | None:
+    def get(self, key: _Key, filesystem: pafs.FileSystem) -> F | None:
         with self._lock:
             entry = self._entries.get(key)
             if entry is None or entry.filesystem != filesystem:
                 return None
             self._entries.move_to_end(key)
-            return entry.metadata
+            return entry.footer
 
-    def put(self, key: _Key, filesystem: pafs.FileSystem, metadata: pq.FileMetaData) -> None:
-        entry = _Entry(filesystem, metadata, metadata.serialized_size * self.MEMORY_PER_BYTE)
+    def put(self, key: _Key, filesystem: pafs.FileSystem, footer: F) -> None:
+        entry = _Entry(filesystem, footer, footer.serialized_size * self.MEMORY_PER_BYTE)
         if entry.weight > self.capacity:
             return
         with self._lock:
@@ -158,5 +207,5 @@ class FooterCache:
         return len(self._entries)
 
 
-FOOTERS = FooterCache(capacity=256 * 1024 * 1024)
+FOOTERS: FooterCache[Footer] = FooterCache(capacity=256 * 1024 * 1024)
 """The footers of this process."""

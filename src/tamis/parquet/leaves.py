@@ -44,14 +44,30 @@ class Leaf:
     """The type that pyarrow reads it as."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    schema: pq.ParquetSchema
+@dataclass(frozen=True, slots=True, eq=False)
+class FileSchema:
+    """The columns of a file. Files with the same ones share one object: what follows from them is worked out once."""
+
+    parquet: pq.ParquetSchema
+    arrow: pa.Schema
     types: tuple[LeafType, ...]
+    """Of all leaves, in order."""
     leaves: dict[FieldPath, Leaf]
+    """Those that are not inside lists or maps. A path that two columns have is left out: either may be meant."""
     structs: frozenset[FieldPath]
     others: frozenset[FieldPath]
     """What is there, and is neither a leaf of the above nor a struct: lists, maps, names that come twice."""
+
+    def lacks(self, path: FieldPath) -> bool:
+        """Whether a file has nothing at a path, so that it is NULL in every row: the column came later than the file.
+
+        False where there is something at the path, or where a part of the path is there and is no struct.
+        """
+        for depth in range(1, len(path) + 1):
+            part = path[:depth]
+            if part not in self.structs:
+                return part not in self.leaves and part not in self.others
+        return False
 
 
 class _SchemaCache:
@@ -59,17 +75,17 @@ class _SchemaCache:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._entries: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
+        self._entries: OrderedDict[tuple[Any, ...], FileSchema] = OrderedDict()
         self._lock = Lock()
 
-    def known(self, metadata: pq.FileMetaData, place: str) -> _Known:
+    def known(self, metadata: pq.FileMetaData, place: str) -> FileSchema:
         schema = metadata.schema
         try:
             # Types restored from the writer's Arrow schema (durations, time zones) are in no Parquet type.
             key = (tuple(schema.names), (metadata.metadata or {}).get(b"ARROW:schema"))
             with self._lock:
                 found = self._entries.get(key)
-                if found is not None and found.schema.equals(schema):
+                if found is not None and found.parquet.equals(schema):
                     self._entries.move_to_end(key)
                     return found
             found = _read_schema(schema, place)
@@ -87,25 +103,19 @@ class _SchemaCache:
 _SCHEMAS = _SchemaCache(capacity=64)
 
 
-def leaf_columns(metadata: pq.FileMetaData, place: str = "the file") -> dict[FieldPath, Leaf]:
-    """The leaves of a file that are not inside lists or maps, by their paths. Not to be changed: files share it.
+def file_schema(metadata: pq.FileMetaData, place: str = "the file") -> FileSchema:
+    """The schema of a file, the same object for files that have the same."""
+    return _SCHEMAS.known(metadata, place)
 
-    A path that two columns have is left out: nobody can say which one is meant.
-    """
+
+def leaf_columns(metadata: pq.FileMetaData, place: str = "the file") -> dict[FieldPath, Leaf]:
+    """The leaves of a file that are not inside lists or maps, by their paths. Not to be changed: files share it."""
     return _SCHEMAS.known(metadata, place).leaves
 
 
 def lacks_column(metadata: pq.FileMetaData, path: FieldPath, place: str = "the file") -> bool:
-    """Whether a file has nothing at a path, so that it is NULL in every row: the column came later than the file.
-
-    False where there is something at the path, or where a part of the path is there and is no struct.
-    """
-    known = _SCHEMAS.known(metadata, place)
-    for depth in range(1, len(path) + 1):
-        part = path[:depth]
-        if part not in known.structs:
-            return part not in known.leaves and part not in known.others
-    return False
+    """Whether a file has nothing at a path: see `FileSchema.lacks`."""
+    return _SCHEMAS.known(metadata, place).lacks(path)
 
 
 def leaf_types(metadata: pq.FileMetaData, place: str = "the file") -> tuple[LeafType, ...]:
@@ -142,12 +152,13 @@ def _walk(schema: pa.Schema) -> Iterator[tuple[FieldPath, range, pa.DataType]]:
         if pa.types.is_struct(data_type):
             stack.extend(((*path, field.name), field.type) for field in reversed(list(data_type)))
             continue
-        end = start + _count_leaves(data_type)
+        end = start + count_leaves(data_type)
         yield path, range(start, end), data_type
         start = end
 
 
-def _count_leaves(data_type: pa.DataType) -> int:
+def count_leaves(data_type: pa.DataType) -> int:
+    """How many columns of a file hold a field of this type."""
     count = 0
     stack = [data_type]
     while stack:
@@ -167,7 +178,7 @@ def _count_leaves(data_type: pa.DataType) -> int:
 _PARAMETRIC = ("INT", "TIME", "TIMESTAMP")
 
 
-def _read_schema(schema: pq.ParquetSchema, place: str) -> _Known:
+def _read_schema(schema: pq.ParquetSchema, place: str) -> FileSchema:
     columns = [schema.column(index) for index in range(len(schema))]
     types = tuple(
         LeafType(column.physical_type, column.length, column.max_definition_level, column.max_repetition_level)
@@ -177,7 +188,8 @@ def _read_schema(schema: pq.ParquetSchema, place: str) -> _Known:
     others: set[FieldPath] = set()
     structs: set[FieldPath] = set()
     end = 0
-    for path, indices, arrow_type in _walk(schema.to_arrow_schema()):
+    arrow = schema.to_arrow_schema()
+    for path, indices, arrow_type in _walk(arrow):
         structs.update(path[:depth] for depth in range(1, len(path)))
         end = indices.stop
         if pa.types.is_timestamp(arrow_type) and not (arrow_type.tz or "").isprintable():
@@ -210,4 +222,4 @@ def _read_schema(schema: pq.ParquetSchema, place: str) -> _Known:
         for path, leaf in leaves.items()
         if not any(path[:depth] in doubtful for depth in range(1, len(path) + 1))
     }
-    return _Known(schema, types, certain, frozenset(structs - doubtful), frozenset(others | doubtful))
+    return FileSchema(schema, arrow, types, certain, frozenset(structs - doubtful), frozenset(others | doubtful))

@@ -15,8 +15,12 @@ Which statistics are believed at all:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import groupby
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -24,7 +28,8 @@ from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
 from tamis.parquet.bounds import UNKNOWN, BoundsOfColumn, bounds_of_column
-from tamis.parquet.leaves import FieldPath, Leaf, lacks_column, leaf_columns
+from tamis.parquet.footer import Footer
+from tamis.parquet.leaves import FieldPath, FileSchema, Leaf, file_schema
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 
 _WRITER = re.compile(r"(?P<application>.+?)\s+version\s+v?(?P<version>\d{1,9}(?:\.\d{1,9})*)")
@@ -50,20 +55,82 @@ def row_group_metadata(
     """
     wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
     groups = [metadata.row_group(index) for index in wanted]
-    rows = [group.num_rows for group in groups]
-    row_count = pa.array(rows, types.LONG)
-    leaves = leaf_columns(metadata, place)
-    trust_bytes = _bytes_are_trusted(_writer(metadata))
-    arrays = {ROW_COUNT.name: row_count}
+    schema = file_schema(metadata, place)
+    arrays = {ROW_COUNT.name: pa.array([group.num_rows for group in groups], types.LONG)}
     for column in columns:
         path = names.get(column.path, column.path) if names else column.path
-        leaf = leaves.get(path)
-        if leaf is not None:
-            reader = bounds_of_column(leaf, column.type, trust_bytes=trust_bytes)
-            arrays |= _described(column, leaf, reader, groups, rows)
-        elif lacks_column(metadata, path, place):
-            arrays |= _absent(column, row_count)
+        arrays |= _column_metadata(metadata, schema, column, path, groups)
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+MANY_ROW_GROUPS = 8
+"""From so many on, what is read of a file's row groups is kept: to read it again would take longer than it is large."""
+
+
+def row_counts(footer: Footer) -> list[int]:
+    """How many rows each row group of a file has. Not to be changed."""
+
+    def read() -> list[int]:
+        return [group.num_rows for group in _row_groups(footer.metadata)]
+
+    return footer.keep("row_counts", read) if footer.metadata.num_row_groups >= MANY_ROW_GROUPS else read()
+
+
+def described_alike(footers: Iterable[Footer]) -> list[list[Footer]]:
+    """Files one after another that `column_metadata` takes together, as an array costs more than what is in it.
+
+    They have one schema, their writers are equally trusted, and none of them has many row groups.
+    """
+
+    def kind(footer: Footer) -> tuple[int, bool]:
+        is_large = footer.metadata.num_row_groups >= MANY_ROW_GROUPS
+        return id(footer if is_large else footer.schema), _bytes_are_trusted(_writer(footer.metadata))
+
+    return [list(alike) for _, alike in groupby(footers, kind)]
+
+
+def column_metadata(footers: Sequence[Footer], column: Column, path: FieldPath) -> dict[str, pa.Array]:
+    """What is known of a column of the table, which is at `path` in files described alike, in all their row groups."""
+    first = footers[0]
+
+    def read() -> dict[str, pa.Array]:
+        groups = [group for footer in footers for group in _row_groups(footer.metadata)]
+        return _column_metadata(first.metadata, first.schema, column, path, groups)
+
+    if len(footers) > 1 or first.metadata.num_row_groups < MANY_ROW_GROUPS:
+        return read()
+    return first.keep(("column_metadata", column.path, column.type, path), read)
+
+
+def compressed_sizes(footer: Footer, leaf_indices: Sequence[int]) -> list[int]:
+    """The compressed bytes of these leaves in each row group of a file."""
+    if footer.metadata.num_row_groups < MANY_ROW_GROUPS:
+        return row_group_sizes(footer.metadata, leaf_indices)
+
+    def read(leaf: int) -> npt.NDArray[np.int64]:
+        return np.array(row_group_sizes(footer.metadata, [leaf]), np.int64)
+
+    none = np.zeros(footer.metadata.num_row_groups, np.int64)
+    each = (footer.keep(("compressed_sizes", leaf), partial(read, leaf)) for leaf in leaf_indices)
+    sizes: list[int] = sum(each, none).tolist()
+    return sizes
+
+
+def _row_groups(metadata: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
+    return [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+
+
+def _column_metadata(
+    metadata: pq.FileMetaData, schema: FileSchema, column: Column, path: FieldPath, groups: list[pq.RowGroupMetaData]
+) -> dict[str, pa.Array]:
+    leaf = schema.leaves.get(path)
+    if leaf is None and not schema.lacks(path):
+        return {}
+    rows = [group.num_rows for group in groups]
+    if leaf is None:
+        return _absent(column, pa.array(rows, types.LONG))
+    reader = bounds_of_column(leaf, column.type, trust_bytes=trusts_bytes(metadata))
+    return _described(column, leaf, reader, groups, rows)
 
 
 def _described(
@@ -120,6 +187,11 @@ def _writer(metadata: pq.FileMetaData) -> re.Match[str] | None:
         return None
 
 
+def trusts_bytes(metadata: pq.FileMetaData) -> bool:
+    """Whether bounds of bytes in this file may be believed."""
+    return _bytes_are_trusted(_writer(metadata))
+
+
 def _bytes_are_trusted(writer: re.Match[str] | None) -> bool:
     return writer is not None and not _is_parquet_mr_before(writer, _FIRST_TRUSTED_PARQUET_MR)
 
@@ -132,8 +204,10 @@ def _is_parquet_mr_before(writer: re.Match[str] | None, version: tuple[int, ...]
 
 def row_group_sizes(metadata: pq.FileMetaData, leaf_indices: Sequence[int]) -> list[int]:
     """The compressed bytes of these leaves in each row group."""
-    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
-    return [sum(max(0, group.column(leaf).total_compressed_size) for leaf in leaf_indices) for group in groups]
+    return [
+        sum([max(0, group.column(leaf).total_compressed_size) for leaf in leaf_indices])
+        for group in _row_groups(metadata)
+    ]
 
 
 def chunk_ranges(

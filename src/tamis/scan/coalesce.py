@@ -22,7 +22,7 @@ def coalesce_batches(
     for batch in batches:
         waiting.append(batch)
         rows += batch.num_rows
-        size += batch.nbytes
+        size += batch.get_total_buffer_size()
         if rows >= enough_rows or size >= enough_bytes:
             yield _joined(waiting)
             waiting, rows, size = [], 0, 0

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from queue import Empty, Full, Queue
 from typing import Generic, TypeVar
 
@@ -18,6 +19,9 @@ QUEUED_RESULTS = 2
 
 MOST_WEIGHT = 256 * 1024 * 1024
 """The most bytes that tasks under way may hold together, however many processors there are; two run in any case."""
+
+LIGHT = 32 * 1024 * 1024
+"""A single task that weighs no more is done before a thread would have started."""
 
 _WAKE_UP_SECONDS = 0.05
 
@@ -69,6 +73,13 @@ def run_tasks(
     bytes, so memory grows neither with the input nor with the machine.
     Tasks are drawn when they are needed: a consumer that stops early never plans the rest.
     """
+    first, second = next(tasks, None), next(tasks, None)
+    if first is None:
+        return
+    if second is None and weigh(first) <= LIGHT:
+        yield from run(first)
+        return
+    tasks = chain((first,) if second is None else (first, second), tasks)
     workers = threads or os.cpu_count() or 1
     stopped = threading.Event()
     under_way: deque[tuple[_Stream[R], Future[None], int]] = deque()

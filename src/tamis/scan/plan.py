@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +15,7 @@ from tamis.errors import PlanBudgetExceeded
 from tamis.scan.read import ScanTask
 from tamis.scan.report import Report
 from tamis.scan.row_groups import RowGroups
+from tamis.skipping.account import LevelReport
 
 DEPTHS = ("files", "row_groups", "pages")
 
@@ -27,28 +27,43 @@ class PlannedFiles:
     files: pa.Table
     partitions: pa.Table
     row_groups: RowGroups
+    below: Sequence[LevelReport] = ()
+    """The account of the levels below row groups."""
 
     def tasks(self) -> Iterator[ScanTask]:
         """One task a row group, in the order of the files."""
         units = self.row_groups.units
         wanted = pc.unique(units["file"])
-        indices = wanted.to_pylist()
-        files = dict(zip(indices, self.files.take(wanted).to_pylist(), strict=True))
-        values: dict[int, dict[str, Any]] = {}
-        if self.partitions.num_columns:
-            values = dict(zip(indices, self.partitions.take(wanted).to_pylist(), strict=True))
-        for unit, unmatched in zip(units.to_pylist(), self.row_groups.unmatched, strict=True):
-            file = files[unit["file"]]
-            yield ScanTask(
-                file["path"],
-                file["size"],
-                file["modified_ns"],
-                unit["row_group"],
-                unit["row_count"],
-                unit["bytes"],
-                values.get(unit["file"], {}),
-                tuple(np.flatnonzero(unmatched).tolist()),
+        files = self.files.take(wanted)
+        known = {
+            file: (path, size, modified_ns, values, self.row_groups.contents[file])
+            for file, path, size, modified_ns, values in zip(
+                wanted.to_pylist(),
+                *(files[name].to_pylist() for name in ("path", "size", "modified_ns")),
+                self._partition_values(wanted),
+                strict=True,
             )
+        }
+        columns = (units[name].to_pylist() for name in ("file", "row_group", "row_count", "bytes"))
+        for file, row_group, row_count, size_to_read, unmatched in zip(
+            *columns, self.row_groups.unmatched.tolist(), strict=True
+        ):
+            path, size, modified_ns, values, content = known[file]
+            residual = tuple([index for index, is_unmatched in enumerate(unmatched) if is_unmatched])
+            selection = self.row_groups.selections.get((file, row_group))
+            yield ScanTask(
+                path, size, modified_ns, row_group, row_count, size_to_read, values, residual, selection, content
+            )
+
+    def _partition_values(self, files: pa.Array) -> list[dict[str, Any]]:
+        """Of each of some files. Files of one partition are one after another, and share one dictionary."""
+        if not self.partitions.num_columns:
+            return [{}] * len(files)
+        found: list[dict[str, Any]] = self.partitions.take(files).to_pylist()
+        for index in range(1, len(found)):
+            if found[index] == found[index - 1]:
+                found[index] = found[index - 1]
+        return found
 
     def surviving_files(self) -> pa.Table:
         """The files of which something is read: path, size, rows and bytes to read, partition values."""

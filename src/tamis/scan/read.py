@@ -1,22 +1,38 @@
-"""Reading of tasks: exactly the column chunks that are needed, decoded, made to fit the table, filtered, projected."""
+"""Reading of tasks: exactly the column chunks that are needed, decoded, made to fit the table, filtered, projected.
+
+Every step has a price of its own, which many small row groups would pay many times. So tasks come in groups: a file is
+opened once for all of its row groups, what hangs on the schema of a file is worked out once, and the rows of small
+row groups are joined before they are filtered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from functools import lru_cache
+from itertools import chain, groupby
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile
-from tamis.io.ranges import PrefetchedFile, read_ranges
+from tamis.io.ranges import PrefetchedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
-from tamis.parquet.footer import read_footer
-from tamis.parquet.leaves import leaf_indices
+from tamis.io.threads import run_in_threads
+from tamis.parquet.assemble import can_assemble
+from tamis.parquet.file import ParquetFile
+from tamis.parquet.footer import Footer, load_footer
+from tamis.parquet.leaves import FileSchema, count_leaves, leaf_indices
+from tamis.parquet.matching import path_to_read
+from tamis.parquet.selection import RowSelection
 from tamis.parquet.statistics import chunk_ranges
-from tamis.scan.conform import conform_batch, path_to_read
+from tamis.scan.coalesce import coalesce_batches
+from tamis.scan.conform import conform_batch
+from tamis.scan.paged import WORTH_A_ROUND_TRIP, PagedRows
 from tamis.scan.projection import Path, flat_paths, narrow
 from tamis.scan.residual import Residual
 from tamis.skipping.predicate import Predicate
@@ -30,20 +46,139 @@ MOST_BYTES = 16 * 1024 * 1024
 FEW_ROWS = 32 * 1024
 """A row group of so few rows is decoded faster by one thread than it takes to wake others."""
 
+MOST_BY_PAGES = 0.5
+"""Of more rows than this share of a row group all pages are read: one pass over them is faster than many small ones."""
+
+MOST_TO_FILTER_FIRST = 0.02
+"""Where a larger share of rows matches, most pages hold one of them, and all columns are read at once."""
+
+MOST_TOGETHER = 64
+MOST_BYTES_TOGETHER = 1024 * 1024
+"""How many row groups, and how many compressed bytes of them, are read as one piece of work."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """One row group to read, and the conjuncts that its rows must still be tested by."""
+    """A row group to read, or some of its rows, and the conjuncts that they must still be tested by."""
 
     path: str
     size: int
     modified_ns: int
     row_group: int
     row_count: int
+    """How many rows are read."""
     bytes: int
     """The compressed bytes of the columns that are needed."""
     partition_values: dict[str, Any]
     residual: tuple[int, ...]
+    selection: RowSelection | None = None
+    """The rows to read, counted within the row group; None for all."""
+    content: pa.Buffer | None = field(default=None, compare=False, repr=False)
+    """The whole file, where it is small and came with its footer."""
+
+
+def put_together(
+    tasks: Iterable[ScanTask], most_rows: int | None = None, most: int = MOST_TOGETHER
+) -> Iterator[list[ScanTask]]:
+    """The tasks in groups of at most so many, in their order: small ones together, a large one alone.
+
+    A group ends where it has `most_rows`, so that whoever wants only so many reads no more than is needed.
+    """
+    group: list[ScanTask] = []
+    size = rows = 0
+    for task in tasks:
+        is_full = len(group) == most or (most_rows is not None and rows >= most_rows)
+        if group and (is_full or size + task.bytes > MOST_BYTES_TOGETHER):
+            yield group
+            group, size, rows = [], 0, 0
+        group.append(task)
+        size += task.bytes
+        rows += task.row_count
+    if group:
+        yield group
+
+
+class _Reading:
+    """How tasks are read of which the same part of the filter remains."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        projection: Iterable[Path],
+        partition_columns: tuple[str, ...],
+        residual: Residual | None,
+    ) -> None:
+        self.residual = residual
+        tested = [column.path for column in residual.columns] if residual is not None else []
+        self.schema = narrow(schema, (*projection, *tested))
+        self.constants = [name for name in self.schema.names if name in partition_columns]
+        self.of_files = pa.schema([field for field in self.schema if field.name not in partition_columns])
+        self.can_join = not any(pa.types.is_dictionary(data_type) for data_type in _all_types(self.of_files))
+        self._leaves: dict[FileSchema, dict[str, list[int]]] = {}
+
+    def leaves(self, schema: FileSchema) -> list[int]:
+        """The leaves to read of files with a schema."""
+        return sorted(leaf for found in self.leaves_by_column(schema).values() for leaf in found)
+
+    def leaves_by_column(self, schema: FileSchema) -> dict[str, list[int]]:
+        """The leaves to read of files with a schema, by the column of the table that needs them."""
+        found = self._leaves.get(schema)
+        if found is None:
+            found = {field.name: self._find_leaves(schema, field) for field in self.of_files}
+            self._leaves[schema] = found
+        return found
+
+    def _find_leaves(self, schema: FileSchema, field: pa.Field) -> list[int]:
+        paths = (path_to_read(schema.arrow, path) for path in flat_paths(pa.schema([field])))
+        return leaf_indices(schema.arrow, [path for path in paths if path is not None])
+
+    def constants_of(self, task: ScanTask) -> dict[str, pa.Scalar]:
+        """The partition values of a task that are read."""
+        values = task.partition_values
+        return {name: pa.scalar(values[name], self.schema.field(name).type) for name in self.constants}
+
+
+def _all_types(schema: pa.Schema) -> Iterator[pa.DataType]:
+    waiting = [field.type for field in schema]
+    while waiting:
+        data_type = waiting.pop()
+        yield data_type
+        waiting += [data_type.field(index).type for index in range(data_type.num_fields)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """Row groups of one file, with the bytes that they take."""
+
+    tasks: list[ScanTask]
+    reading: _Reading
+    footer: Footer
+    leaves: list[int]
+    source: pa.NativeFile | PrefetchedFile | None
+    """None where no column is needed."""
+
+
+class _Way(Enum):
+    """How a task is read."""
+
+    ROW_GROUPS = auto()
+    """All columns of the whole row group, by pyarrow's own reader."""
+    PAGES = auto()
+    """Single pages, those of the filter's columns first."""
+    FILTER_FIRST = auto()
+    """The filter's columns of the whole row group, then single pages of the others."""
+
+
+class _Tested:
+    """How many rows the filter has seen, and how many matched."""
+
+    def __init__(self) -> None:
+        self.rows = self.matched = 0
+
+    def add(self, rows: int, matched: int) -> None:
+        # Threads may lose a count of each other: this is a guess about what comes next, not an account.
+        self.rows += rows
+        self.matched += matched
 
 
 @dataclass
@@ -59,71 +194,196 @@ class TaskReader:
 
     def __post_init__(self) -> None:
         self.output_schema = narrow(self.schema, self.projection)
-        self._residual = lru_cache(maxsize=None)(self._make_residual)
+        self._reading = lru_cache(maxsize=None)(self._make_reading)
+        self._tested = _Tested()
 
-    def _make_residual(self, indices: tuple[int, ...]) -> Residual:
-        return Residual([self.predicate.conjuncts[index].predicate for index in indices])
+    def _make_reading(self, residual: tuple[int, ...], projection: tuple[Path, ...]) -> _Reading:
+        conjuncts = [self.predicate.conjuncts[index].predicate for index in residual]
+        return _Reading(self.schema, projection, self.partition_columns, Residual(conjuncts) if conjuncts else None)
 
-    def read(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
-        """The rows of a task that satisfy the filter, batch by batch, with the projected columns."""
-        for batch in self._matching(task, self.projection):
+    def read(self, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
+        """The rows of tasks that satisfy the filter, batch by batch, with the projected columns."""
+        for batch in self._matching(tasks, self.projection):
             if batch.num_rows:
                 yield project(batch, self.output_schema)
 
-    def count(self, task: ScanTask) -> int:
-        """How many rows of a task satisfy the filter; no column is read where all of them do."""
-        return sum(batch.num_rows for batch in self._matching(task, ())) if task.residual else task.row_count
+    def count(self, tasks: Sequence[ScanTask]) -> int:
+        """How many rows of tasks satisfy the filter; no column is read where all of them do."""
+        found = sum(task.row_count for task in tasks if not task.residual)
+        for batch in self._matching([task for task in tasks if task.residual], ()):
+            found += batch.num_rows
+        return found
 
-    def _matching(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
-        residual = self._residual(task.residual) if task.residual else None
-        tested = tuple(column.path for column in residual.columns) if residual is not None else ()
-        read_schema = narrow(self.schema, (*projection, *tested))
-        constants = {
-            name: pa.scalar(task.partition_values[name], read_schema.field(name).type)
-            for name in self.partition_columns
-            if name in read_schema.names
-        }
-        for batch in self._decode(task, read_schema):
-            conformed = conform_batch(batch, read_schema, constants, f"'{self.storage.place(task.path)}'")
-            yield conformed if residual is None else residual.filter(conformed)
+    def _matching(self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
+        for way, alike in groupby(tasks, lambda task: self._way(task, projection)):
+            if way is _Way.ROW_GROUPS:
+                yield from self._matching_of_row_groups(list(alike), projection)
+            else:
+                read = self._selected if way is _Way.PAGES else self._filter_first
+                for task in alike:
+                    yield from read(task, projection)
 
-    def _decode(self, task: ScanTask, read_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        footer = read_footer(self.storage, task.path, task.size, task.modified_ns)
-        file_schema = footer.schema.to_arrow_schema()
-        paths = [
-            found
-            for path in flat_paths(read_schema)
-            if path[0] not in self.partition_columns and (found := path_to_read(file_schema, path)) is not None
-        ]
-        leaves = leaf_indices(file_schema, paths)
-        if not leaves:
-            yield from _rows_without_columns(task.row_count)
+    def _way(self, task: ScanTask, projection: tuple[Path, ...]) -> _Way:
+        """How a task is read, decided once."""
+        if task.content is not None:
+            return _Way.ROW_GROUPS
+        if task.selection is not None:
+            is_small = task.selection.row_count <= MOST_BY_PAGES * task.selection.total
+            return _Way.PAGES if is_small else _Way.ROW_GROUPS
+        return _Way.FILTER_FIRST if task.residual and self._pays(task, projection) else _Way.ROW_GROUPS
+
+    def _pays(self, task: ScanTask, projection: tuple[Path, ...]) -> bool:
+        """Whether to look for the matching rows of a row group before anything else of it is read.
+
+        So it is where the other columns are worth a round of requests, single pages of them can be read, and the rows
+        seen so far say that few match.
+        """
+        if not projection or self._tested.matched > MOST_TO_FILTER_FIRST * self._tested.rows:
+            return False
+        source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns)
+        tested = set(self._reading(task.residual, ()).leaves(source.footer.schema))
+        others = [leaf for leaf in self._reading((), projection).leaves(source.footer.schema) if leaf not in tested]
+        chunks = [source.chunk(task.row_group, leaf) for leaf in others]
+        paged = sum(chunk.total_compressed_size for chunk in chunks if chunk.offset_index is not None)
+        return paged > WORTH_A_ROUND_TRIP[self.storage.is_local] and _can_assemble(source.schema, others)
+
+    def _filter_first(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
+        """Read the columns of the filter, and then of the others only what the matching rows need."""
+        reading = self._reading(task.residual, ())
+        assert reading.residual is not None
+        constants = reading.constants_of(task)
+        rows = 0
+        found: list[npt.NDArray[np.int64]] = []
+        for batch in self._decode(self._fetch([task], ())):
+            given = conform_batch(batch, reading.schema, constants, "") if constants else batch
+            found.append(reading.residual.matching(given)[1] + rows)
+            rows += batch.num_rows
+        positions = np.concatenate(found) if found else np.empty(0, np.int64)
+        self._tested.add(rows, len(positions))
+        if len(positions):
+            selection = RowSelection.from_indices(positions, rows)
+            matching = replace(task, residual=(), selection=selection, row_count=selection.row_count)
+            yield from self._matching([matching], projection)
+
+    def _selected(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
+        """The matching ones among chosen rows of a row group."""
+        assert task.selection is not None
+        source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns)
+        reading = self._reading(task.residual, projection)
+        by_column = reading.leaves_by_column(source.footer.schema)
+        if not _can_assemble(source.schema, [leaf for leaves in by_column.values() for leaf in leaves]):
+            yield from self._matching_of_row_groups([task], projection)
             return
-        place = self.storage.place(task.path)
-        ranges = chunk_ranges(footer, task.row_group, leaves, size=task.size, place=place)
-        buffers = read_ranges(self.storage, task.path, ranges)
+        constants = reading.constants_of(task)
+        rows = PagedRows(source, task.row_group, reading.schema, by_column, constants, reading.residual)
+        with source.open() as file:
+            yield from rows.read(file, task.selection, MOST_ROWS)
+
+    def _matching_of_row_groups(
+        self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]
+    ) -> Iterator[pa.RecordBatch]:
+        runs = [list(run) for _, run in groupby(tasks, lambda task: (task.path, task.residual))]
+        # Remote requests mostly wait, so they do it side by side.
+        threads = 1 if self.storage.is_local else self.storage.threads
+        files = run_in_threads(lambda run: self._fetch(run, projection), runs, threads)
+        for _, alike in groupby(files, lambda file: (file.tasks[0].residual, file.tasks[0].partition_values)):
+            yield from self._filtered(list(alike))
+
+    def _fetch(self, tasks: list[ScanTask], projection: tuple[Path, ...]) -> _Fetched:
+        """The bytes of some row groups of one file."""
+        first = tasks[0]
+        footer, content = load_footer(self.storage, first.path, first.size, first.modified_ns)
+        reading = self._reading(first.residual, projection)
+        leaves = reading.leaves(footer.schema)
+        if not leaves:
+            return _Fetched(tasks, reading, footer, leaves, None)
+        place = self.storage.place(first.path)
+        ranges = [
+            found
+            for task in tasks
+            for found in chunk_ranges(footer.metadata, task.row_group, leaves, size=first.size, place=place)
+        ]
+        whole = first.content or content
+        if whole is not None:
+            return _Fetched(tasks, reading, footer, leaves, pa.BufferReader(whole))
+        buffers = read_ranges(self.storage, first.path, ranges)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
-        source = PrefetchedFile(fetched, task.size, place)
-        group = footer.row_group(task.row_group)
-        uncompressed = sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
-        rows = max(1, min(MOST_ROWS, MOST_BYTES * group.num_rows // max(uncompressed, 1)))
-        decoded = 0
-        try:
-            with pq.ParquetFile(source, metadata=footer, pre_buffer=False) as file:
-                batches = file.reader.iter_batches(
-                    rows, row_groups=[task.row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
-                )
-                for batch in batches:
-                    decoded += batch.num_rows
-                    yield batch
-        except (pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"row group {task.row_group} of '{place}' cannot be decoded: {error}") from error
-        if decoded != group.num_rows:
-            # Pages that end early would otherwise be rows that silently went missing.
-            raise CorruptFile(
-                f"row group {task.row_group} of '{place}' has {group.num_rows} rows by its footer, "
-                f"and {decoded} in its pages"
-            )
+        return _Fetched(tasks, reading, footer, leaves, file_of_ranges(fetched, first.size, place))
+
+    def _filtered(self, files: list[_Fetched]) -> Iterator[pa.RecordBatch]:
+        """The matching rows of files that have the same partition values and the same rest of the filter."""
+        reading = files[0].reading
+        constants = reading.constants_of(files[0].tasks[0])
+        batches: Iterator[pa.RecordBatch] = chain.from_iterable(self._decode(file) for file in files)
+        if reading.can_join and (len(files) > 1 or len(files[0].tasks) > 1):
+            batches = coalesce_batches(batches)
+        for batch in batches:
+            if constants:
+                batch = conform_batch(batch, reading.schema, constants, "")
+            yield batch if reading.residual is None else reading.residual.filter(batch)
+
+    def _decode(self, file: _Fetched) -> Iterator[pa.RecordBatch]:
+        """The rows of row groups of one file, in the shape that the table has but for its partition columns."""
+        place = self.storage.place(file.tasks[0].path)
+        wanted = file.reading.of_files
+        batches = _decode_row_groups(file, place)
+        for batch in batches:
+            # A batch without any column would not know its length.
+            fits = not wanted.names or batch.schema.equals(wanted)
+            yield batch if fits else conform_batch(batch, wanted, {}, f"'{place}'")
+
+
+def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
+    if file.source is None:
+        yield from _rows_without_columns(sum(task.row_count for task in file.tasks))
+        return
+    row_group = file.tasks[0].row_group
+    try:
+        with pq.ParquetFile(file.source, metadata=file.footer.metadata, pre_buffer=False) as opened:
+            for task in file.tasks:
+                row_group = task.row_group
+                batches = _decode_row_group(opened, row_group, file.leaves, place)
+                yield from batches if task.selection is None else _select(batches, task.selection)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {error}") from error
+
+
+def _decode_row_group(file: pq.ParquetFile, row_group: int, leaves: list[int], place: str) -> Iterator[pa.RecordBatch]:
+    group = file.metadata.row_group(row_group)
+    uncompressed = sum([group.column(leaf).total_uncompressed_size for leaf in leaves])
+    rows = max(1, min(MOST_ROWS, MOST_BYTES * group.num_rows // max(uncompressed, 1)))
+    decoded = 0
+    for batch in file.reader.iter_batches(
+        rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
+    ):
+        decoded += batch.num_rows
+        yield batch
+    if decoded != group.num_rows:
+        # Pages that end early would otherwise be rows that silently went missing.
+        raise CorruptFile(
+            f"row group {row_group} of '{place}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
+        )
+
+
+def _select(batches: Iterator[pa.RecordBatch], selection: RowSelection) -> Iterator[pa.RecordBatch]:
+    """The selected rows of the batches of a row group."""
+    start = 0
+    for batch in batches:
+        own = selection.slice(start, batch.num_rows)
+        start += batch.num_rows
+        if not own.is_empty:
+            yield batch if own.is_all else batch.filter(own.to_mask())
+
+
+def _can_assemble(schema: pa.Schema, leaves: Collection[int]) -> bool:
+    """Whether the fields with these leaves can be put together of pages."""
+    start = 0
+    for column in schema:
+        end = start + count_leaves(column.type)
+        if any(start <= leaf < end for leaf in leaves) and not can_assemble(column.type):
+            return False
+        start = end
+    return True
 
 
 def _rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from tamis import types
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.parquet.footer import read_footer
-from tamis.parquet.leaves import leaf_indices
-from tamis.parquet.statistics import row_group_metadata, row_group_sizes
-from tamis.scan.conform import check_fits, find_path
+from tamis.parquet.footer import Footer, load_footer
+from tamis.parquet.leaves import FieldPath, FileSchema, leaf_indices
+from tamis.parquet.matching import check_fits, find_path
+from tamis.parquet.selection import RowSelection
+from tamis.parquet.statistics import column_metadata, compressed_sizes, described_alike, row_counts
 from tamis.scan.projection import Path
 from tamis.skipping.account import LevelReport
-from tamis.skipping.metadata import constant_bounds
+from tamis.skipping.metadata import ROW_COUNT, constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
 
@@ -38,6 +40,12 @@ class RowGroups:
     """How many rows each of the files has."""
     unmatched: np.ndarray[Any, Any]
     report: LevelReport
+    contents: Sequence[pa.Buffer | None]
+    """Small files that came whole with their footers, where they were to be kept; None for the others."""
+    metadata: pa.RecordBatch
+    """What is known of the units, for the levels below."""
+    selections: Mapping[tuple[int, int], RowSelection] = field(default_factory=dict)
+    """The rows to read of a file's row group, where they are not all; `row_count` and `bytes` are of those."""
 
 
 def plan_row_groups(
@@ -48,74 +56,110 @@ def plan_row_groups(
     needed: tuple[Path, ...],
     *,
     enabled: bool = True,
+    keep_contents: bool = False,
 ) -> RowGroups:
-    """Read the footers of files (in threads) and prune their row groups in one pass."""
+    """Read the footers of files (several at the same time) and prune their row groups in one pass.
+
+    With `keep_contents`, whoever reads the files soon after gets the small ones along.
+    """
+    footers, contents = _load_footers(storage, files, keep_contents=keep_contents)
+    in_files = [column for column in predicate.columns if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
-    tested = [column for column in predicate.columns if column.path[0] not in partitions.column_names]
-
-    def read(file: dict[str, Any]) -> pa.RecordBatch:
-        return read_row_groups(storage, file["path"], file["size"], file["modified_ns"], tested, needed, mentioned)
-
-    batches = run_in_threads(read, files.to_pylist(), storage.threads)
-    counts = [batch.num_rows for batch in batches]
-    units = _concatenate(batches)
-    file_index = pa.array(np.repeat(np.arange(len(counts)), counts), types.LONG)
-    values = partitions.take(file_index)
-    metadata = {name: units.column(name) for name in units.schema.names}
-    for field in values.schema:
-        column = Column((field.name,), type=field.type)
-        metadata |= constant_bounds(column, values[field.name].combine_chunks(), metadata["row_count"])
-    pruned = prune(pa.record_batch(metadata), predicate.conjuncts)
-    selection = pruned.selection
-    if not enabled:
-        selection = pa.repeat(pa.scalar(True), len(selection))
-    kept = pa.table(
-        {"file": file_index, "row_group": metadata["row_group"], "row_count": metadata["row_count"],
-         "bytes": metadata["bytes"]}
-    ).filter(selection)  # fmt: skip
+    found: dict[FileSchema, _Columns] = {}
+    for path, footer in zip(files["path"], footers, strict=True):
+        # The files of a table mostly share one schema.
+        if footer.schema not in found:
+            check_fits(footer.schema.arrow, mentioned, storage.place(path.as_py()))
+            found[footer.schema] = _find_columns(footer.schema.arrow, in_files, needed)
+    rows = [row_counts(footer) for footer in footers]
+    counts = [len(each) for each in rows]
+    units = pa.record_batch(
+        {
+            "file": pa.array(np.repeat(np.arange(len(counts)), counts), types.LONG),
+            "row_group": pa.array([index for count in counts for index in range(count)], types.LONG),
+            "row_count": pa.array([count for each in rows for count in each], types.LONG),
+            "bytes": pa.array(
+                [size for footer in footers for size in compressed_sizes(footer, found[footer.schema].needed)],
+                types.LONG,
+            ),
+        }
+    )
+    metadata = {ROW_COUNT.name: units["row_count"]}
+    alike = described_alike(footers)
+    metadata |= _concatenated(
+        [found[each[0].schema].describe(each) for each in alike],
+        [sum(footer.metadata.num_row_groups for footer in each) for each in alike],
+    )
+    for name in {column.path[0]: None for column in predicate.columns if column not in in_files}:
+        values = partitions[name].combine_chunks().take(units["file"])
+        metadata |= constant_bounds(Column((name,), type=values.type), values, units["row_count"])
+    described = pa.record_batch(metadata)
+    pruned = prune(described, predicate.conjuncts)
+    kept = units.filter(pruned.selection) if enabled else units
     unmatched = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
     if enabled:
         for index, matched in enumerate(pruned.matched):
             unmatched[:, index] = ~np.asarray(matched)
     report = LevelReport(
         "row_groups",
-        len(selection),
+        len(units),
         len(kept),
-        pc.sum(metadata["bytes"]).as_py() or 0,
+        pc.sum(units["bytes"]).as_py() or 0,
         pc.sum(kept["bytes"]).as_py() or 0,
         pruned.outcomes if enabled else (),
         None if enabled else "switched off",
     )
-    file_rows = pa.array([pc.sum(batch["row_count"]).as_py() or 0 for batch in batches], types.LONG)
-    return RowGroups(kept, file_rows, unmatched, report)
+    file_rows = pa.array([sum(each) for each in rows], types.LONG)
+    if enabled:
+        described = described.filter(pruned.selection)
+    return RowGroups(pa.Table.from_batches([kept]), file_rows, unmatched, report, contents, described)
 
 
-def read_row_groups(
-    storage: Storage,
-    path: str,
-    size: int,
-    modified_ns: int,
-    tested: list[Column],
-    needed: tuple[Path, ...],
-    mentioned: list[Column],
-) -> pa.RecordBatch:
-    """The metadata of the row groups of one file: bounds of the tested columns, bytes of the needed ones."""
-    footer = read_footer(storage, path, size, modified_ns)
-    schema = footer.schema.to_arrow_schema()
-    check_fits(schema, mentioned, storage.place(path))
-    spelled = {column.path: found for column in tested if (found := find_path(schema, column.path)) is not None}
-    bounds = row_group_metadata(footer, tested, names=spelled, place=storage.place(path))
+def _load_footers(
+    storage: Storage, files: pa.Table, *, keep_contents: bool
+) -> tuple[list[Footer], list[pa.Buffer | None]]:
+    wanted = zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True)
+
+    def load(file: tuple[str, int, int | None]) -> tuple[Footer, pa.Buffer | None]:
+        footer, content = load_footer(storage, *file)
+        return footer, content if keep_contents else None
+
+    loaded = run_in_threads(load, wanted, storage.threads, mostly_quick=storage.is_local)
+    return [footer for footer, _ in loaded], [content for _, content in loaded]
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Where the files of one schema have the columns of a scan."""
+
+    tested: list[tuple[Column, FieldPath]]
+    """Columns that the filter is about, with the path in the file (their own where the file has none)."""
+    needed: list[int]
+    """The leaves to read."""
+
+    def describe(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
+        found: dict[str, pa.Array] = {}
+        for column, path in self.tested:
+            found |= column_metadata(footers, column, path)
+        return found
+
+
+def _find_columns(schema: pa.Schema, tested: list[Column], needed: tuple[Path, ...]) -> _Columns:
     paths = [found for wanted in needed if (found := find_path(schema, wanted)) is not None]
-    sizes = row_group_sizes(footer, leaf_indices(schema, paths))
-    return bounds.append_column("row_group", pa.array(range(footer.num_row_groups), types.LONG)).append_column(
-        "bytes", pa.array(sizes, types.LONG)
+    return _Columns(
+        [(column, find_path(schema, column.path) or column.path) for column in tested], leaf_indices(schema, paths)
     )
 
 
-def _concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concatenated(batches: list[dict[str, pa.Array]], counts: list[int]) -> dict[str, pa.Array]:
     """Files may lack columns or statistics: what one of them does not have is unknown there."""
-    if not batches:
-        empty = {name: pa.array([], types.LONG) for name in ("row_count", "row_group", "bytes")}
-        return pa.record_batch(empty)
-    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
-    return table.combine_chunks().to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], table.schema)
+    data_types = {name: array.type for batch in batches for name, array in batch.items()}
+    return {
+        name: pa.concat_arrays(
+            [
+                batch[name] if name in batch else pa.nulls(count, data_type)
+                for batch, count in zip(batches, counts, strict=True)
+            ]
+        )
+        for name, data_type in data_types.items()
+    }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
-from tamis.errors import VerificationFailed
+from tamis.errors import VerificationFailed, counted
 from tamis.scan.checksum import RowChecksum
 from tamis.scan.scan import Scan
 from tamis.tables.source import LEVELS, TableSource
@@ -151,9 +151,9 @@ def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | Non
 
 def _difference(result: VerifyResult, full: VerifyResult) -> str:
     if result.rows != full.rows:
-        what = f"returned {result.rows:,} rows, without pruning it is {full.rows:,}"
+        what = f"returned {counted(result.rows, 'row')}, without pruning it is {full.rows:,}"
     elif result.counted != full.rows:
-        what = f"counts {result.counted:,} rows, but {full.rows:,} match"
+        what = f"counts {counted(result.counted, 'row')}, but {full.rows:,} match"
     else:
         what = f"returned other rows than without pruning ({result.rows:,} each)"
     return f"{what}. This is a defect of Tamis: please report it, and scan without these levels until it is mended"

@@ -10,11 +10,13 @@ from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like, successor_of_bytes, successor_of_prefix
 from tamis.expr.printer import shown
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
-from tamis.skipping.ranges import Range
+from tamis.skipping.ranges import Range, range_of
 from tamis.types import is_ordered
 
 Known = tuple[Answers, Range | None]
-Answer = tuple[Answers, str | None]
+Reason = Callable[[], str]
+"""A text that is made when it is asked for: it may show a long expression, and most reasons are never shown."""
+Answer = tuple[Answers, Reason | None]
 """The answers, and the reason where the bounds cannot be used."""
 
 
@@ -23,13 +25,13 @@ def answer_call(call: Call, args: tuple[Known, ...]) -> Answer:
     if type_of(call) not in (types.BOOLEAN, None):
         return UNKNOWN, _unusable(call, args)
     rule = _RULES.get(call.function)
-    return rule(call, args) if rule is not None else (UNKNOWN, f"unknown function {call.function}")
+    return rule(call, args) if rule is not None else (UNKNOWN, lambda: f"unknown function {call.function}")
 
 
-def _unusable(call: Call, args: tuple[Known, ...]) -> str | None:
+def _unusable(call: Call, args: tuple[Known, ...]) -> Reason | None:
     """Why a value has no bounds; None where it has."""
     found = args and all(known[1] is not None for known in args)
-    return None if found else f"function on column: {shown(call)}"
+    return None if found else lambda: f"function on column: {shown(call)}"
 
 
 def answer_boolean(values: Range) -> Answers:
@@ -218,14 +220,14 @@ def _like(call: Call, args: tuple[Known, ...]) -> Answer:
         return answers, reason
     # Every match has the prefix, but not everything with the prefix matches.
     answers = Answers(answers.may_be_true, values.has_value, values.may_be_null)
-    return answers, reason or (None if pattern.prefix else "pattern starts with a wildcard")
+    return answers, reason or (None if pattern.prefix else lambda: "pattern starts with a wildcard")
 
 
 def _other_text_test(call: Call, args: tuple[Known, ...]) -> Answer:
     values = args[0][1]
     if values is None:
         return UNKNOWN, _reason_for(call.args)
-    return _anything_but_null(call, args), f"{call.function} has no order"
+    return _anything_but_null(call, args), lambda: f"{call.function} has no order"
 
 
 # --- NULL -----------------------------------------------------------------------------------------------------------
@@ -259,10 +261,11 @@ def _anything_but_null(call: Call, args: tuple[Known, ...]) -> Answers:
     if FUNCTIONS[call.function].nulls is not Nulls.PROPAGATES or len(ranges) < len(args):
         return UNKNOWN
     present = all_of(*(values.may_be_present for values in ranges))
-    return Answers(present, present, any_of(*(values.may_be_null for values in ranges)))
+    may_fail = range_of(call, tuple(ranges)).failure.possible
+    return Answers(present, present, any_of(*(values.has_null for values in ranges), may_fail))
 
 
-def _bounds_reason(exprs: tuple[Expr, ...], ranges: tuple[Range, ...]) -> str | None:
+def _bounds_reason(exprs: tuple[Expr, ...], ranges: tuple[Range, ...]) -> Reason | None:
     """Why a comparison cannot use bounds: one side has none."""
     for expr, values in zip(exprs, ranges, strict=True):
         if values.lower == NULL and values.upper == NULL and not isinstance(expr, Literal):
@@ -270,7 +273,11 @@ def _bounds_reason(exprs: tuple[Expr, ...], ranges: tuple[Range, ...]) -> str | 
     return None
 
 
-def _reason_for(exprs: tuple[Expr, ...]) -> str:
+def _reason_for(exprs: tuple[Expr, ...]) -> Reason:
+    return lambda: _reason_text(exprs)
+
+
+def _reason_text(exprs: tuple[Expr, ...]) -> str:
     for expr in exprs:
         match expr:
             case Call("try_cast" | "cast", (argument, Literal(value=str() as target))):

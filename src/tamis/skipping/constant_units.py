@@ -19,13 +19,16 @@ from tamis.types import is_ordered
 _ZERO = Literal(0, types.LONG)
 
 
-def answer_constant_unit(predicate: Expr, otherwise: Answers) -> Answers:
-    """The answers for units in which all columns of the predicate are constant; elsewhere the given ones."""
+def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) -> tuple[Answers, Expr]:
+    """The answers for units in which all columns of the predicate are constant, and whether it may fail for their rows.
+
+    Elsewhere both are the given ones.
+    """
     if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
-        return otherwise
+        return otherwise, may_fail
     columns = columns_of(predicate)
     if not columns or not all(_has_value_semantics(column) for column in columns):
-        return otherwise
+        return otherwise, may_fail
     constant = all_of(*(_is_constant(column) for column in columns))
     # Elsewhere the value is NULL, so that the predicate is not evaluated (and cannot fail) for a mere bound.
     values = {column: Call("case", (constant, lower(column), NULL)) for column in columns}
@@ -35,11 +38,13 @@ def answer_constant_unit(predicate: Expr, otherwise: Answers) -> Answers:
         typed = Literal(None, types.BOOLEAN) if elsewhere == NULL else elsewhere
         return Call("case", (constant, here, typed))
 
-    return Answers(
+    answers = Answers(
         answer(Call("coalesce", (outcome, FALSE)), otherwise.may_be_true),
         answer(Call("coalesce", (not_(outcome), FALSE)), otherwise.may_be_false),
         answer(Call("is_null", (outcome,)), otherwise.may_be_null),
     )
+    # Where it fails for the one value, so does the evaluation of these answers.
+    return answers, FALSE if may_fail == FALSE else answer(FALSE, may_fail)
 
 
 def _has_value_semantics(column: Column) -> bool:

@@ -16,6 +16,7 @@ from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.evaluate import Evaluator, has_kernel
 from tamis.expr.nodes import Call, Expr, walk
 from tamis.expr.printer import to_sql
+from tamis.types import a_type
 
 
 class PredicateEvaluator(Protocol):
@@ -74,7 +75,7 @@ class ArrowPredicateEvaluator:
         if pa.types.is_null(answer.type):
             answer = answer.cast(pa.bool_())
         if not pa.types.is_boolean(answer.type):
-            raise InvalidArgument(f"{_short(self._predicate)} is a {answer.type} and not a predicate")
+            raise InvalidArgument(f"{_short(self._predicate)} is {a_type(answer.type)} and not a predicate")
         is_true = pc.fill_null(answer, False)
         return is_true if selection is None else pc.and_(selection, is_true)
 

@@ -8,6 +8,7 @@
 | `null_count:a.b`      | int64             | rows in which the column is NULL                              |
 | `nan_count:a.b`       | int64             | rows in which it is NaN                                       |
 | `lower_exact:a.b`     | boolean           | the lower bound is the value of some row (`upper_exact` alike)|
+| `true:0`              | boolean           | an answer to a question: see `tamis.skipping.membership`      |
 
 A null, or a column that is absent, means *unknown*, and what is unknown keeps the unit.
 Whatever can produce such a batch is a level of pruning; there is nothing else to implement.

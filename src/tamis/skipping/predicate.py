@@ -17,7 +17,7 @@ from tamis.expr.partition_filter import PartitionFilter
 from tamis.expr.printer import shown
 from tamis.expr.sources import to_expr
 from tamis.skipping.rewrite import Conjunct, rewrite
-from tamis.types import type_name
+from tamis.types import a_type
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Predicate:
     @cached_property
     def partition_conjuncts(self) -> tuple[Conjunct, ...]:
         """The parts of `on_partitions`, under the texts that the same parts of the whole filter have."""
+        if self.on_partitions == self.expr:
+            return self.conjuncts
         parts = rewrite(self.on_partitions)
         if len(parts) != len(self.conjuncts):
             return parts
@@ -80,11 +82,15 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
     data_type = type_of(bound)
     if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
         raise TypeMismatch(
-            f"the filter {shown(bound)} is a {type_name(data_type)}, not a predicate. "
+            f"the filter {shown(bound)} is {a_type(data_type)}, not a predicate. "
             "Compare it with something, as in amount > 5"
         )
-    on_partitions = normalise(bind(given, schema, table, typed=partition_columns)) if partition_columns else TRUE
-    return Predicate(normalise(bound), mentioned=tuple(columns_of(bound)), on_partitions=on_partitions)
+    expr, mentioned = normalise(bound), tuple(columns_of(bound))
+    if all(column.path[0] in partition_columns for column in mentioned):
+        on_partitions = expr
+    else:
+        on_partitions = normalise(bind(given, schema, table, typed=partition_columns)) if partition_columns else TRUE
+    return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions)
 
 
 def _same_columns(one: Conjunct, other: Conjunct) -> bool:

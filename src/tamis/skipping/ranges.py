@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.evaluate import can_evaluate
+from tamis.expr.evaluate import can_evaluate, is_supported, may_call_fail_on_a_value
 from tamis.expr.functions import FUNCTIONS, Nulls, monotone_argument, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
 from tamis.skipping.answers import all_of, any_of
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
-from tamis.types import is_ordered
+from tamis.types import is_number, is_ordered
 
 ZERO = Literal(0, types.LONG)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """May a value not exist for some row, because computing it fails there?"""
+
+    outside: Expr = FALSE
+    """It may overflow, or not fit its type."""
+    on_nan: Expr = FALSE
+    """It may meet NaN, which is no whole number. Bounds do not tell, because they leave NaN out."""
+
+    @property
+    def possible(self) -> Expr:
+        return any_of(self.outside, self.on_nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +40,31 @@ class Range:
 
     lower: Expr
     upper: Expr
-    may_be_null: Expr
+    has_null: Expr
+    """May some row be NULL because an argument is?"""
     may_be_nan: Expr
     has_value: Expr
     """May some row hold a value that is neither NULL nor NaN?"""
+    failure: Failure = Failure()
+
+    @property
+    def may_be_null(self) -> Expr:
+        """May some row hold no value? One that fails has none either: the unit is read, so that the failure shows."""
+        return any_of(self.has_null, self.failure.possible)
 
     @property
     def may_be_present(self) -> Expr:
         """May some row hold something other than NULL?"""
         return any_of(self.has_value, self.may_be_nan)
+
+    def with_failure_as_null(self) -> Range:
+        """The range of a predicate whose failure was noted. What predicates inside each other may fail on adds up."""
+        may_be_null = self.may_be_null
+        is_long = isinstance(may_be_null, Call) and len(may_be_null.args) > _MOST_PIECES
+        return replace(self, has_null=NULL if is_long else may_be_null, failure=Failure())
+
+
+_MOST_PIECES = 16
 
 
 def range_of(node: Expr, args: tuple[Range | None, ...]) -> Range:
@@ -78,33 +108,76 @@ def _literal(literal: Literal) -> Range:
     return Range(literal, literal, FALSE, FALSE, TRUE)
 
 
-_NOTHING_KNOWN = Range(NULL, NULL, NULL, NULL, NULL)
-
-
 def _call(call: Call, args: tuple[Range | None, ...]) -> Range:
     known = FUNCTIONS.get(call.function)
+    failure = _failure(call, args)
     ranges = [arg for arg in args if arg is not None]
     if known is None or known.nulls is not Nulls.PROPAGATES or len(ranges) < len(args):
-        return _NOTHING_KNOWN
+        return Range(NULL, NULL, NULL, NULL, NULL, failure)
     # NULL exactly when an argument is NULL: this holds whatever the function does to values.
-    may_be_null = any_of(*(arg.may_be_null for arg in ranges))
+    has_null = any_of(*(arg.has_null for arg in ranges))
     present = all_of(*(arg.may_be_present for arg in ranges))
     result = type_of(call)
     if result is None:
-        return Range(NULL, NULL, may_be_null, NULL, present)
+        return Range(NULL, NULL, has_null, NULL, present, failure)
     is_float = pa.types.is_floating(result)
+    image = _image(call, args)
+    if image is None:
+        return Range(NULL, NULL, has_null, NULL if is_float else FALSE, present, failure)
+    may_be_nan = image.of.may_be_nan if is_float else FALSE
+    return Range(image.lower, image.upper, has_null, may_be_nan, image.of.has_value, failure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """What a monotone function makes of the bounds of its argument."""
+
+    lower: Expr
+    upper: Expr
+    of: Range
+
+
+def _image(call: Call, args: tuple[Range | None, ...]) -> _Image | None:
     monotone = monotone_argument(call)
-    if monotone is None or not can_evaluate(call):
-        return Range(NULL, NULL, may_be_null, NULL if is_float else FALSE, present)
-    inner = ranges[monotone.argument]
+    inner = args[monotone.argument] if monotone is not None else None
+    if monotone is None or inner is None or not can_evaluate(call):
+        return None
     # A monotone function of the bounds bounds the function, however either is rounded.
     low, high = (_apply(call, monotone.argument, bound) for bound in (inner.lower, inner.upper))
-    if not monotone.keeps_order:
-        low, high = high, low
-    if not is_float:
-        # A cast of NaN to a whole number fails: a unit that may hold one must be read, so that it does.
-        may_be_null = any_of(may_be_null, inner.may_be_nan)
-    return Range(low, high, may_be_null, inner.may_be_nan if is_float else FALSE, inner.has_value)
+    return _Image(low, high, inner) if monotone.keeps_order else _Image(high, low, inner)
+
+
+def _failure(call: Call, args: tuple[Range | None, ...]) -> Failure:
+    """May the call, or one of its arguments, fail for some row?"""
+    inherited = [arg.failure for arg in args if arg is not None]
+    on_nan = any_of(*(each.on_nan for each in inherited))
+    never_fails = not may_call_fail_on_a_value(call) if is_supported(call) else _is_harmless_division(call)
+    if never_fails:
+        return Failure(any_of(*(each.outside for each in inherited)), on_nan)
+    image = _image(call, args)
+    if image is None:
+        return Failure(NULL, on_nan)
+    # What fails on a value between two others fails on one of those, because a monotone function leaves the range of
+    # its type at the ends. So where it has a value for both bounds, it has one for every row, and so have its
+    # arguments. (Where it fails on a bound, so does the evaluation of this answer, and the unit is kept.)
+    unknown = any_of(*(NULL if bound == NULL else Call("is_null", (bound,)) for bound in (image.lower, image.upper)))
+    if not pa.types.is_floating(type_of(call) or types.NULL):
+        on_nan = any_of(on_nan, image.of.may_be_nan)
+    return Failure(all_of(image.of.has_value, unknown), on_nan)
+
+
+def _is_harmless_division(call: Call) -> bool:
+    """Whether the embedded engine divides without failing: `x % 2` is in so many filters that it is worth knowing."""
+    if not all(is_number(type_of(arg) or types.NULL) for arg in call.args):
+        return False
+    match call:
+        case Call("/"):
+            return True
+        case Call("%", (_, Literal(value=divisor))):
+            # The remainder by 0 is an error, and so is that of the smallest number by -1, which overflows.
+            return divisor not in (0, -1)
+        case _:
+            return False
 
 
 def _apply(call: Call, argument: int, bound: Expr) -> Expr:

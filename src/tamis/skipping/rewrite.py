@@ -31,16 +31,17 @@ A unit with x in [12, 40] is skipped; one with x in [1, 5] and no nulls matches 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tamis import types
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, columns_of, conjuncts_of, fold
+from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, columns_of, conjuncts_of, fold, operands_of, walk
 from tamis.expr.printer import shown
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
-from tamis.skipping.atoms import answer_boolean, answer_call
+from tamis.skipping.atoms import Reason, answer_boolean, answer_call
 from tamis.skipping.constant_units import answer_constant_unit
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.nan_free import assume_no_nan, columns_without_nan
@@ -85,25 +86,48 @@ class Conjunct:
         return Evaluator(self.matches_whole, absent_as_null=True)
 
 
-def rewrite(predicate: Expr) -> tuple[Conjunct, ...]:
+Refine = Callable[[Expr, Answers], Answers]
+"""The answers for a node, given those from bounds: what is known besides."""
+
+
+def rewrite(predicate: Expr, refine: Refine | None = None) -> tuple[Conjunct, ...]:
     """Rewrite a normalised predicate, conjunct by conjunct."""
     parts = conjuncts_of(predicate)
     no_nan = columns_without_nan(parts)
-    return tuple(_rewrite_conjunct(part, no_nan) for part in parts if part != TRUE)
+    return tuple(_rewrite_conjunct(part, no_nan, refine) for part in parts if part != TRUE)
 
 
-def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column]) -> Conjunct:
-    failures: dict[Expr, None] = {}
-    answered = fold(predicate, lambda node, args: _answer(node, args, failures))
+def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine | None) -> Conjunct:
+    failures = _Failures()
+    outermost = {id(part) for part in _parts_of(predicate)}
+
+    def answer(node: Expr, args: tuple[_Answered, ...]) -> _Answered:
+        found = _answer(node, args, id(node) in outermost, failures)
+        return found if refine is None else replace(found, answers=refine(node, found.answers))
+
+    answered = fold(predicate, answer)
     answers = assume_no_nan(predicate, answered.answers, no_nan)
-    whole = negate(any_of(answers.may_be_false, answers.may_be_null, *failures))
+    whole = negate(any_of(answers.may_be_false, answers.may_be_null, *failures.of_parts))
     has_rows = Call(">", (ROW_COUNT, Literal(0, types.LONG)))
     return Conjunct(
         predicate,
         all_of(answers.may_be_true, has_rows),
         Call("coalesce", (whole, FALSE)),
-        answered.reason,
+        answered.reason() if answered.reason is not None else None,
     )
+
+
+def _parts_of(predicate: Expr) -> list[Expr]:
+    """The predicates that AND, OR and NOT combine."""
+    return [node for node in walk(predicate, _logic_operands) if not _is_logic(node)]
+
+
+def _logic_operands(node: Expr) -> tuple[Expr, ...]:
+    return operands_of(node) if _is_logic(node) else ()
+
+
+def _is_logic(node: Expr) -> bool:
+    return isinstance(node, Call) and node.function in ("and", "or", "not")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +136,25 @@ class _Answered:
 
     answers: Answers
     range: Range | None
-    reason: str | None
+    reason: Reason | None
+    is_partial: bool = False
+    """Whether the bounds do not tell all that a value would."""
 
 
-def _answer(node: Expr, args: tuple[_Answered, ...], failures: dict[Expr, None]) -> _Answered:
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """May some row fail? The answers that a walk from the leaves up found."""
+
+    inside: dict[Expr, None] = field(default_factory=dict)
+    """Of predicates inside the part that the walk is in."""
+    of_parts: dict[Expr, None] = field(default_factory=dict)
+    """Of the parts that AND, OR and NOT combine, and that are done."""
+
+
+def _answer(node: Expr, args: tuple[_Answered, ...], is_part: bool, failures: _Failures) -> _Answered:
     """Answer a node from what is known of its arguments, and note whether a predicate may fail for some row."""
     reason = next((arg.reason for arg in args if arg.reason is not None), None)
+    is_partial = any(arg.is_partial for arg in args)
     match node:
         case Literal(value=bool() as value):
             answers = Answers(TRUE if value else FALSE, FALSE if value else TRUE, FALSE)
@@ -130,19 +167,25 @@ def _answer(node: Expr, args: tuple[_Answered, ...], failures: dict[Expr, None])
                 answers = Answers(FALSE, FALSE, TRUE)
             return _Answered(answers, found, None)
         case Call("not"):
-            return _Answered(args[0].answers.negated(), None, reason)
+            return _Answered(args[0].answers.negated(), None, reason, is_partial)
         case Call("and", parts):
             no_nan = columns_without_nan(parts)
             each = [assume_no_nan(part, arg.answers, no_nan) for part, arg in zip(parts, args, strict=True)]
-            return _Answered(Answers.conjunction(each), None, reason)
+            return _Answered(Answers.conjunction(each), None, reason, is_partial)
         case Call("or"):
-            return _Answered(Answers.disjunction([arg.answers for arg in args]), None, reason)
+            return _Answered(Answers.disjunction([arg.answers for arg in args]), None, reason, is_partial)
         case Call():
             answers, why = answer_call(node, tuple((arg.answers, arg.range) for arg in args))
             found_range = range_of(node, tuple(arg.range for arg in args))
-            may_fail = found_range.failure.possible
-            if why is not None:
-                answers, may_fail = answer_constant_unit(node, answers, may_fail)
+            is_partial = is_partial or why is not None
             if type_of(node) in (types.BOOLEAN, None):
-                failures[may_fail] = None
-            return _Answered(answers, found_range, why)
+                failures.inside[found_range.failure.possible] = None
+                found_range = found_range.with_failure_as_null()
+            if is_part:
+                may_fail = any_of(*failures.inside)
+                failures.inside.clear()
+                if is_partial:
+                    # Once for the whole part: each of the predicates inside would repeat the work of those in it.
+                    answers, may_fail = answer_constant_unit(node, answers, may_fail)
+                failures.of_parts[may_fail] = None
+            return _Answered(answers, found_range, why, is_partial)

@@ -12,7 +12,7 @@ from tamis.io.storage import Storage
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate
 
-LEVELS = ("partitions", "files", "row_groups")
+LEVELS = ("partitions", "files", "row_groups", "bloom", "pages", "dictionary")
 """The levels of pruning, in the order in which they run; each can be switched off."""
 
 

@@ -158,6 +158,7 @@ def test_H5_a_value_that_does_not_parse_names_the_column_the_value_and_the_way_o
     message = str(caught.value)
     assert f"the value {wrong!r} of partition column 'hour' is not of type" in message
     assert 'partitioning={"hour": "string"}' in message
+    assert message.endswith("on the command line --partitioning hour=string")
 
 
 def test_a_type_that_no_text_can_have_is_refused() -> None:

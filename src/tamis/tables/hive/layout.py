@@ -36,6 +36,9 @@ FILE_COLUMNS = ("path", "size", "modified_ns")
 """The first columns of `HiveLayout.files`; partition columns follow, and may have these very names."""
 
 
+_NAMES_OF_FILES = (".parquet", ".parq", ".pq")
+
+
 @dataclass(frozen=True, slots=True)
 class LevelCount:
     """Directories of one level: those that were found below the kept ones above, and those that were kept."""
@@ -84,10 +87,15 @@ class HiveLayout:
         names of their level if these take few listings (`discovery.INFERENCE_LISTINGS`), else from a sample of them.
         """
         tree = DirectoryTree(storage)
+        if not storage.is_local and storage.root.endswith(_NAMES_OF_FILES):
+            # A remote listing takes a round trip. A directory may have such a name too, and an empty object beside it.
+            file = find_file(storage, storage.root)
+            if file is not None and file.size:
+                return cls._of_single_file(tree, partitioning, file)
         try:
             root = tree.children([storage.root])
         except TableNotFound:
-            return cls._of_single_file(tree, partitioning)
+            return cls._of_single_file(tree, partitioning, find_file(storage, storage.root))
         refuse_other_formats(storage, tree.listings([storage.root])[0], has_data=bool(root.files.num_rows))
         if not root.partitions.num_rows:
             _check_flat(storage, root)
@@ -96,13 +104,17 @@ class HiveLayout:
         return cls(tree, infer_types(tree, branch, declared), branch)
 
     @classmethod
-    def _of_single_file(cls, tree: DirectoryTree, partitioning: Mapping[str, str | pa.DataType] | None) -> HiveLayout:
+    def _of_single_file(
+        cls, tree: DirectoryTree, partitioning: Mapping[str, str | pa.DataType] | None, file: FileEntry | None
+    ) -> HiveLayout:
         storage = tree.storage
-        file = find_file(storage, storage.root)
         if file is None:
             raise TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file")
         if file.size == 0:
-            raise TableNotFound(f"the file '{storage.uri}' is empty")
+            raise TableNotFound(
+                f"the file '{storage.uri}' is empty: it has 0 bytes, and a Parquet file without rows has a footer. "
+                "Its writer did not finish: write it again"
+            )
         declared_types((), partitioning)
         return cls(tree, pa.schema([]), Branch((), (storage.root,), file), file)
 
@@ -227,11 +239,13 @@ def _check_flat(storage: Storage, root: Children) -> None:
     plain = root.plain["path"]
     if not root.files.num_rows:
         hint = f": the directory '{storage.place(plain[0].as_py())}' is not named column=value" if len(plain) else ""
-        raise TableNotFound(f"no data files in '{storage.uri}'{hint}. Files that start with _ or . do not count")
+        raise TableNotFound(
+            f"no data files in '{storage.uri}'{hint}. Files that start with _ or . and files of 0 bytes do not count"
+        )
     if len(plain):
         logger.warning(
-            "'%s' is a folder of files: %d directories in it are ignored, as '%s'",
+            "'%s' is a folder of files: its directories are ignored, as '%s' (%d in all)",
             storage.uri,
-            len(plain),
             storage.place(plain[0].as_py()),
+            len(plain),
         )

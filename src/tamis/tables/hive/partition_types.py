@@ -172,7 +172,8 @@ def parse_values(raw: pa.StringArray, data_type: pa.DataType, column: str) -> pa
         wrong = _first_wrong(raw, data_type)
         raise PartitionLayoutError(
             f"the value {wrong!r} of partition column {column!r} is not of type {types.type_name(data_type)}. "
-            f'Declare another type: partitioning={{"{column}": "string"}}'
+            f'Declare another type: partitioning={{"{column}": "string"}}, on the command line '
+            f"--partitioning {column}=string"
         ) from error
 
 

@@ -29,7 +29,7 @@ from tamis.tables.source import FileListing
 
 NOT_A_PARTITION_COLUMN = "not a partition column"
 
-_NO_PARTITION_VALUES = pa.table({"": pa.nulls(1, pa.string())})
+_NO_PARTITION_VALUES = pa.Table.from_arrays([pa.nulls(1, pa.string())], names=[""])
 """One row, as a filter sees a table without partitions: every column is missing."""
 
 

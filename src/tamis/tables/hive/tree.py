@@ -55,6 +55,7 @@ class DirectoryTree:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self._listings: dict[str, Listing] = {}
+        self._children: dict[str, Children] = {}
 
     @property
     def listed(self) -> int:
@@ -70,6 +71,15 @@ class DirectoryTree:
         return [self._listings[path] for path in paths]
 
     def children(self, paths: Sequence[str]) -> Children:
+        """What directories hold. That of a single one is kept: every query passes the root, and most one way down."""
+        if len(paths) != 1:
+            return self._read_children(paths)
+        found = self._children.get(paths[0])
+        if found is None:
+            found = self._children[paths[0]] = self._read_children(paths)
+        return found
+
+    def _read_children(self, paths: Sequence[str]) -> Children:
         listings = self.listings(paths)
         directories = pa.table(
             {

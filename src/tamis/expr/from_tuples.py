@@ -1,0 +1,127 @@
+"""Conditions as tuples, the form that pyarrow, pandas and others take as `filters`.
+
+    ("id", "=", 5)                              one condition
+    [("id", ">", 5), ("region", "in", ["eu"])]  all of them
+    [[("id", "=", 5)], [("id", "=", 7)]]        any of the lists, and within a list all
+
+The names of columns and the values are those of `tamis.col`. What is NULL is as there: a comparison with NULL drops the
+row, while a list finds NULL where it has None, so that `not in` keeps the rows in which the column is NULL.
+"""
+
+from __future__ import annotations
+
+import operator as operators
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeGuard
+
+from tamis.errors import InvalidArgument
+from tamis.expr.builder import Expression, col
+from tamis.expr.nodes import Column, Expr, and_, not_, or_
+
+Condition = tuple[object, str, object]
+
+_COMPARISONS: dict[str | None, Callable[[Any, Any], Expression]] = {
+    "=": operators.eq, "==": operators.eq, "!=": operators.ne, "<>": operators.ne,
+    "<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge,
+}  # fmt: skip
+_LISTS = ("in", "not in")
+_OPERATORS = (*_COMPARISONS, *_LISTS)
+_OTHER_OPERATOR = re.compile(
+    r"[^\w\s'\"`()]{1,3}|(?:not |r|i)?like|is|is not|between|contains|startswith|eq|ne|gt|ge|lt|le"
+)
+"""What people write there as well, and what is no filter of its own."""
+
+
+def is_condition(item: object) -> TypeGuard[Condition]:
+    """Whether a value is one condition: a name, an operator, a value."""
+    return isinstance(item, tuple) and len(item) == 3 and _is_name(item[0]) and _operator(item[1]) in _OPERATORS
+
+
+def refuse_misspelled(item: list[object] | tuple[object, ...]) -> None:
+    """Raise for what was meant as a condition, and would be read as a list of filters."""
+    if len(item) not in (2, 3) or not _is_name(item[0]):
+        return
+    operator = _operator(item[1])
+    if operator in _OPERATORS:
+        shown = (*item[:2], "…") if len(item) == 2 else tuple(item)
+        raise InvalidArgument(f"where has {item!r}: a condition is a tuple of three, as in {shown!r}")
+    if operator is not None and _OTHER_OPERATOR.fullmatch(operator):
+        known = " ".join(str(each) for each in _OPERATORS)
+        raise InvalidArgument(
+            f"where has {item!r}, and {item[1]!r} is no operator of a condition. Operators: {known}; "
+            "SQL text, such as \"name LIKE 'a%'\", and tamis.col can say more"
+        )
+
+
+def _is_name(item: object) -> bool:
+    is_path = isinstance(item, tuple | list) and bool(item) and all(isinstance(part, str) for part in item)
+    return isinstance(item, str | Expression | Column) or is_path
+
+
+def _operator(item: object) -> str | None:
+    return " ".join(item.lower().split()) if isinstance(item, str) else None
+
+
+def any_of_lists(where: object) -> Sequence[Sequence[Condition]] | None:
+    """The lists of a list of lists of conditions; None where it is something else.
+
+    A list in which such lists stand beside other things would be read in two ways: it is an error.
+    """
+    if not isinstance(where, list):
+        return None
+    lists = [item for item in where if isinstance(item, list) and item and all(map(is_condition, item))]
+    if not lists:
+        return None
+    others = [item for item in where if item is not None and not any(item is each for each in lists)]
+    if others:
+        raise InvalidArgument(
+            "a where list mixes lists of conditions, of which any is enough, with other filters, of which all must "
+            "hold: join them with | and &, as in (col('a') == 1) | (col('b') == 2), or write SQL text"
+        )
+    return lists
+
+
+def from_lists(lists: Sequence[Sequence[Condition]]) -> Expr:
+    return or_(*(and_(*map(from_condition, conditions)) for conditions in lists))
+
+
+def from_condition(condition: Condition) -> Expr:
+    name, sign, value = condition
+    operator = _operator(sign)
+    column = _column(name)
+    if operator in _LISTS:
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+            raise InvalidArgument(
+                f"the condition {condition!r} needs a list of values after {sign!r}, as in {(name, sign, [value])!r}"
+            )
+        return _member(column, list(value), is_wanted=operator == "in")
+    if value is None:
+        raise InvalidArgument(
+            f"the condition {condition!r} is never TRUE: write SQL text, as in '{column.to_sql()} IS NULL', "
+            f"or .is_null() of tamis.col"
+        )
+    return _COMPARISONS[operator](column, value).node
+
+
+def _member(column: Expression, values: list[object], *, is_wanted: bool) -> Expr:
+    present = [value for value in values if value is not None]
+    found = column.isin(present).node
+    has_none = len(present) < len(values)
+    if is_wanted:
+        return or_(found, column.is_null().node) if has_none else found
+    return and_(not_(found), column.is_not_null().node) if has_none else or_(not_(found), column.is_null().node)
+
+
+def _column(name: object) -> Expression:
+    match name:
+        case Expression():
+            return name
+        case str():
+            return col(name)
+        case Column():
+            return Expression(name)
+        case [*path]:
+            return Expression(Column(tuple(str(part) for part in path)))
+        case _:
+            raise AssertionError(f"not the name of a column: {name!r}")

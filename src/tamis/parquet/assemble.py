@@ -1,0 +1,91 @@
+"""Leaves back into fields: structs, lists and maps of which each leaf was decoded by itself.
+
+A leaf comes as its field narrowed to it, see `schema_path.narrowed_field`: a list of structs with one child, say. All
+leaves of a field agree on what is around them, so the first tells where lists begin and what is NULL, and the values
+of each are put together below. Leaves that disagree are damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tamis.errors import CorruptFile
+from tamis.parquet.leaves import count_leaves
+
+LeafArrays = Sequence[tuple[int, pa.Array]]
+"""Leaves, counted from 0 within a type, and their arrays, in order."""
+
+
+def can_assemble(data_type: pa.DataType) -> bool:
+    """Whether a field of this type can be put together from its leaves."""
+    if count_leaves(data_type) == 1:
+        return True
+    if isinstance(data_type, pa.BaseExtensionType):
+        return can_assemble(data_type.storage_type)
+    known = (
+        pa.types.is_struct(data_type)
+        or pa.types.is_list(data_type)
+        or pa.types.is_large_list(data_type)
+        or pa.types.is_map(data_type)
+        or pa.types.is_fixed_size_list(data_type)
+    )
+    return known and all(can_assemble(data_type.field(position).type) for position in range(data_type.num_fields))
+
+
+def assemble(data_type: pa.DataType, leaves: LeafArrays, what: str) -> pa.Array:
+    """The array of a type of which these leaves are there; structs lack the others. `what` names it in messages."""
+    if count_leaves(data_type) == 1:
+        return leaves[0][1]
+    if isinstance(data_type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(data_type, assemble(data_type.storage_type, leaves, what))
+    arrays = [_from_zero(array) for _, array in leaves]
+    first = arrays[0]
+    if any(len(array) != len(first) or array.null_count != first.null_count for array in arrays):
+        raise _disagreement(what)
+    mask = first.is_null() if first.null_count else None
+    numbers = [number for number, _ in leaves]
+    if pa.types.is_struct(data_type):
+        children, fields = _children(data_type, list(zip(numbers, arrays, strict=True)), what)
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    inner = list(zip(numbers, (array.values for array in arrays), strict=True))
+    if pa.types.is_fixed_size_list(data_type):
+        values = assemble(data_type.value_type, inner, what)
+        of_values = pa.list_(data_type.value_field.with_type(values.type), data_type.list_size)
+        return pa.FixedSizeListArray.from_arrays(values, type=of_values, mask=mask)
+    if any(not array.offsets.equals(first.offsets) for array in arrays):
+        raise _disagreement(what)
+    if pa.types.is_map(data_type):
+        entries = pa.struct([data_type.key_field, data_type.item_field])
+        (keys, items), _ = _children(entries, inner, what)
+        return pa.MapArray.from_arrays(first.offsets, keys, items, type=data_type, mask=mask)
+    values = assemble(data_type.value_type, inner, what)
+    field = data_type.value_field.with_type(values.type)
+    if pa.types.is_large_list(data_type):
+        return pa.LargeListArray.from_arrays(first.offsets, values, type=pa.large_list(field), mask=mask)
+    return pa.ListArray.from_arrays(first.offsets, values, type=pa.list_(field), mask=mask)
+
+
+def _children(data_type: pa.DataType, leaves: LeafArrays, what: str) -> tuple[list[pa.Array], list[pa.Field]]:
+    """The children of a struct of which some leaf is there. Each array is a struct of the one child on its way."""
+    children: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    start = 0
+    for field in data_type:
+        end = start + count_leaves(field.type)
+        own = [(number - start, array.field(0)) for number, array in leaves if start <= number < end]
+        if own:
+            children.append(assemble(field.type, own, what))
+            fields.append(field.with_type(children[-1].type))
+        start = end
+    return children, fields
+
+
+def _from_zero(array: pa.Array) -> pa.Array:
+    """The same values without an offset into larger buffers, which children would not know of."""
+    return array if array.offset == 0 else pa.concat_arrays([array, array.slice(0, 0)])
+
+
+def _disagreement(what: str) -> CorruptFile:
+    return CorruptFile(f"the leaves of {what} disagree on its rows; write the file again")

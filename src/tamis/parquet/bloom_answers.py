@@ -1,0 +1,98 @@
+"""Answers from Bloom filters: which row groups hold none of the values that a predicate asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tamis.parquet.bloom import Array, BloomFilter, Unavailable, might_contain_any
+from tamis.parquet.bloom_hash import hashes_of
+from tamis.parquet.bloom_read import NO_FILTER, Chunk, Found
+from tamis.parquet.leaves import FieldPath, Leaf
+from tamis.skipping.membership import Question
+
+
+@dataclass(frozen=True)
+class BloomQuestions:
+    """The questions of a predicate that Bloom filters can answer, with the hashes of their items.
+
+    Items are hashed once for every way in which the files of a table store a column, which is mostly one.
+    """
+
+    questions: tuple[Question, ...]
+    _hashed: dict[Hashable, Array | Unavailable] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(questions: Sequence[Question]) -> BloomQuestions:
+        return BloomQuestions(tuple(question for question in questions if question.items is not None))
+
+    def for_file(
+        self, leaves: Mapping[FieldPath, Leaf], names: Mapping[FieldPath, FieldPath] | None = None
+    ) -> FileQuestions:
+        """The questions as a file understands them. `names` gives the path in the file where the table's differs."""
+        found = []
+        for question in self.questions:
+            path = question.column.path
+            leaf = leaves.get(names.get(path, path) if names else path)
+            if leaf is not None:
+                found.append((question, leaf, self._hashes(question, leaf)))
+        return FileQuestions(tuple(found))
+
+    def _hashes(self, question: Question, leaf: Leaf) -> Array | Unavailable:
+        stored = (leaf.physical, leaf.logical, tuple(leaf.parameters.items()), leaf.length, leaf.scale, leaf.arrow_type)
+        key = (question.number, *stored)
+        if key not in self._hashed:
+            # Two threads may both hash the items; they find the same.
+            self._hashed[key] = hashes_of(question.values, leaf)
+        return self._hashed[key]
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuestions:
+    """The questions of one file: each with its leaf and what is looked up there, or why nothing can be."""
+
+    asked: tuple[tuple[Question, Leaf, Array | Unavailable], ...]
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The leaves whose filters are needed. What no file of this type can hold needs none."""
+        return tuple(dict.fromkeys(leaf.index for _, leaf, hashes in self._usable() if len(hashes)))
+
+    @property
+    def hashes(self) -> dict[int, Array]:
+        """All that will be looked up, by leaf, for reading no more of the filters than that needs."""
+        by_leaf: dict[int, list[Array]] = {}
+        for _, leaf, hashes in self._usable():
+            by_leaf.setdefault(leaf.index, []).append(hashes)
+        return {leaf: np.concatenate(found) for leaf, found in by_leaf.items()}
+
+    def answers(self, filters: Mapping[Chunk, Found], row_groups: Sequence[int]) -> dict[str, pa.BooleanArray]:
+        """The metadata columns `true:…` of row groups: may one of the items be there? Unknown without a filter."""
+        found = {}
+        for question, leaf, hashes in self._usable():
+            may_be_true = np.zeros(len(row_groups), bool)
+            is_unknown = np.zeros(len(row_groups), bool)
+            if len(hashes):
+                given = [filters.get((group, leaf.index)) for group in row_groups]
+                readable = [each for each in given if isinstance(each, BloomFilter)]
+                is_unknown[:] = [not isinstance(each, BloomFilter) for each in given]
+                may_be_true[~is_unknown] = might_contain_any(readable, hashes)
+            found[question.true_name] = pa.array(may_be_true, pa.bool_(), mask=is_unknown)
+        return found
+
+    def reasons(self, filters: Mapping[Chunk, Found], row_groups: Sequence[int]) -> dict[int, str]:
+        """Why questions, by their numbers, have no answer in any of the row groups."""
+        found = {}
+        for question, leaf, hashes in self.asked:
+            given = [filters.get((group, leaf.index), NO_FILTER) for group in row_groups]
+            if isinstance(hashes, Unavailable):
+                found[question.number] = hashes.reason
+            elif len(hashes) and (missing := [each for each in given if isinstance(each, Unavailable)]) == given:
+                found[question.number] = missing[0].reason if missing else NO_FILTER.reason
+        return found
+
+    def _usable(self) -> list[tuple[Question, Leaf, Array]]:
+        return [(question, leaf, found) for question, leaf, found in self.asked if not isinstance(found, Unavailable)]

@@ -1,0 +1,133 @@
+"""All leaves of a file, also those inside lists and maps: for showing a file, where pruning has no use for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.parquet.bounds import stored_type
+from tamis.parquet.leaves import FieldPath, FileSchema, Leaf
+
+_PARAMETRIC = ("INT", "TIME", "TIMESTAMP")
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_WIDEST_DECIMAL128 = 38
+
+
+@dataclass(frozen=True, slots=True)
+class AnyLeaf:
+    """A leaf, and whether a row may have several of its values, or none."""
+
+    leaf: Leaf
+    is_repeated: bool
+
+    @property
+    def name(self) -> str:
+        """The path with dots, as `--column` and filters take it.
+
+        >>> name_of(("a", "b")), name_of(("a.b", "c"))
+        ('a.b', '`a.b`.c')
+        """
+        return name_of(self.leaf.path)
+
+    @property
+    def physical(self) -> str:
+        fixed = self.leaf.physical == "FIXED_LEN_BYTE_ARRAY"
+        return f"{self.leaf.physical}({self.leaf.length})" if fixed else self.leaf.physical
+
+    @property
+    def logical(self) -> str | None:
+        """The logical type with its parameters, as in `TIMESTAMP(us, UTC)`; None where there is none."""
+        leaf = self.leaf
+        match leaf.logical:
+            case "NONE":
+                return None
+            case "DECIMAL":
+                return f"DECIMAL({leaf.precision}, {leaf.scale})"
+            case "INT":
+                return f"INT({leaf.parameters['bitWidth']}, {'signed' if leaf.parameters['isSigned'] else 'unsigned'})"
+            case "TIME" | "TIMESTAMP" as kind:
+                unit = _UNITS.get(leaf.parameters["timeUnit"], leaf.parameters["timeUnit"])
+                return f"{kind}({unit}{', UTC' if leaf.parameters['isAdjustedToUTC'] else ''})"
+            case other:
+                return other
+
+    @property
+    def shown_type(self) -> pa.DataType | None:
+        """The type in which bounds are shown; None where the column has no order."""
+        stored = stored_type(self.leaf)
+        if stored is None:
+            return None
+        if self.leaf.logical in ("STRING", "ENUM", "JSON"):
+            return types.STRING
+        if pa.types.is_float16(stored):
+            # Arrow has hardly a kernel for the narrow ones.
+            return pa.float32()
+        if pa.types.is_decimal(stored):
+            wide = stored.precision > _WIDEST_DECIMAL128
+            return (pa.decimal256 if wide else pa.decimal128)(stored.precision, stored.scale)
+        return stored
+
+
+def every_leaf(schema: FileSchema) -> list[AnyLeaf]:
+    """All leaves of a file in their order.
+
+    A leaf inside a list or a map has the path of Parquet, with the groups that lists are made of: `tags.list.element`.
+    """
+    found = []
+    for index, (path, arrow_type) in enumerate(_walk(schema.arrow)):
+        column = schema.parquet.column(index)
+        logical = column.logical_type
+        leaf = Leaf(
+            index=index,
+            path=_whole_path(path, column.path),
+            physical=column.physical_type,
+            logical=logical.type,
+            parameters=json.loads(logical.to_json()) if logical.type in _PARAMETRIC else {},
+            length=column.length,
+            precision=column.precision,
+            scale=column.scale,
+            nullable=column.max_definition_level > 0,
+            arrow_type=arrow_type,
+        )
+        found.append(AnyLeaf(leaf, column.max_repetition_level > 0))
+    return found
+
+
+def name_of(path: FieldPath) -> str:
+    quoted = ("`" + part.replace("`", "``") + "`" if "." in part or "`" in part or not part else part for part in path)
+    return ".".join(quoted)
+
+
+def _walk(schema: pa.Schema) -> Iterator[tuple[FieldPath, pa.DataType]]:
+    """The leaves in order: the path through structs down to the leaf or the first list or map, and the leaf's type."""
+    stack: list[tuple[FieldPath, bool, pa.DataType]] = [
+        ((field.name,), True, field.type) for field in reversed(list(schema))
+    ]
+    while stack:
+        path, goes_on, data_type = stack.pop()
+        if isinstance(data_type, pa.BaseExtensionType):
+            stack.append((path, goes_on, data_type.storage_type))
+        elif pa.types.is_dictionary(data_type):
+            stack.append((path, goes_on, data_type.value_type))
+        elif pa.types.is_nested(data_type):
+            goes_on = goes_on and pa.types.is_struct(data_type)
+            # Arrow counts the entries of a map as its only child, a struct of key and value.
+            for position in reversed(range(data_type.num_fields)):
+                field = data_type.field(position)
+                stack.append(((*path, field.name) if goes_on else path, goes_on, field.type))
+        else:
+            yield path, data_type
+
+
+def _whole_path(path: FieldPath, parquet: str) -> FieldPath:
+    # Dots in Parquet's text may be part of a name, so of that only what is inside a list or a map is taken.
+    known = ".".join(path)
+    if parquet == known:
+        return path
+    if parquet.startswith(f"{known}."):
+        return (*path, *parquet[len(known) + 1 :].split("."))
+    return tuple(parquet.split("."))

@@ -1,0 +1,75 @@
+"""One Parquet file, as everything that looks below its row groups sees it: its footer, its chunks, its leaves.
+
+What is worked out of the footer is kept with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from tamis.io.ranges import RangedFile
+from tamis.io.storage import Storage
+from tamis.parquet.chunks import ChunkLayout, FooterMap, chunk_layouts, map_footer
+from tamis.parquet.footer import Footer, load_footer
+from tamis.parquet.page_index import PageLocations
+from tamis.parquet.page_reader import LeafPages, leaf_field
+from tamis.parquet.schema_path import LeafSchema, leaf_schemas
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A file at one place and of one content. Any number of threads may use it."""
+
+    storage: Storage
+    path: str
+    size: int
+    footer: Footer
+
+    @staticmethod
+    def load(storage: Storage, path: str, size: int, modified_ns: int | None) -> ParquetFile:
+        return ParquetFile(storage, path, size, load_footer(storage, path, size, modified_ns)[0])
+
+    @property
+    def place(self) -> str:
+        return self.storage.place(self.path)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.footer.schema.arrow
+
+    @property
+    def identity(self) -> Hashable:
+        """Stands for this content: another file at the same place has another footer."""
+        return self.footer.keep("identity", object)
+
+    @property
+    def created_by(self) -> bytes | None:
+        return self.map.created_by
+
+    def open(self) -> RangedFile:
+        return RangedFile(self.storage, self.path, self.size)
+
+    @cached_property
+    def map(self) -> FooterMap:
+        return self.footer.keep("map", lambda: map_footer(self.footer.content, self.place))
+
+    def rows_of(self, row_group: int) -> int:
+        return int(self.map.rows[row_group])
+
+    def chunk(self, row_group: int, leaf: int) -> ChunkLayout:
+        def read() -> ChunkLayout:
+            return chunk_layouts(self.map, [leaf], [row_group], self.size, self.place)[row_group, leaf]
+
+        return self.footer.keep(("chunk", row_group, leaf), read)
+
+    def leaf_pages(self, row_group: int, leaf: int, locations: PageLocations | None) -> LeafPages:
+        """How to read the pages of a leaf that are at these places, or its chunk where nobody knows them."""
+        schema, field = self.footer.keep(("leaf", leaf), lambda: self._read_leaf(leaf))
+        return LeafPages(self.chunk(row_group, leaf), schema, field, self.rows_of(row_group), locations)
+
+    def _read_leaf(self, leaf: int) -> tuple[LeafSchema, pa.Field]:
+        return leaf_schemas(self.map, [leaf], self.place)[leaf], leaf_field(self.schema, leaf)

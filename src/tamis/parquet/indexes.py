@@ -1,0 +1,143 @@
+"""Page indexes of files: fetched in one round, decoded once, kept while there is room."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from tamis.expr.nodes import Column
+from tamis.io.ranges import RangedFile
+from tamis.parquet.chunks import ByteRange
+from tamis.parquet.file import ParquetFile
+from tamis.parquet.leaves import Leaf
+from tamis.parquet.page_index import PageLocations, decode_offset_index, page_metadata, usable_column_index
+from tamis.parquet.page_units import ColumnPages
+from tamis.parquet.statistics import trusts_bytes
+
+LARGEST_INDEX = 64 * 1024 * 1024
+"""An index of more bytes is not read: it would cost more than the pages that it tells of."""
+
+Chunk = tuple[int, int]
+"""A row group and a leaf."""
+
+Described = tuple[int, Column, Leaf]
+"""A row group, and a column of the table with the leaf that holds it in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageIndexes:
+    """What was asked of a file: None where the file does not say, or contradicts itself."""
+
+    locations: Mapping[Chunk, PageLocations | None]
+    columns: Mapping[tuple[int, Column], ColumnPages | None]
+
+
+def read_indexes(
+    source: ParquetFile, file: RangedFile, chunks: Iterable[Chunk], columns: Iterable[Described] = ()
+) -> PageIndexes:
+    """Where the pages of chunks are, and what is known of those of columns.
+
+    A file without such indexes is no error. Nor is a column index that contradicts itself, since nothing needs it; an
+    offset index that does is a CorruptFile, since rows would come from wrong places.
+    """
+    described = list(columns)
+    located = dict.fromkeys([*chunks, *((group, leaf.index) for group, _, leaf in described)])
+    identity = source.identity
+    locations: dict[Chunk, PageLocations | None] = {}
+    pages: dict[tuple[int, Column], ColumnPages | None] = {}
+    to_locate: list[Chunk] = []
+    to_describe: list[Described] = []
+    for chunk in located:
+        try:
+            locations[chunk] = INDEXES.get((identity, *chunk))
+        except KeyError:
+            to_locate.append(chunk)
+    for group, column, leaf in described:
+        try:
+            pages[group, column] = INDEXES.get((identity, group, column.path, column.type, leaf.index))
+        except KeyError:
+            to_describe.append((group, column, leaf))
+    places = [_readable(source.chunk(*chunk).offset_index) for chunk in to_locate]
+    bounds = [_readable(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_describe]
+    wanted = [place for place in (*places, *bounds) if place is not None]
+    buffers = iter(file.read(wanted))
+    for (group, leaf_number), place in zip(to_locate, places, strict=True):
+        found = None
+        if place is not None:
+            layout = source.chunk(group, leaf_number)
+            found = decode_offset_index(next(buffers).to_pybytes(), layout, source.rows_of(group), source.place)
+        locations[group, leaf_number] = found
+        INDEXES.put((identity, group, leaf_number), found, 0 if found is None else 3 * found.offsets.nbytes)
+    for (group, column, leaf), place in zip(to_describe, bounds, strict=True):
+        known = None
+        if place is not None:
+            known = _described(source, next(buffers).to_pybytes(), group, column, leaf, locations[group, leaf.index])
+        pages[group, column] = known
+        weight = 0 if known is None else sum(array.nbytes for array in known.metadata.values())
+        INDEXES.put((identity, group, column.path, column.type, leaf.index), known, weight)
+    return PageIndexes(locations, pages)
+
+
+def _readable(place: ByteRange | None) -> ByteRange | None:
+    return place if place is not None and place[1] <= LARGEST_INDEX else None
+
+
+def _described(
+    source: ParquetFile, data: bytes, row_group: int, column: Column, leaf: Leaf, pages: PageLocations | None
+) -> ColumnPages | None:
+    if pages is None:
+        return None
+    what = f"column {column.name!r} in row group {row_group} of '{source.place}'"
+    index, _ = usable_column_index(data, pages, what)
+    if index is None:
+        return None
+    metadata = page_metadata(
+        index,
+        pages,
+        column,
+        leaf,
+        trust_bytes=trusts_bytes(source.footer.metadata),
+        is_ordered=source.map.column_order(leaf.index) is not None,
+    )
+    return ColumnPages(pages.first_rows, metadata)
+
+
+class IndexCache:
+    """What was decoded last, up to a number of bytes. Any thread may use it at any time."""
+
+    OWN_WEIGHT = 1024
+    """What an entry takes besides its arrays, about."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._weight = 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable) -> Any:
+        """What is kept under a key, which may be None; a KeyError where nothing is."""
+        with self._lock:
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def put(self, key: Hashable, value: object, weight: int) -> None:
+        weight += self.OWN_WEIGHT
+        with self._lock:
+            _, before = self._entries.pop(key, (None, 0))
+            self._entries[key] = (value, weight)
+            self._weight += weight - before
+            while self._weight > self._capacity:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._weight -= dropped
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._weight = 0
+
+
+INDEXES = IndexCache(capacity=128 * 1024 * 1024)
+"""The page indexes of this process."""

@@ -1,0 +1,355 @@
+"""What a Parquet file says of itself: row groups, how columns are stored, what is known of their values, their pages.
+
+    found = inspect("orders.parquet", "id")
+    found.columns[0].clustering, found.columns[0].pages
+
+Footer, page indexes and, where the footer does not tell their length, headers of Bloom filters are read; no data is.
+What is not there is unknown, not an error. A file whose footer, or whose list of pages, contradicts itself is one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import TableNotFound
+from tamis.io.listing import find_file
+from tamis.io.storage import open_storage
+from tamis.parquet.bloom import LONGEST_HEADER, BloomHeader, parse_header
+from tamis.parquet.chunk_facts import chunk_facts, without_values
+from tamis.parquet.chunks import ByteRange, ChunkLayout, chunk_layouts
+from tamis.parquet.clustering import Clustering, Mask, measure_clustering
+from tamis.parquet.every_leaf import AnyLeaf, every_leaf
+from tamis.parquet.file import ParquetFile
+from tamis.parquet.indexes import LARGEST_INDEX
+from tamis.parquet.naming import find_leaves
+from tamis.parquet.page_facts import LocatedChunk, page_facts
+from tamis.parquet.page_index import PageLocations, decode_offset_index, usable_column_index
+from tamis.parquet.statistics import row_group_sizes, trusts_bytes
+
+Numbers = npt.NDArray[np.int64]
+PAGES, ROW_GROUPS = "pages", "row_groups"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """The ranges of values along the file: of pages, or of row groups where not all of them have a page index."""
+
+    unit: str
+    first_rows: Numbers
+    rows: Numbers
+    lower: pa.Array
+    upper: pa.Array
+    without_values: Mask
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnInspection:
+    """One leaf of a file."""
+
+    name: str
+    """With dots; inside lists and maps as Parquet has it, `tags.list.element`."""
+    physical: str
+    logical: str | None
+    row_groups: pa.Table = field(repr=False)
+    """How the column is stored in each row group, and what is known of its values there.
+
+    `min` and `max` are bounds; `min_exact` and `max_exact` say whether a row has that value, null that nobody knows.
+    `dictionary` is `all pages`, `yes` (for some pages, or nobody says for which) or `no`; `page_index` is `yes`,
+    `places only` where bounds of the pages are missing or cannot be believed, or `no`.
+    """
+    pages: pa.Table = field(repr=False)
+    """The pages of the row groups that have an index: where they are, and what is known of their values.
+
+    Bounds of texts and bytes may be cut short; an index does not tell.
+    """
+    remarks: tuple[str, ...] = ()
+    """What the file says and cannot be believed."""
+
+    @cached_property
+    def ranges(self) -> Ranges:
+        groups, pages = self.row_groups, self.pages
+        is_complete = pc.all(pc.or_(pc.equal(groups["page_index"], "yes"), pc.equal(groups["rows"], 0))).as_py()
+        lower, upper = groups["min"].combine_chunks(), groups["max"].combine_chunks()
+        # Pages of which some have no bounds say less than row groups, unless those have none at all.
+        if pages.num_rows and (is_complete or lower.null_count == len(lower)):
+            return Ranges(
+                PAGES,
+                _numbers(pages["first_row"]),
+                _numbers(pages["rows"]),
+                pages["min"].combine_chunks(),
+                pages["max"].combine_chunks(),
+                ~np.asarray(pages["has_values"]),
+            )
+        rows = _numbers(groups["rows"])
+        return Ranges(ROW_GROUPS, _first_rows(rows), rows, lower, upper, np.asarray(without_values(groups)))
+
+    @cached_property
+    def clustering(self) -> Clustering | None:
+        """How far the ranges overlap; None where no bounds are known."""
+        ranges = self.ranges
+        return measure_clustering(ranges.lower, ranges.upper, ranges.without_values, ranges.unit)
+
+    @cached_property
+    def summary(self) -> pa.RecordBatch:
+        """The whole column in one row. A sum or a bound is null where some row group does not tell."""
+        groups = self.row_groups
+        compressed, uncompressed = _total(groups["compressed"]), _total(groups["uncompressed"])
+        filled = groups.filter(pc.greater(groups["values"], 0))
+        filters = groups.filter(groups["bloom_filter"])
+        clustering = self.clustering
+        facts: dict[str, tuple[Any, pa.DataType]] = {
+            "name": (self.name, types.STRING),
+            "physical_type": (self.physical, types.STRING),
+            "logical_type": (self.logical, types.STRING),
+            "codecs": (_distinct(groups["codec"].to_pylist()), pa.list_(types.STRING)),
+            "encodings": (_distinct(chain.from_iterable(groups["encodings"].to_pylist())), pa.list_(types.STRING)),
+            "compressed": (compressed, types.LONG),
+            "uncompressed": (uncompressed, types.LONG),
+            "ratio": (round(uncompressed / compressed, 3) if compressed and uncompressed else None, types.DOUBLE),
+            "dictionary": (_everywhere(filled["dictionary"].to_pylist()), types.STRING),
+            "dictionary_bytes": (pc.sum(groups["dictionary_bytes"], min_count=0).as_py(), types.LONG),
+            "page_index": (_everywhere(filled["page_index"].to_pylist()), types.STRING),
+            "page_count": (_total(groups["page_count"]), types.LONG),
+            "bloom_filters": (filters.num_rows, types.LONG),
+            "bloom_filter_bytes": (_total(filters["bloom_filter_bytes"]), types.LONG),
+            "overlap": (None if clustering is None else clustering.overlap, types.DOUBLE),
+            "overlap_of": (None if clustering is None else clustering.unit, types.STRING),
+            "overlap_units": (None if clustering is None else clustering.units, types.LONG),
+            "nulls": (_total(groups["nulls"]), types.LONG),
+        }
+        arrays = {name: pa.array([value], data_type) for name, (value, data_type) in facts.items()}
+        return pa.record_batch(arrays | _whole_bounds(groups))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts. Bounds of numbers and booleans are such, bytes are in hexadecimal, all others are texts."""
+        return {
+            **_plain_rows(pa.Table.from_batches([self.summary]))[0],
+            "remarks": list(self.remarks),
+            "row_groups": _plain_rows(self.row_groups),
+            "pages": _plain_rows(self.pages),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileInspection:
+    """A file, and the columns of it that were asked for."""
+
+    place: str
+    size: int
+    rows: int
+    created_by: str | None
+    format_version: str
+    footer_size: int
+    key_value_metadata: tuple[str, ...]
+    """The names only: values may be large, and mean something to their writers alone."""
+    row_groups: pa.Table = field(repr=False)
+    """Of all columns together: `row_group`, `first_row`, `rows`, `compressed`, `uncompressed`."""
+    columns: tuple[ColumnInspection, ...]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is said of the file as a whole."""
+        return {
+            "file": self.place,
+            "size": self.size,
+            "rows": self.rows,
+            "created_by": self.created_by,
+            "format_version": self.format_version,
+            "footer_size": self.footer_size,
+            "key_value_metadata": list(self.key_value_metadata),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts, with bounds as those of a column are."""
+        return {
+            **self.facts,
+            "row_groups": self.row_groups.to_pylist(),
+            "columns": [column.to_dict() for column in self.columns],
+        }
+
+
+def _numbers(column: pa.ChunkedArray) -> Numbers:
+    return np.asarray(column, np.int64)
+
+
+def _first_rows(rows: Numbers) -> Numbers:
+    return np.cumsum(rows) - rows
+
+
+def _total(column: pa.ChunkedArray) -> int | None:
+    total: int | None = None if column.null_count else pc.sum(column, min_count=0).as_py()
+    return total
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _everywhere(answers: list[str]) -> str:
+    """One answer for all row groups that have values: what is so in some of them only is a mere `yes`."""
+    distinct = _distinct(answers)
+    return distinct[0] if len(distinct) == 1 else "yes" if distinct else "no"
+
+
+def _whole_bounds(groups: pa.Table) -> dict[str, pa.Array]:
+    lacking = without_values(groups)
+    found: dict[str, pa.Array] = {}
+    for name, order in (("min", "ascending"), ("max", "descending")):
+        values, exact = groups[name].combine_chunks(), groups[f"{name}_exact"].combine_chunks()
+        is_known = len(values) > values.null_count and pc.all(pc.or_(values.is_valid(), lacking)).as_py()
+        # Row groups that do not tell come last.
+        first = pc.array_sort_indices(values, order=order)[:1] if is_known else pa.array([None], pa.uint64())
+        found[name], found[f"{name}_exact"] = values.take(first), exact.take(first)
+    return found
+
+
+def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows whose bounds are values that every date and every decimal of a file can be told in, unlike Python's own."""
+    for name in ("min", "max"):
+        values = table[name].combine_chunks()
+        if types.is_bytes(values.type):
+            values = pa.array([None if value is None else value.hex() for value in values.to_pylist()], types.STRING)
+        elif pa.types.is_duration(values.type):
+            values = pc.cast(values.view(types.LONG), types.STRING)
+        elif pa.types.is_temporal(values.type) or pa.types.is_decimal(values.type):
+            values = pc.cast(values, types.STRING)
+        table = table.set_column(table.column_names.index(name), name, values)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+# --- Looking into a file ---------------------------------------------------------------------------------------------
+
+
+def inspect(
+    uri: str | os.PathLike[str], column: str | None = None, *, storage_options: Mapping[str, Any] | None = None
+) -> FileInspection:
+    """Look into the file at a path or a URI. `column` narrows that to one column, or to all that are inside of one."""
+    storage = open_storage(uri, storage_options)
+    found = find_file(storage, storage.root)
+    if found is None:
+        raise TableNotFound(f"no file at '{storage.uri}': name one Parquet file; `tamis files` lists those of a table")
+    return inspect_file(ParquetFile.load(storage, found.path, found.size, found.modified_ns), column)
+
+
+def inspect_file(source: ParquetFile, column: str | None = None) -> FileInspection:
+    """Look into a file whose footer is read already."""
+    leaves = every_leaf(source.footer.schema)
+    wanted = leaves if column is None else find_leaves(leaves, column, source.place)
+    metadata = source.footer.metadata
+    rows = source.map.rows
+    sizes = [max(0, metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups)]
+    return FileInspection(
+        place=source.place,
+        size=source.size,
+        rows=int(rows.sum()),
+        created_by=None if source.created_by is None else source.created_by.decode(errors="replace"),
+        format_version=str(metadata.format_version),
+        footer_size=len(source.footer.content),
+        key_value_metadata=tuple(name.decode(errors="replace") for name in metadata.metadata or {}),
+        row_groups=pa.table(
+            {
+                "row_group": pa.array(np.arange(len(rows))),
+                "first_row": pa.array(_first_rows(rows)),
+                "rows": pa.array(rows),
+                "compressed": pa.array(row_group_sizes(metadata, range(len(leaves))), types.LONG),
+                "uncompressed": pa.array(sizes, types.LONG),
+            }
+        ),
+        columns=_columns(source, wanted),
+    )
+
+
+def _columns(source: ParquetFile, leaves: list[AnyLeaf]) -> tuple[ColumnInspection, ...]:
+    groups = range(len(source.map.rows))
+    layouts = {}
+    if groups:
+        layouts = chunk_layouts(source.map, [each.leaf.index for each in leaves], None, source.size, source.place)
+    fetched = _fetch(source, layouts.values())
+    return tuple(
+        _column(source, each, [layouts[group, each.leaf.index] for group in groups], fetched) for each in leaves
+    )
+
+
+def _fetch(source: ParquetFile, layouts: Iterable[ChunkLayout]) -> dict[ByteRange, pa.Buffer]:
+    """Indexes and headers of filters, all in one round."""
+    places = sorted(
+        {
+            place
+            for layout in layouts
+            for place in (_index(layout.offset_index), _index(layout.column_index), _filter_header(layout, source.size))
+            if place is not None
+        }
+    )
+    if not places:
+        return {}
+    with source.open() as opened:
+        return dict(zip(places, opened.read(places), strict=True))
+
+
+def _index(place: ByteRange | None) -> ByteRange | None:
+    return place if place is not None and place[1] <= LARGEST_INDEX else None
+
+
+def _filter_header(layout: ChunkLayout, file_size: int) -> ByteRange | None:
+    """Where the header of a filter is, where nothing else tells how long the filter is."""
+    if layout.bloom_filter is None or layout.bloom_filter[1] is not None:
+        return None
+    offset = layout.bloom_filter[0]
+    return offset, min(LONGEST_HEADER, file_size - offset)
+
+
+def _column(
+    source: ParquetFile, leaf: AnyLeaf, layouts: list[ChunkLayout], fetched: Mapping[ByteRange, pa.Buffer]
+) -> ColumnInspection:
+    located: list[PageLocations | None] = []
+    chunks: list[LocatedChunk] = []
+    have_bounds: list[bool] = []
+    remarks: list[str] = []
+    for layout in layouts:
+        place, bounds = _index(layout.offset_index), _index(layout.column_index)
+        pages, index = None, None
+        if place is not None:
+            rows = source.rows_of(layout.row_group)
+            pages = decode_offset_index(fetched[place].to_pybytes(), layout, rows, source.place)
+        if pages is not None and bounds is not None:
+            what = f"column {leaf.name!r} in row group {layout.row_group}"
+            content = fetched[bounds].to_pybytes()
+            index, wrong = usable_column_index(content, pages, what, is_repeated=leaf.is_repeated)
+            remarks += [] if wrong is None else [wrong]
+        if pages is not None:
+            chunks.append((layout.row_group, pages, index))
+        located.append(pages)
+        have_bounds.append(index is not None)
+    metadata = source.footer.metadata
+    sizes = [_filter_size(layout, source.size, fetched) for layout in layouts]
+    is_ordered = source.map.column_order(leaf.leaf.index) is not None
+    first_rows = _first_rows(source.map.rows)
+    return ColumnInspection(
+        name=leaf.name,
+        physical=leaf.physical,
+        logical=leaf.logical,
+        row_groups=chunk_facts(leaf, layouts, metadata, located, have_bounds, sizes),
+        pages=page_facts(leaf, chunks, first_rows, trust_bytes=trusts_bytes(metadata), is_ordered=is_ordered),
+        remarks=tuple(remarks),
+    )
+
+
+def _filter_size(layout: ChunkLayout, file_size: int, fetched: Mapping[ByteRange, pa.Buffer]) -> int | None:
+    """The bytes of a Bloom filter; None where there is none, or nobody can tell."""
+    place = _filter_header(layout, file_size)
+    if place is None:
+        return None if layout.bloom_filter is None else layout.bloom_filter[1]
+    header = parse_header(fetched[place].to_pybytes())
+    return header.size + header.bitset_size if isinstance(header, BloomHeader) else None

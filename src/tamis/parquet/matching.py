@@ -1,0 +1,137 @@
+"""Where a file has the columns of a table, and whether its types fit into theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from tamis.errors import CorruptFile
+from tamis.expr.nodes import Column
+from tamis.types import (
+    STRING,
+    UNITS_PER_SECOND,
+    integer_range,
+    is_bytes,
+    is_number,
+    is_ordered,
+    is_text,
+    type_name,
+)
+
+
+def find_name(names: list[str], wanted: str) -> int | None:
+    """Where a file spells a column of the table: exactly, or with other case where that is the only one."""
+    if wanted in names:
+        return names.index(wanted)
+    folded = wanted.casefold()
+    matches = [index for index, name in enumerate(names) if name.casefold() == folded]
+    if len(matches) > 1:
+        spelled = ", ".join(repr(names[index]) for index in matches)
+        raise CorruptFile(f"a file has {spelled} where the table has {wanted!r}: nobody can say which one is meant")
+    return matches[0] if matches else None
+
+
+def find_path(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The path of a file's schema that a path of the table means, or None where the file does not have it."""
+    fields = list(schema)
+    found: list[str] = []
+    for part in path:
+        index = find_name([field.name for field in fields], part)
+        if index is None:
+            return None
+        found.append(fields[index].name)
+        inner = fields[index].type
+        fields = list(inner) if pa.types.is_struct(inner) else []
+    return tuple(found)
+
+
+def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str) -> None:
+    """An error where a file may hold values that the table's type does not have.
+
+    A filter was made for the table's type: `x > 3000000000` is never TRUE of an int, `x = 5.5` neither. Were such a
+    file skipped by it, rows would be lost without a word.
+    """
+    for column in columns:
+        found = find_path(schema, column.path)
+        if found is None or column.type is None:
+            continue
+        field = schema.field(found[0])
+        for part in found[1:]:
+            field = field.type.field(part)
+        if not holds(column.type, field.type):
+            raise CorruptFile(
+                f"column {column.name!r} of '{place}' is {type_name(field.type)}, which does not fit into the "
+                f"{type_name(column.type)} of the table, whose schema is that of its first file: "
+                "open the table with merge_schema=True (--merge-schema), or rewrite the file"
+            )
+
+
+def holds(table_type: pa.DataType, file_type: pa.DataType) -> bool:
+    """Whether every value of a file's type is a value of the table's type too, or the two have no order at all.
+
+    >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.float64(), pa.int64())
+    (True, False, False)
+    """
+    table_type, file_type = _plain(table_type), _plain(file_type)
+    if table_type == file_type or pa.types.is_null(file_type):
+        return True
+    if not (is_ordered(table_type) and is_ordered(file_type)):
+        return True
+    if is_number(table_type) and is_number(file_type):
+        return _holds_number(table_type, file_type)
+    if is_bytes(table_type):
+        return is_text(file_type) or is_bytes(file_type)
+    if pa.types.is_timestamp(table_type):
+        if pa.types.is_date(file_type):
+            return True
+        finer = UNITS_PER_SECOND[table_type.unit]
+        return bool(pa.types.is_timestamp(file_type)) and UNITS_PER_SECOND[file_type.unit] <= finer
+    return bool(pa.types.is_date(table_type) and pa.types.is_date(file_type))
+
+
+def _plain(data_type: pa.DataType) -> pa.DataType:
+    """The type without what is only a way to store it."""
+    if pa.types.is_dictionary(data_type):
+        return _plain(data_type.value_type)
+    return STRING if is_text(data_type) else data_type
+
+
+def _holds_number(table_type: pa.DataType, file_type: pa.DataType) -> bool:
+    if pa.types.is_floating(file_type):
+        return bool(pa.types.is_floating(table_type) and file_type.bit_width <= table_type.bit_width)
+    scale = file_type.scale if pa.types.is_decimal(file_type) else 0
+    if scale < 0:
+        return False
+    if pa.types.is_integer(file_type):
+        smallest, largest = integer_range(file_type)
+    else:
+        largest = 10 ** (file_type.precision - scale) - 1
+        smallest = -largest
+    if pa.types.is_floating(table_type):
+        exact = 2 ** {16: 11, 32: 24, 64: 53}[table_type.bit_width]
+        return scale == 0 and -exact <= smallest and largest <= exact
+    if pa.types.is_integer(table_type):
+        lowest, highest = integer_range(table_type)
+        return scale == 0 and lowest <= smallest and largest <= highest
+    limit = 10 ** (table_type.precision - table_type.scale)
+    return bool(scale <= table_type.scale and largest < limit)
+
+
+def path_to_read(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What to read of a file for a path of the table: the path itself, or some leaf of the innermost struct that the
+    file has on the way, which tells where that struct is NULL; None where there is nothing."""
+    for depth in range(len(path), 0, -1):
+        found = find_path(schema, path[:depth])
+        if found is None:
+            continue
+        if depth == len(path):
+            return found
+        field = schema.field(found[0])
+        for part in found[1:]:
+            field = field.type.field(part)
+        while pa.types.is_struct(field.type) and field.type.num_fields:
+            field = field.type.field(0)
+            found = (*found, field.name)
+        return found
+    return None

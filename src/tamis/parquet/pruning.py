@@ -1,0 +1,203 @@
+"""Pruning of one file by its metadata alone: which row groups, and which of their rows, may satisfy a predicate.
+
+    request = PruneRequest("orders.parquet").with_predicate("id BETWEEN 5 AND 9").enable_page_index()
+    result = request.prune()
+    result.row_groups, result.row_selection
+
+Nothing of what is left out matches. Whatever a file does not have (statistics, indexes, filters) keeps what it could
+have ruled out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tamis.errors import InvalidArgument, TableNotFound
+from tamis.expr.nodes import TRUE
+from tamis.io.listing import find_file
+from tamis.io.storage import open_storage
+from tamis.parquet.file import ParquetFile
+from tamis.parquet.footer import MAGIC, Footer, footer_from_bytes
+from tamis.parquet.leaves import leaf_indices
+from tamis.parquet.matching import check_fits, find_path
+from tamis.parquet.narrow import FileNarrower, Filter, Remaining
+from tamis.parquet.selection import RowSelection
+from tamis.parquet.statistics import row_group_metadata
+from tamis.skipping.account import LevelReport
+from tamis.skipping.predicate import Predicate, make_predicate
+from tamis.skipping.prune import prune
+from tamis.types import without_views
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap
+
+Given: TypeAlias = str | os.PathLike[str] | pq.FileMetaData
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedPredicate:
+    """A part of a predicate that metadata cannot answer, and why."""
+
+    predicate: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.predicate}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileResult:
+    """What became of a predicate: its parts as they are asked of metadata, and those that cannot be."""
+
+    conjuncts: tuple[str, ...]
+    errors: tuple[UnusedPredicate, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PruneResult:
+    """What is left of a file."""
+
+    row_groups: tuple[int, ...]
+    row_selection: RowSelection
+    """The rows that may match, counted over the row groups that are left."""
+    roaring_bitmap: BitMap | None
+    """The positions of those rows in the file, where `emit_roaring` asked for them."""
+    compile_result: CompileResult
+    required_columns: tuple[str, ...]
+    """The columns that the predicate is about."""
+    levels: tuple[LevelReport, ...]
+
+
+@dataclass(frozen=True)
+class PruneRequest:
+    """What to prune and how; each method returns a new request.
+
+    The file is a path or a URI, or metadata that pyarrow has read, of which only row groups can be pruned. `schema` is
+    that of the table, where it is not the file's own.
+    """
+
+    file: Given
+    schema: pa.Schema | None = None
+    predicate: object = None
+    levels: frozenset[str] = frozenset()
+    with_roaring: bool = False
+    storage_options: Mapping[str, Any] | None = None
+
+    def with_predicate(self, predicate: object) -> PruneRequest:
+        """SQL text, an expression made with `tamis.col`, or one of pyarrow or pyiceberg."""
+        return replace(self, predicate=predicate)
+
+    def enable_page_index(self, enabled: bool = True) -> PruneRequest:
+        return self._with("pages", enabled)
+
+    def enable_bloom_filter(self, enabled: bool = True) -> PruneRequest:
+        return self._with("bloom", enabled)
+
+    def enable_dictionary(self, enabled: bool = True) -> PruneRequest:
+        return self._with("dictionary", enabled)
+
+    def emit_roaring(self, enabled: bool = True) -> PruneRequest:
+        return replace(self, with_roaring=enabled)
+
+    def prune(self) -> PruneResult:
+        source = _open(self.file, self.storage_options)
+        schema = self.schema if self.schema is not None else _schema_of(source)
+        return Pruner(schema, self.predicate, self.levels, self.with_roaring)._prune(source)
+
+    def _with(self, level: str, enabled: bool) -> PruneRequest:
+        return replace(self, levels=self.levels | {level} if enabled else self.levels - {level})
+
+
+@dataclass(frozen=True)
+class Pruner:
+    """A predicate bound once, for many files of one schema. Any number of threads may use it."""
+
+    schema: pa.Schema
+    predicate: object = None
+    levels: frozenset[str] = frozenset(("bloom", "pages", "dictionary"))
+    with_roaring: bool = False
+
+    @cached_property
+    def bound(self) -> Predicate:
+        bound = make_predicate(self.predicate, self.schema, "the file")
+        if bound.partition_filter is not None:
+            raise InvalidArgument("a partition filter says nothing of a file: give a predicate of its columns")
+        return bound
+
+    @cached_property
+    def compile_result(self) -> CompileResult:
+        conjuncts = self.bound.conjuncts
+        unused = tuple(UnusedPredicate(each.text, each.reason) for each in conjuncts if each.reason is not None)
+        return CompileResult(tuple(each.text for each in conjuncts), unused)
+
+    @cached_property
+    def _filter(self) -> Filter:
+        return Filter(self.bound.expr, self.bound.conjuncts)
+
+    def prune(self, file: Given, storage_options: Mapping[str, Any] | None = None) -> PruneResult:
+        return self._prune(_open(file, storage_options))
+
+    def _prune(self, source: ParquetFile | Footer) -> PruneResult:
+        footer = source.footer if isinstance(source, ParquetFile) else source
+        place = source.place if isinstance(source, ParquetFile) else "the file"
+        check_fits(footer.schema.arrow, self.bound.mentioned, place)
+        names = {
+            column.path: found
+            for column in self.bound.columns
+            if (found := find_path(footer.schema.arrow, column.path)) is not None
+        }
+        units = row_group_metadata(footer.metadata, self.bound.columns, names=names, place=place)
+        remaining, report = _row_groups(units, self.bound)
+        reports = [report]
+        if isinstance(source, ParquetFile) and self.levels and len(remaining.starts) and self.bound.expr != TRUE:
+            with source.open() as opened:
+                needed = leaf_indices(footer.schema.arrow, list(names.values()))
+                narrower = FileNarrower(source, opened, self._filter, needed, names)
+                remaining, below = narrower.narrow(remaining, self.levels)
+            reports += below
+        rows = [footer.metadata.row_group(group).num_rows for group in range(footer.metadata.num_row_groups)]
+        kept = remaining.kept_row_groups
+        selection = RowSelection.concat(remaining.selection(group) for group in kept)
+        return PruneResult(
+            kept,
+            selection,
+            selection.in_file(kept, rows).to_roaring() if self.with_roaring else None,
+            self.compile_result,
+            tuple(column.name for column in self.bound.columns),
+            tuple(reports),
+        )
+
+
+def _row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining, LevelReport]:
+    pruned = prune(units, predicate.conjuncts)
+    groups = np.flatnonzero(np.asarray(pruned.selection)).tolist()
+    unmatched = np.column_stack([np.zeros((len(groups), 0), bool), *(~np.asarray(each) for each in pruned.matched)])
+    report = LevelReport("row_groups", units.num_rows, len(groups), by_predicate=pruned.outcomes)
+    return Remaining.of_row_groups(groups, units.filter(pruned.selection), unmatched), report
+
+
+def _open(file: Given, storage_options: Mapping[str, Any] | None) -> ParquetFile | Footer:
+    if isinstance(file, pq.FileMetaData):
+        # Written out and read again, since its accessors end the process on damaged statistics.
+        written = BytesIO()
+        file.write_metadata_file(written)
+        return footer_from_bytes(written.getvalue()[len(MAGIC) : -2 * len(MAGIC)], "the metadata")
+    storage = open_storage(file, storage_options)
+    found = find_file(storage, storage.root)
+    if found is None:
+        raise TableNotFound(f"no file at '{storage.uri}': give the path of one Parquet file")
+    return ParquetFile.load(storage, found.path, found.size, found.modified_ns)
+
+
+def _schema_of(source: ParquetFile | Footer) -> pa.Schema:
+    arrow = source.schema.arrow if isinstance(source, Footer) else source.schema
+    return pa.schema([field.with_type(without_views(field.type)) for field in arrow])

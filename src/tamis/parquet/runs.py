@@ -1,0 +1,176 @@
+"""Runs of rows as two arrays, starts and ends (half-open), and the arithmetic that selections are made of.
+
+Runs are *normalised* when they are sorted, none is empty, and between two of them lies at least one row. Each set of
+rows then has exactly one form, and whatever asks where a row lies is a binary search. Nothing here walks over runs in
+Python: a file of many small pages gives millions of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tamis.errors import InvalidArgument
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+Runs: TypeAlias = tuple[Rows, Rows]
+
+LARGEST = 2**63 - 1
+
+
+def row_array(values: object, what: str) -> Rows:
+    """The values as int64, of whatever integers they are made; `what` names them in messages."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidArgument(f"{what} must be whole numbers in equal shapes: {error}") from error
+    if array.size == 0:
+        return np.empty(array.shape, np.int64)
+    if array.dtype.kind not in "iu":
+        raise InvalidArgument(f"{what} must be whole numbers of at most 63 bits, not {array.dtype}")
+    if array.dtype == np.uint64 and array.max() > LARGEST:
+        raise InvalidArgument(f"{what} must be at most {LARGEST}, not {array.max()}")
+    return array.astype(np.int64, copy=False)
+
+
+def run_arrays(starts: object, ends: object, total: int) -> Runs:
+    """Two arrays of the same length, of ranges that lie within `total` rows."""
+    starts, ends = row_array(starts, "starts of ranges"), row_array(ends, "ends of ranges")
+    if starts.ndim != 1 or starts.shape != ends.shape:
+        raise InvalidArgument(
+            f"ranges need as many starts as ends, in one dimension; their shapes are {starts.shape} and {ends.shape}"
+        )
+    wrong = (starts < 0) | (ends > total) | (starts > ends)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise InvalidArgument(
+            f"no range [{starts[first]}, {ends[first]}) in {total} rows: ranges must lie in [0, {total}) "
+            "and end no earlier than they start"
+        )
+    return starts, ends
+
+
+def pair_arrays(ranges: Iterable[tuple[int, int]] | npt.NDArray[np.integer], total: int) -> Runs:
+    """The starts and the ends of pairs `(start, end)`, which may also be the rows of an array of two columns."""
+    if isinstance(ranges, tuple) and len(ranges) == 2 and all(isinstance(each, np.ndarray) for each in ranges):
+        raise InvalidArgument(
+            "two arrays may be two ranges, or starts and ends: "
+            "give RowSelection(starts, ends, total), or pairs (start, end)"
+        )
+    pairs = row_array(ranges if isinstance(ranges, np.ndarray) else list(ranges), "ranges")
+    if pairs.size == 0:
+        pairs = pairs.reshape(0, 2)
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise InvalidArgument(f"ranges must be pairs (start, end), not an array of the shape {pairs.shape}")
+    return run_arrays(pairs[:, 0], pairs[:, 1], total)
+
+
+def edges_of(row_group_rows: object) -> Rows:
+    """Where row groups of these numbers of rows start when laid end to end, and at last where they end."""
+    rows = row_array(row_group_rows, "rows of row groups")
+    if rows.ndim != 1 or (rows < 0).any():
+        raise InvalidArgument(f"rows of row groups are a list of numbers that are not negative, not {row_group_rows}")
+    edges = np.concatenate(([0], np.cumsum(rows)))
+    if (edges < 0).any():
+        raise InvalidArgument(f"the row groups have more than {LARGEST} rows together")
+    return edges
+
+
+def row_group_tiles(kept_row_groups: object, row_group_rows: object) -> tuple[Rows, Rows, int]:
+    """Where in the file each kept row group starts, its rows, and the rows of the whole file."""
+    edges, kept = edges_of(row_group_rows), row_array(kept_row_groups, "kept row groups")
+    count = edges.size - 1
+    if kept.ndim != 1 or (kept < 0).any() or (kept >= count).any() or (kept[1:] <= kept[:-1]).any():
+        raise InvalidArgument(f"kept row groups must be ascending places among {count} row groups, not {kept.tolist()}")
+    return edges[kept], edges[kept + 1] - edges[kept], int(edges[-1])
+
+
+def normalised(starts: Rows, ends: Rows) -> Runs:
+    """The runs that cover the same rows as ranges in any order, which may overlap or be empty."""
+    filled = starts < ends
+    if not filled.all():
+        starts, ends = starts[filled], ends[filled]
+    if (starts[1:] < starts[:-1]).any():
+        # Stable, because that sort merges what comes in sorted pieces, as the runs of two selections do.
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    return joined(starts, np.maximum.accumulate(ends))
+
+
+def joined(starts: Rows, ends: Rows) -> Runs:
+    """The runs of ranges that are sorted, starts and ends alike, and not empty: those that touch become one."""
+    if starts.size < 2:
+        return starts, ends
+    apart = starts[1:] > ends[:-1]
+    return starts[np.concatenate(([True], apart))], ends[np.concatenate((apart, [True]))]
+
+
+def runs_of_sorted(rows: Rows) -> Runs:
+    """The runs of sorted rows, which may be repeated."""
+    if rows.size == 0:
+        return rows, rows.copy()
+    gaps = np.flatnonzero(rows[1:] - rows[:-1] > 1)
+    return rows[np.concatenate(([0], gaps + 1))], rows[np.concatenate((gaps, [rows.size - 1]))] + 1
+
+
+def rows_of_ranges(starts: Rows, lengths: Rows) -> Rows:
+    """All rows of the ranges, one range after the other.
+
+    >>> rows_of_ranges(np.array([5, 0]), np.array([3, 2])).tolist()
+    [5, 6, 7, 0, 1]
+    """
+    # Within a range the row minus its place in the result is constant.
+    rows = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    rows += np.arange(rows.size)
+    return rows
+
+
+def meetings(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> tuple[Rows, Rows]:
+    """The pairs of places (in the first, in the second) of ranges that share a row, in order.
+
+    Both sides are sorted, disjoint and without empty ranges; they may touch. Then the ranges of the second that one
+    of the first meets are neighbours: from the one that ends after its start to the one that starts before its end.
+    """
+    if starts.size > other_starts.size:  # the work grows with the first side, and only as a logarithm with the second
+        other, own = meetings(other_starts, other_ends, starts, ends)
+        return own, other
+    first = np.searchsorted(other_ends, starts, side="right")
+    counts = np.searchsorted(other_starts, ends, side="left") - first
+    return np.repeat(np.arange(starts.size, dtype=np.int64), counts), rows_of_ranges(first, counts)
+
+
+def common(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> Runs:
+    """The rows that are in both. Normalised where both sides are.
+
+    Two pieces never touch: a row and the next one, both in both sides, are in one run of each, so in one piece.
+    """
+    own, other = meetings(starts, ends, other_starts, other_ends)
+    return np.maximum(starts[own], other_starts[other]), np.minimum(ends[own], other_ends[other])
+
+
+def outside(starts: Rows, ends: Rows, total: int) -> Runs:
+    """The rows that are in none of the normalised runs, again normalised."""
+    starts, ends = np.concatenate(([0], ends)), np.concatenate((starts, [total]))
+    # Only before the first and after the last run can there be no row.
+    first = int(starts[0] == ends[0])
+    last = starts.size - int(starts[-1] == ends[-1])
+    return starts[first:last], ends[first:last]
+
+
+def moved(starts: Rows, ends: Rows, tile_starts: Rows, tile_lengths: Rows, targets: Rows) -> Runs:
+    """The rows of the runs that lie in tiles, each tile moved to where `targets` says it starts.
+
+    Tiles are sorted and disjoint before and after; some may be empty. Rows outside of all tiles are dropped.
+    """
+    filled = tile_lengths > 0
+    if not filled.all():
+        tile_starts, tile_lengths, targets = tile_starts[filled], tile_lengths[filled], targets[filled]
+    tile_ends = tile_starts + tile_lengths
+    run, tile = meetings(starts, ends, tile_starts, tile_ends)
+    distance = (targets - tile_starts)[tile]
+    return joined(
+        np.maximum(starts[run], tile_starts[tile]) + distance, np.minimum(ends[run], tile_ends[tile]) + distance
+    )

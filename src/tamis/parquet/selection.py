@@ -1,0 +1,398 @@
+"""Which rows of a file are wanted: `RowSelection`, a set of rows that is cheap while it consists of few runs.
+
+A selection counts its rows within the *kept* row groups of a file, laid end to end: pruning drops row groups first,
+and what comes after works on what is left. Where a position in the file is needed (deletes), it says so by name:
+`in_file` and `in_row_groups` go from one to the other.
+
+    row groups of the file     0: rows 0–99    1: rows 100–199    2: rows 200–299
+    kept                       0                                  2
+    selection over 200 rows    0–99                               100–199
+    `[95, 105)` of it is       `[95, 100)` and `[200, 205)` of the file
+
+Every operation keeps the one form that `tamis.parquet.runs` describes, so equal sets of rows are equal selections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument
+from tamis.parquet import roaring, runs
+from tamis.parquet.runs import Rows, Runs
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap, BitMap64
+
+    Ranges = Iterable[tuple[int, int]] | npt.NDArray[np.integer[Any]]
+    Integers = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+_SHOWN_RUNS = 4
+
+
+class RowSelection:
+    """An immutable set of the rows 0 to `total` − 1, held as sorted half-open runs that neither overlap nor touch.
+
+    `RowSelection(starts, ends, total)` takes ranges in any order, overlapping or empty, and normalises them;
+    `from_ranges` takes them as pairs.
+
+    There is no `len()`: it could mean `total`, `row_count` or `num_runs`. So a selection is always true, also an
+    empty one, and `selection or default` only ever replaces None.
+
+    >>> wanted = RowSelection.from_ranges([(0, 10), (8, 20), (50, 60)], total=100)
+    >>> wanted
+    RowSelection(30 of 100 rows: [0, 20) [50, 60))
+    >>> wanted & ~RowSelection.from_ranges([(5, 55)], 100)
+    RowSelection(10 of 100 rows: [0, 5) [55, 60))
+    """
+
+    __slots__ = ("_ends", "_rows_before", "_starts", "_total")
+
+    def __init__(self, starts: Integers, ends: Integers, total: SupportsIndex) -> None:
+        rows = _checked_total(total)
+        found = runs.normalised(*runs.run_arrays(starts, ends, rows))
+        # Copies, so that what the caller does to the arrays later does not reach the selection.
+        self._set(found[0].copy(), found[1].copy(), rows)
+
+    def _set(self, starts: Rows, ends: Rows, total: int) -> None:
+        starts.flags.writeable = False
+        ends.flags.writeable = False
+        self._starts, self._ends, self._total = starts, ends, total
+        self._rows_before: Rows | None = None
+
+    @classmethod
+    def _of(cls, normalised: Runs, total: int) -> RowSelection:
+        selection = cls.__new__(cls)
+        selection._set(*normalised, total)
+        return selection
+
+    # --- Made of ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_ranges(cls, ranges: Ranges, total: SupportsIndex) -> RowSelection:
+        """Of pairs `(start, end)`, or an array of two columns, in any order; they may overlap, touch or be empty."""
+        rows = _checked_total(total)
+        starts, ends = runs.pair_arrays(ranges, rows)
+        return cls(starts, ends, rows)
+
+    @classmethod
+    def all(cls, total: SupportsIndex) -> RowSelection:
+        return cls([0], [index(total)], total)
+
+    @classmethod
+    def none(cls, total: SupportsIndex) -> RowSelection:
+        return cls([], [], total)
+
+    @classmethod
+    def from_mask(
+        cls, mask: npt.NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedArray | Sequence[bool]
+    ) -> RowSelection:
+        """The rows for which a mask is true. A NULL is neither, so it is refused."""
+        if isinstance(mask, pa.Array | pa.ChunkedArray) and mask.null_count:
+            raise InvalidArgument(
+                f"a mask of rows must not hold NULL, as this one does {mask.null_count} times: fill it"
+            )
+        values = np.asarray(mask)
+        if values.ndim != 1 or (values.size and values.dtype != np.bool_):
+            raise InvalidArgument(f"a mask of rows is one dimension of booleans, not {values.ndim} of {values.dtype}")
+        values = values.astype(np.bool_, copy=False)
+        changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+        bounds = np.concatenate(([0] * bool(values[:1].any()), changes, [values.size] * bool(values[-1:].any())))
+        bounds = bounds.astype(np.int64, copy=False)
+        return cls._of((bounds[0::2].copy(), bounds[1::2].copy()), values.size)
+
+    @classmethod
+    def from_indices(cls, indices: Integers, total: SupportsIndex) -> RowSelection:
+        """Of single rows, in any order; repeated ones count once."""
+        limit, rows = _checked_total(total), runs.row_array(indices, "rows")
+        if rows.ndim != 1:
+            raise InvalidArgument(f"rows are given in one dimension, not in {rows.ndim}")
+        if (rows[1:] < rows[:-1]).any():
+            rows = np.sort(rows)
+        if rows.size and (rows[0] < 0 or rows[-1] >= limit):
+            wrong = rows[0] if rows[0] < 0 else rows[-1]
+            raise InvalidArgument(f"no row {wrong} in {limit} rows")
+        return cls._of(runs.runs_of_sorted(rows), limit)
+
+    @classmethod
+    def from_roaring(cls, bitmap: BitMap | BitMap64, total: SupportsIndex) -> RowSelection:
+        """Of a Roaring bitmap of either width, without spelling out its rows."""
+        rows = _checked_total(total)
+        return cls._of(roaring.runs_of_bitmap(bitmap, rows), rows)
+
+    @classmethod
+    def concat(cls, selections: Iterable[RowSelection]) -> RowSelection:
+        """Selections one behind the other, as `split` takes them apart."""
+        parts = list(selections)
+        totals = [part.total for part in parts]
+        total = _checked_total(sum(totals))
+        if not parts:
+            return cls.none(0)
+        shifts = np.repeat(np.cumsum([0, *totals[:-1]], dtype=np.int64), [part.num_runs for part in parts])
+        starts = np.concatenate([part._starts for part in parts]) + shifts
+        ends = np.concatenate([part._ends for part in parts]) + shifts
+        return cls._of(runs.joined(starts, ends), total)
+
+    # --- What it holds ------------------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """The rows that it chooses from: those of the kept row groups."""
+        return self._total
+
+    @property
+    def row_count(self) -> int:
+        """The selected rows."""
+        return int(self._counts[-1])
+
+    @property
+    def num_runs(self) -> int:
+        return self._starts.size
+
+    @property
+    def starts(self) -> Rows:
+        """The first row of each run; read-only."""
+        return self._starts
+
+    @property
+    def ends(self) -> Rows:
+        """The row after the last of each run; read-only."""
+        return self._ends
+
+    @property
+    def is_all(self) -> bool:
+        return self.num_runs <= 1 and self.row_count == self._total
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row is selected. Over no rows at all, a selection is both empty and all."""
+        return self.num_runs == 0
+
+    def ranges(self) -> list[tuple[int, int]]:
+        return list(zip(self._starts.tolist(), self._ends.tolist(), strict=True))
+
+    @property
+    def _counts(self) -> Rows:
+        """The selected rows before each run, and at last all of them."""
+        if self._rows_before is None:
+            self._rows_before = np.concatenate(([0], np.cumsum(self._ends - self._starts)))
+        return self._rows_before
+
+    def _count_before(self, rows: Rows) -> Rows:
+        if self.is_empty:
+            return np.zeros_like(rows)
+        run = np.searchsorted(self._starts, rows, side="right") - 1
+        # Before the first run `run` is -1: a place that exists, and whatever it gives is replaced.
+        before = self._counts[run] + np.minimum(rows, self._ends[run]) - self._starts[run]
+        return np.where(run < 0, 0, before)
+
+    def count_in(self, starts: Integers, ends: Integers) -> Rows:
+        """For each range, how many selected rows it holds."""
+        starts, ends = runs.run_arrays(starts, ends, self._total)
+        return self._count_before(ends) - self._count_before(starts)
+
+    def overlaps(self, starts: Integers, ends: Integers) -> npt.NDArray[np.bool_]:
+        """For each range, such as a page, whether it holds a selected row."""
+        starts, ends = runs.run_arrays(starts, ends, self._total)
+        # Some run that does not end before the range starts before its end.
+        ended = np.searchsorted(self._ends, starts, side="right")
+        return (ended < np.searchsorted(self._starts, ends, side="left")) & (starts < ends)
+
+    # --- Algebra ------------------------------------------------------------------------------------------------------
+
+    def intersection(self, other: RowSelection) -> RowSelection:
+        self._check_same_rows(other)
+        if self.is_all or other.is_empty:
+            return other
+        if other.is_all or self.is_empty:
+            return self
+        return self._of(runs.common(self._starts, self._ends, other._starts, other._ends), self._total)
+
+    def union(self, other: RowSelection) -> RowSelection:
+        self._check_same_rows(other)
+        if self.is_empty or other.is_all:
+            return other
+        if other.is_empty or self.is_all:
+            return self
+        starts = np.concatenate((self._starts, other._starts))
+        return self._of(runs.normalised(starts, np.concatenate((self._ends, other._ends))), self._total)
+
+    def difference(self, other: RowSelection) -> RowSelection:
+        self._check_same_rows(other)
+        return self & ~other
+
+    def invert(self) -> RowSelection:
+        return self._of(runs.outside(self._starts, self._ends, self._total), self._total)
+
+    def __and__(self, other: RowSelection) -> RowSelection:
+        return self.intersection(other) if isinstance(other, RowSelection) else NotImplemented
+
+    def __or__(self, other: RowSelection) -> RowSelection:
+        return self.union(other) if isinstance(other, RowSelection) else NotImplemented
+
+    def __sub__(self, other: RowSelection) -> RowSelection:
+        return self.difference(other) if isinstance(other, RowSelection) else NotImplemented
+
+    __invert__ = invert
+
+    def _check_same_rows(self, other: RowSelection) -> None:
+        if self._total != other._total:
+            raise InvalidArgument(
+                f"a selection over {self._total} rows and one over {other._total} do not go together: "
+                "both must be over the same row groups"
+            )
+
+    # --- Selections of other rows -------------------------------------------------------------------------------------
+
+    def and_then(self, inner: RowSelection) -> RowSelection:
+        """Narrowed by a selection over the selected rows: of the n-th of them, whether the n-th of `inner` is.
+
+        >>> RowSelection.from_ranges([(0, 10), (50, 60)], 100).and_then(RowSelection.from_ranges([(8, 13)], 20))
+        RowSelection(5 of 100 rows: [8, 10) [50, 53))
+        """
+        if inner._total != self.row_count:
+            raise InvalidArgument(
+                f"{self.row_count} rows are selected, and the selection to narrow them by is over {inner._total}"
+            )
+        lengths = self._ends - self._starts
+        found = runs.moved(inner._starts, inner._ends, self._counts[:-1], lengths, self._starts)
+        return self._of(found, self._total)
+
+    def relative_to(self, outer: RowSelection) -> RowSelection:
+        """The same rows, counted among the selected rows of `outer`, all of which must be: undoes `and_then`.
+
+        This is where rows are after only those of `outer` were read.
+        """
+        self._check_same_rows(outer)
+        starts, ends = outer._count_before(self._starts), outer._count_before(self._ends)
+        if not np.array_equal(ends - starts, self._ends - self._starts):
+            raise InvalidArgument(
+                f"row {(self - outer).starts[0]} is selected, but it is none of the {outer.row_count} rows at hand"
+            )
+        return self._of(runs.joined(starts, ends), outer.row_count)
+
+    def positions_within(self, ranges: Ranges) -> Rows:
+        """Where the selected rows are in the concatenation of sorted, disjoint ranges, such as the pages read."""
+        starts, ends = runs.pair_arrays(ranges, self._total)
+        if (starts[1:] < ends[:-1]).any():
+            raise InvalidArgument("ranges that are laid end to end must be sorted and must not overlap")
+        return self.relative_to(RowSelection(starts, ends, self._total)).to_indices()
+
+    def slice(self, start: int, length: int) -> RowSelection:
+        """The part about rows `start` to `start + length` − 1, counted from `start`."""
+        start, length = index(start), index(length)
+        runs.run_arrays([start], [start + length], self._total)
+        if length == 0:
+            return RowSelection.none(0)
+        first, last = np.searchsorted(self._ends, start, side="right"), np.searchsorted(self._starts, start + length)
+        starts, ends = self._starts[first:last] - start, self._ends[first:last] - start
+        return self._of((np.maximum(starts, 0), np.minimum(ends, length)), length)
+
+    def split(self, row_group_rows: Integers) -> list[RowSelection]:
+        """One selection for each row group, of the given numbers of rows, each counted from its own first row."""
+        edges = runs.edges_of(row_group_rows)
+        if edges[-1] != self._total:
+            raise InvalidArgument(
+                f"a selection over {self._total} rows cannot be split at row groups of {edges[-1]} rows together"
+            )
+        windows = zip(edges[:-1].tolist(), np.diff(edges).tolist(), strict=True)
+        return [self.slice(start, length) for start, length in windows]
+
+    def in_file(self, kept_row_groups: Integers, row_group_rows: Integers) -> RowSelection:
+        """The same rows as a selection over all rows of the file.
+
+        `row_group_rows` are the rows of every row group of the file; `kept_row_groups` are places in it, ascending.
+        """
+        starts, lengths, total = runs.row_group_tiles(kept_row_groups, row_group_rows)
+        kept_starts = np.cumsum(lengths) - lengths
+        if lengths.sum() != self._total:
+            raise InvalidArgument(
+                f"a selection over {self._total} rows does not fit the kept row groups, which have {lengths.sum()}"
+            )
+        return self._of(runs.moved(self._starts, self._ends, kept_starts, lengths, starts), total)
+
+    def in_row_groups(self, kept_row_groups: Integers, row_group_rows: Integers) -> RowSelection:
+        """Of a selection over all rows of a file, the part in the kept row groups, counted within them.
+
+        Undoes `in_file`; rows of other row groups are dropped.
+        """
+        starts, lengths, total = runs.row_group_tiles(kept_row_groups, row_group_rows)
+        kept_starts = np.cumsum(lengths) - lengths
+        if total != self._total:
+            raise InvalidArgument(f"a selection over {self._total} rows does not fit a file of {total} rows")
+        return self._of(runs.moved(self._starts, self._ends, starts, lengths, kept_starts), int(lengths.sum()))
+
+    def to_file_positions(self, kept_row_groups: Integers, row_group_rows: Integers) -> Rows:
+        """The positions in the file of the selected rows, ascending; see `in_file`."""
+        return self.in_file(kept_row_groups, row_group_rows).to_indices()
+
+    def to_file_ranges(self, kept_row_groups: Integers, row_group_rows: Integers) -> list[tuple[int, int]]:
+        """The ranges of the file that hold the selected rows; see `in_file`."""
+        return self.in_file(kept_row_groups, row_group_rows).ranges()
+
+    # --- As other things ----------------------------------------------------------------------------------------------
+
+    def to_indices(self) -> Rows:
+        """The selected rows, ascending."""
+        return runs.rows_of_ranges(self._starts, self._ends - self._starts)
+
+    def to_numpy_mask(self) -> npt.NDArray[np.bool_]:
+        bounds = np.empty(2 * self.num_runs + 2, np.int64)
+        bounds[0], bounds[-1] = 0, self._total
+        bounds[1:-1:2], bounds[2:-1:2] = self._starts, self._ends
+        return np.repeat(np.arange(bounds.size - 1) % 2 == 1, np.diff(bounds))
+
+    def to_mask(self) -> pa.BooleanArray:
+        """A mask that Arrow's `filter` takes, true for the selected rows."""
+        return pa.array(self.to_numpy_mask(), pa.bool_())
+
+    def to_roaring(self) -> BitMap:
+        """A 32-bit Roaring bitmap, for up to 2^32 rows."""
+        if self._total > 2**32:
+            raise InvalidArgument(
+                f"a selection over {self._total} rows does not fit a 32-bit Roaring bitmap, which ends at {2**32}: "
+                "use to_roaring64()"
+            )
+        return roaring.bitmap_of_runs(self._starts, self._ends)
+
+    def to_roaring64(self) -> BitMap64:
+        """A 64-bit Roaring bitmap, for any number of rows."""
+        return roaring.bitmap64_of_runs(self._starts, self._ends)
+
+    # --- As a value ---------------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RowSelection):
+            return NotImplemented
+        return (
+            self._total == other._total
+            and np.array_equal(self._starts, other._starts)
+            and np.array_equal(self._ends, other._ends)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._total, self._starts.tobytes(), self._ends.tobytes()))
+
+    def __reduce__(self) -> tuple[type[RowSelection], tuple[Rows, Rows, int]]:
+        return RowSelection, (self._starts, self._ends, self._total)
+
+    def __repr__(self) -> str:
+        shown = [
+            f"[{start}, {end})"
+            for start, end in zip(self._starts[:_SHOWN_RUNS].tolist(), self._ends[:_SHOWN_RUNS].tolist(), strict=True)
+        ]
+        if self.num_runs > _SHOWN_RUNS:
+            shown.append(f"… {self.num_runs} runs")
+        return f"RowSelection({self.row_count} of {self._total} rows{': ' * bool(shown)}{' '.join(shown)})"
+
+
+def _checked_total(total: SupportsIndex) -> int:
+    rows = index(total)
+    if not 0 <= rows <= runs.LARGEST:
+        raise InvalidArgument(f"a selection is over 0 to {runs.LARGEST} rows, not over {rows}")
+    return rows

@@ -1,0 +1,125 @@
+"""A Parquet file in memory made of some pages of one column, for pyarrow to decode.
+
+pyarrow cannot read single pages, but it decodes any file: the dictionary page and the chosen data pages, as they are
+in the file they come from, under a new footer that describes just them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+
+from tamis.io.ranges import PrefetchedFile
+from tamis.parquet.schema_path import LeafSchema
+from tamis.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
+
+_MAGIC = b"PAR1"
+_VERSION = 2
+_ARROW_SCHEMA = b"ARROW:schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What a footer must say of the pages that it describes."""
+
+    codec: int
+    encodings: Sequence[int]
+    num_rows: int
+    num_values: int
+    uncompressed_size: int
+    """Headers included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticFile:
+    """The pieces of a file, one after the other."""
+
+    pieces: tuple[pa.Buffer, ...]
+    size: int
+
+    def open(self) -> pa.NativeFile | PrefetchedFile:
+        """Something that pyarrow reads a file from.
+
+        It reads a chunk as a whole. So several pieces are copied into one in any case, and done here that keeps Python
+        out of its way; only a single large piece is worth a file that hands it out as it is.
+        """
+        if self.size <= _LARGE or len(self.pieces) > _PIECES_OF_ONE_BUFFER:
+            return pa.BufferReader(b"".join(self.pieces))
+        start, placed = 0, []
+        for piece in self.pieces:
+            placed.append((start, piece))
+            start += piece.size
+        return PrefetchedFile(placed, self.size, "pages")
+
+
+_LARGE = 1024 * 1024
+_PIECES_OF_ONE_BUFFER = 3  # with the magic before and the footer behind it
+
+
+def one_column_file(
+    schema: LeafSchema,
+    field: pa.Field | None,
+    dictionary: pa.Buffer | None,
+    data: Sequence[pa.Buffer],
+    pages: Pages,
+    created_by: bytes | None = None,
+) -> SyntheticFile:
+    """The file of a leaf's dictionary page and data pages, both with their headers.
+
+    `field` is the Arrow field that the leaf is read as, narrowed to it; None leaves that to the Parquet schema.
+    `created_by` is that of the file the pages come from, as readers know the errors of old writers by it.
+    """
+    magic = pa.py_buffer(_MAGIC)
+    pieces = [magic, *((dictionary,) if dictionary is not None else ()), *data]
+    start = len(_MAGIC)
+    end = sum(piece.size for piece in pieces)
+    data_start = start + (dictionary.size if dictionary is not None else 0)
+    chunk = encode_struct(
+        (
+            (1, I32, schema.leaf.physical),
+            (2, LIST, encode_list(I32, pages.encodings)),
+            (3, LIST, encode_list(BINARY, [element.name for element in schema.elements])),
+            (4, I32, pages.codec),
+            (5, I64, pages.num_values),
+            (6, I64, pages.uncompressed_size),
+            (7, I64, end - start),
+            (9, I64, data_start),
+            (11, I64, None if dictionary is None else start),
+        )
+    )
+    column = encode_struct(((2, I64, 0), (3, STRUCT, chunk)))
+    row_group = encode_struct(
+        (
+            (1, LIST, encode_list(STRUCT, [column])),
+            (2, I64, pages.uncompressed_size),
+            (3, I64, pages.num_rows),
+        )
+    )
+    footer = encode_struct(
+        (
+            (1, I32, _VERSION),
+            (2, LIST, _encoded_schema(schema)),
+            (3, I64, pages.num_rows),
+            (4, LIST, encode_list(STRUCT, [row_group])),
+            (5, LIST, None if field is None else _encoded_arrow_schema(field)),
+            (6, BINARY, created_by),
+        )
+    )
+    tail = pa.py_buffer(footer + len(footer).to_bytes(4, "little") + _MAGIC)
+    return SyntheticFile((*pieces, tail), end + tail.size)
+
+
+@lru_cache(maxsize=256)
+def _encoded_schema(schema: LeafSchema) -> bytes:
+    root = encode_struct(((4, BINARY, b"schema"), (5, I32, 1)))
+    return encode_list(STRUCT, [root, *(element.encode() for element in schema.elements)])
+
+
+@lru_cache(maxsize=256)
+def _encoded_arrow_schema(field: pa.Field) -> bytes:
+    serialized = base64.b64encode(pa.schema([field]).serialize())
+    return encode_list(STRUCT, [encode_struct(((1, BINARY, _ARROW_SCHEMA), (2, BINARY, serialized)))])

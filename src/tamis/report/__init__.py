@@ -1,0 +1,1 @@
+"""Pictures of what Tamis knows: hand-written SVG."""

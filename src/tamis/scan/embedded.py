@@ -1,0 +1,157 @@
+"""The embedded engine: DuckDB computes the predicates that Arrow cannot, each as a column of its own.
+
+AND, OR and NOT over them, and everything else, keep the meaning that they have here.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from tamis import types
+from tamis.errors import EvaluationError
+from tamis.expr.evaluate import Evaluator, can_evaluate
+from tamis.expr.functions import type_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, fold, operands_of, transform, with_args
+from tamis.expr.patterns import DEFAULT_ESCAPE
+from tamis.expr.printer import shown, to_sql
+from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
+from tamis.scan.engine_errors import explain_engine_error, explain_translation_error
+
+_LOGIC = frozenset(("and", "or", "not"))
+
+
+class EmbeddedPredicates:
+    """A predicate of which DuckDB evaluates the parts that Arrow cannot."""
+
+    def __init__(self, predicate: Expr) -> None:
+        self._parts: list[Expr] = []
+        self._values: dict[Expr, str] = {}
+        self._names: dict[str, None] = {}
+        # Names of columns that no column of the predicate has.
+        self._prefix = "given"
+        while any(column.path[0].casefold().startswith(self._prefix) for column in columns_of(predicate)):
+            self._prefix += "_"
+        remaining = fold(predicate, self._without_part, lambda node: operands_of(node) if _is_logic(node) else ())
+        self._text = " and ".join(shown(part) for part in self._parts)
+        rewritten = [fold(part, self._with_values, _engine_arguments) for part in self._parts]
+        try:
+            selected = [f"({_duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
+        except SqlglotError as error:
+            reason = explain_translation_error(error)
+            raise EvaluationError(f"the embedded engine has no words for {self._text}: {reason}") from error
+        self._query = f"SELECT {', '.join(selected)} FROM rows_of_batch"
+        self._evaluators = {name: Evaluator(value) for value, name in self._values.items()}
+        self._remaining = Evaluator(remaining)
+        self._connections = threading.local()
+
+    def _without_part(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """The predicate with a column in place of each part that goes to the engine."""
+        if _is_logic(node):
+            return with_args(node, args)
+        if can_evaluate(node):
+            return node
+        self._parts.append(node)
+        return Column((f"{self._prefix}{len(self._parts) - 1}",), type=types.BOOLEAN)
+
+    def _with_values(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """A part with a column in place of each value that Arrow computes: the engine may mean something else by it."""
+        match node:
+            case Call("case"):
+                # What stands in a branch is for the rows of that branch: only the columns are given.
+                return transform(node, lambda each: self._given(each) if isinstance(each, Column) else each)
+            case Call("sql"):
+                # Text that nobody took apart: its columns are known by their names only.
+                self._names |= dict.fromkeys(column.path[0] for column in columns_of(node))
+                return node
+            case Literal():
+                return node
+            case Call() if not can_evaluate(node):
+                return with_args(node, args)
+            case _:
+                return self._given(node)
+
+    def _given(self, value: Expr) -> Column:
+        """The column in which the engine finds a value that Arrow computes."""
+        if isinstance(value, Column) and isinstance(value.type, pa.BaseExtensionType):
+            self._names[value.path[0]] = None
+            return value
+        name = self._values.setdefault(value, f"{self._prefix}_value{len(self._values)}")
+        return Column((name,), type=type_of(value))
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """The value of the predicate for each row."""
+        if not batch.num_rows:
+            return pa.array([], pa.bool_())
+        connection = self._connection()
+        given = {f"{self._prefix}_row": pa.nulls(batch.num_rows)}
+        given |= {name: batch.column(name) for name in self._names}
+        given |= {name: evaluate(batch) for name, evaluate in self._evaluators.items()}
+        connection.register("rows_of_batch", pa.table(given))
+        try:
+            found = connection.sql(self._query).to_arrow_table().combine_chunks()
+            answers = [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
+        except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            given_texts = {name: shown(value) for value, name in self._values.items()}
+            reason = explain_engine_error(error, given_texts)
+            raise EvaluationError(f"the embedded engine cannot evaluate {self._text}: {reason}") from error
+        finally:
+            connection.unregister("rows_of_batch")
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        parts = {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)}
+        return self._remaining(pa.record_batch(columns | parts))
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
+        if found is None:
+            # One thread keeps the order of rows; UTC makes the answer independent of where it runs.
+            found = duckdb.connect(":memory:", config={"threads": 1})
+            found.execute("SET TimeZone = 'UTC'")
+            self._connections.connection = found
+        return found
+
+
+def _is_logic(node: Expr) -> bool:
+    return isinstance(node, Call) and node.function in _LOGIC
+
+
+def _duckdb_sql(predicate: Expr) -> str:
+    """A predicate in DuckDB's words, with our meaning of LIKE (backslash escapes) and CAST (no silent NULL)."""
+    text = to_sql(transform(predicate, _in_our_meaning))
+    try:
+        return _translated(text)
+    except RecursionError:
+        return with_large_stack(lambda: _translated(text), DEEPEST)
+
+
+def _translated(text: str) -> str:
+    tree = sqlglot.parse_one(text, read=SparkText)
+    for node in list(tree.find_all(exp.TryCast)):
+        if not node.args.get("safe"):
+            node.replace(exp.Cast(this=node.this, to=node.args["to"]))
+    # What sqlglot has no words for it would leave out with a mere warning.
+    return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
+
+
+def _in_our_meaning(node: Expr) -> Expr:
+    match node:
+        case Call("substring", (value, Literal(value=0), *length)):
+            # Position 0 is the first character in Spark, and one before it in DuckDB.
+            return Call("substring", (value, Literal(1, types.LONG), *length))
+        case Call("like", (value, pattern)):
+            return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
+        case _:
+            return node
+
+
+def _engine_arguments(node: Expr) -> tuple[Expr, ...]:
+    """Where to look for values that Arrow computes: not inside those, and not in text that nobody took apart."""
+    if not isinstance(node, Call) or node.function in ("sql", "case") or can_evaluate(node):
+        return ()
+    return operands_of(node)

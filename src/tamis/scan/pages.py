@@ -1,0 +1,119 @@
+"""The levels below row groups: Bloom filters, pages and dictionaries of the files that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tamis import types
+from tamis.expr.nodes import Column
+from tamis.io.storage import Storage
+from tamis.io.threads import run_in_threads
+from tamis.parquet.file import ParquetFile
+from tamis.parquet.leaves import leaf_indices
+from tamis.parquet.matching import find_path
+from tamis.parquet.narrow import FileNarrower, Filter, Remaining
+from tamis.parquet.selection import RowSelection
+from tamis.scan.projection import Path
+from tamis.scan.row_groups import RowGroups
+from tamis.skipping.account import LevelReport
+
+LEVELS_BELOW = ("bloom", "pages", "dictionary")
+
+SMALLEST = 256 * 1024
+"""A row group of which fewer bytes are needed is read as it is: to ask about its pages would cost as much."""
+
+
+@dataclass(frozen=True)
+class PageLevels:
+    """The levels below row groups of one scan. Any number of threads may use it."""
+
+    storage: Storage
+    given: Filter
+    needed: tuple[Path, ...]
+    partition_columns: Collection[str]
+    levels: Collection[str]
+
+    def narrow(self, files: pa.Table, row_groups: RowGroups) -> tuple[RowGroups, list[LevelReport]]:
+        """What these levels leave of row groups, and the account of each level."""
+        enabled = [level for level in LEVELS_BELOW if level in self.levels]
+        units = row_groups.units
+        asked = row_groups.unmatched.any(axis=1) & (units["bytes"].to_numpy() >= SMALLEST)
+        if not enabled or not asked.any():
+            return row_groups, []
+        file_of_unit = units["file"].to_numpy()
+        wanted = np.unique(file_of_unit[asked]).tolist()
+        paths, sizes, times = (files[name].take(wanted).to_pylist() for name in ("path", "size", "modified_ns"))
+
+        def narrow_file(index: int) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
+            source = ParquetFile.load(self.storage, paths[index], sizes[index], times[index])
+            own = np.flatnonzero(asked & (file_of_unit == wanted[index]))
+            return self._narrow_file(source, row_groups, own)
+
+        narrowed = run_in_threads(narrow_file, range(len(wanted)), self.storage.threads)
+        return _merged(row_groups, asked, dict(zip(wanted, narrowed, strict=True)), enabled)
+
+    def _narrow_file(
+        self, source: ParquetFile, row_groups: RowGroups, own: npt.NDArray[np.int64]
+    ) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
+        schema = source.schema
+        names = {
+            column.path: found for column in self._columns() if (found := find_path(schema, column.path)) is not None
+        }
+        paths = [found for path in self.needed if (found := find_path(schema, path)) is not None]
+        taken = pa.array(own)
+        before = Remaining.of_row_groups(
+            row_groups.units["row_group"].take(taken).to_pylist(),
+            row_groups.metadata.take(taken),
+            row_groups.unmatched[own],
+        )
+        with source.open() as opened:
+            narrower = FileNarrower(source, opened, self.given, leaf_indices(schema, paths), names)
+            after, reports = narrower.narrow(before, self.levels)
+            return after, narrower.bytes_of(after), reports
+
+    def _columns(self) -> list[Column]:
+        return [column for column in self.given.columns if column.path[0] not in self.partition_columns]
+
+
+def _merged(
+    row_groups: RowGroups,
+    asked: npt.NDArray[np.bool_],
+    narrowed: Mapping[int, tuple[Remaining, dict[int, int], list[LevelReport]]],
+    levels: Sequence[str],
+) -> tuple[RowGroups, list[LevelReport]]:
+    """The row groups that were not asked about, and what is left of the others, in the order of the files."""
+    kept = [row_groups.units.filter(pa.array(~asked))]
+    unmatched = [row_groups.unmatched[~asked]]
+    selections: dict[tuple[int, int], RowSelection] = {}
+    reports: dict[str, LevelReport] = {}
+    for file, (remaining, sizes, own_reports) in narrowed.items():
+        groups = remaining.kept_row_groups
+        rows = []
+        for group in groups:
+            selection = remaining.selection(group)
+            rows.append(selection.row_count)
+            if not selection.is_all:
+                selections[file, group] = selection
+        columns = {"file": [file] * len(groups), "row_group": groups, "row_count": rows, "bytes": list(sizes.values())}
+        kept.append(pa.table({name: pa.array(values, types.LONG) for name, values in columns.items()}))
+        of_groups = [remaining.unmatched_in(group) for group in groups]
+        unmatched.append(np.array(of_groups, bool).reshape(len(groups), row_groups.unmatched.shape[1]))
+        for report in own_reports:
+            if report.level in reports:
+                reports[report.level].add(report)
+            else:
+                reports[report.level] = report
+    units = pa.concat_tables(kept)
+    order = np.lexsort((units["row_group"].to_numpy(), units["file"].to_numpy()))
+    merged = replace(
+        row_groups,
+        units=units.take(pa.array(order)),
+        unmatched=np.concatenate(unmatched)[order],
+        selections=selections,
+    )
+    return merged, [reports[level] for level in levels if level in reports]

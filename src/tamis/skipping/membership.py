@@ -1,0 +1,265 @@
+"""Questions about the values of one column, for whatever knows more of them than bounds: Bloom filters, dictionaries.
+
+Bounds answer a predicate atom by atom. Who knows the *set* of a column's values in a unit can answer any predicate of
+that column at once, and who knows a hash of the set can say that none of some values is in it. Both answer the same
+questions. A question is a part of the predicate that names one column, and its answers are three more columns of
+metadata, about the rows in which the column is not NULL:
+
+| column    | meaning                                            | by a dictionary | by a Bloom filter               |
+|-----------|----------------------------------------------------|-----------------|---------------------------------|
+| `true:2`  | question 2 may be TRUE for some value              | TRUE or FALSE   | FALSE where no item is there    |
+| `false:2` | it may be FALSE for some value                     | TRUE or FALSE   |                                 |
+| `null:2`  | it may be NULL, as `3 IN (1, NULL)` is             | TRUE or FALSE   |                                 |
+
+As everywhere a null, or a column that is absent, means unknown. For rows in which the column is NULL a question has one
+value that needs no metadata, so that `null_count` says whether it occurs. Then the answers of the question and those
+from bounds hold both, and their conjunction goes up through AND, OR and NOT like any answer:
+
+    x = 5 OR y = 6     is skipped where both `true:0` and `true:1` are FALSE, or one of them and the other's bounds
+    NOT (x = 5)        gains nothing from `true:0`
+
+Asked are the largest parts with one column, the equalities and lists within them, and what several parts of an AND (or
+an OR) say together of one column: that of the values 1 and 9 none is in `x > 3 AND x < 8` follows from no part alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import EvaluationError
+from tamis.expr.evaluate import Evaluator, can_evaluate, evaluate_constant
+from tamis.expr.functions import type_of
+from tamis.expr.kernels import literal_array
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, conjuncts_of, fold, transform
+from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
+from tamis.skipping.answers import Answers, all_of, any_of
+from tamis.skipping.metadata import null_count
+from tamis.skipping.rewrite import Conjunct, rewrite
+
+_ZERO = Literal(0, types.LONG)
+_LOGIC = frozenset(("and", "or", "not"))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What may a predicate of one column be, for the values of that column in a unit?"""
+
+    number: int
+    predicate: Expr
+    column: Column
+    items: tuple[Literal, ...] | None
+    """The values of which one must be there for the predicate to be TRUE; None where it is no equality or list."""
+    at_null: Literal
+    """The value of the predicate where the column is NULL."""
+
+    @property
+    def true_name(self) -> str:
+        return f"true:{self.number}"
+
+    @property
+    def false_name(self) -> str:
+        return f"false:{self.number}"
+
+    @property
+    def null_name(self) -> str:
+        return f"null:{self.number}"
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return self.true_name, self.false_name, self.null_name
+
+    @property
+    def values(self) -> pa.Array:
+        """The items as one array of the column's type."""
+        assert self.items is not None
+        assert self.column.type is not None
+        values = literal_array(self.items)
+        if pa.types.is_timestamp(values.type):
+            return values.view(self.column.type)
+        return values.cast(self.column.type) if pa.types.is_float16(self.column.type) else values
+
+    @property
+    def answers(self) -> Answers:
+        """What the metadata of the question says."""
+        has_nulls = Call(">", (null_count(self.column), _ZERO))
+        at_null = self.at_null.value
+        return Answers(
+            any_of(_flag(self.true_name), has_nulls if at_null is True else FALSE),
+            any_of(_flag(self.false_name), has_nulls if at_null is False else FALSE),
+            any_of(_flag(self.null_name), has_nulls if at_null is None else FALSE),
+        )
+
+    def judge(self, values: pa.Array) -> tuple[bool, bool, bool] | None:
+        """Whether the predicate is TRUE, FALSE, NULL for some of the values, which are of the column's type.
+
+        None where that cannot be found out: it fails for a value, which may be in no row.
+        """
+        given = Column(("value",), type=self.column.type)
+        predicate = transform(self.predicate, lambda node: given if node == self.column else node)
+        try:
+            outcome = Evaluator(predicate)(pa.record_batch({"value": values.drop_null()}))
+        except EvaluationError:
+            return None
+        return outcome.true_count > 0, outcome.false_count > 0, outcome.null_count > 0
+
+
+def _flag(name: str) -> Column:
+    return Column((name,), type=types.BOOLEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Questioned:
+    """The conjuncts of a predicate that make use of answers to questions, one for each of `rewrite` and in its order.
+
+    Where no answer is there, each of them says what the one of `rewrite` says.
+    """
+
+    conjuncts: tuple[Conjunct, ...]
+    questions: tuple[Question, ...]
+
+    def asked_by(self, conjunct: Conjunct) -> tuple[Question, ...]:
+        return tuple(question for question in self.questions if question.true_name in conjunct.metadata_names)
+
+
+def ask(predicate: Expr) -> Questioned:
+    """Rewrite a normalised predicate with the questions that it raises."""
+    asked = _Questions(predicate)
+    parts = [part for part in conjuncts_of(predicate) if part != TRUE]
+    for part in parts:
+        asked.find(part)
+    together = asked.together("and", parts)
+    conjuncts = []
+    for conjunct in rewrite(predicate, asked.refine):
+        # All conjuncts hold for every row of the result, so what they say of a column they say together.
+        joint = [question for group, question in together if conjunct.predicate in group]
+        may_be_true = all_of(conjunct.may_be_true, *(question.answers.may_be_true for question in joint))
+        conjuncts.append(replace(conjunct, may_be_true=may_be_true))
+    return Questioned(tuple(conjuncts), tuple(asked.numbered))
+
+
+def could_skip(units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str]) -> pa.BooleanArray:
+    """The units that a conjunct would skip were all answers under these names FALSE.
+
+    No answer skips more (see `tamis.skipping.rewrite`), so for the other units nobody needs to find them out.
+    """
+    best = pa.repeat(pa.scalar(False), units.num_rows)
+    known = {name: units.column(name) for name in units.schema.names}
+    try:
+        kept = conjunct.evaluate_keeps(pa.record_batch(known | dict.fromkeys(names, best)))
+    except EvaluationError:
+        return best
+    return pc.invert(kept)
+
+
+class _Questions:
+    """The questions found so far, by predicate: what is said twice is asked once."""
+
+    def __init__(self, predicate: Expr) -> None:
+        self.numbered: list[Question] = []
+        self._by_predicate: dict[Expr, Question | None] = {}
+        self._joint: dict[Expr, list[Question]] = {}
+        self._columns: dict[Expr, Column | None] = {}
+        fold(predicate, self._note_column)
+
+    def _note_column(self, node: Expr, args: tuple[frozenset[Column], ...]) -> frozenset[Column]:
+        # Two columns say as much as many, and a set of at most two costs as much at the root as at the leaves.
+        found = frozenset((node,)) if isinstance(node, Column) else frozenset(islice(set().union(*args), 2))
+        self._columns[node] = next(iter(found)) if len(found) == 1 else None
+        return found
+
+    def find(self, predicate: Expr) -> None:
+        """Ask the largest parts with one column, the equalities within them, and what parts say together."""
+        # Below a part that is asked only the equalities are of interest.
+        stack: list[tuple[Expr, bool]] = [(predicate, False)]
+        seen: set[int] = set()
+        while stack:
+            node, inside = stack.pop()
+            if id(node) in seen or not isinstance(node, Call):
+                continue
+            seen.add(id(node))
+            if not inside or _items(node) is not None:
+                inside = self._asked(node, self._columns[node]) is not None or inside
+            if node.function not in _LOGIC:
+                continue
+            if not inside and node.function != "not":
+                self._joint[node] = [question for _, question in self.together(node.function, node.args)]
+            stack.extend((arg, inside) for arg in reversed(node.args))
+
+    def together(self, junction: str, parts: Sequence[Expr]) -> list[tuple[frozenset[Expr], Question]]:
+        """What several parts of a junction say together of one column: the parts, and the question."""
+        by_column: dict[Column, list[Expr]] = {}
+        for part in parts:
+            question = self._asked(part, self._columns[part])
+            if question is not None:
+                by_column.setdefault(question.column, []).append(part)
+        found = []
+        for column, group in by_column.items():
+            question = self._asked(Call(junction, tuple(group)), column) if len(group) > 1 else None
+            if question is not None:
+                found.append((frozenset(group), question))
+        return found
+
+    def refine(self, node: Expr, answers: Answers) -> Answers:
+        """The answers for a node, with those of its questions."""
+        if not isinstance(node, Call):
+            return answers
+        for question in self._joint.get(node, ()):
+            # Of a conjunction the parts alone tell whether it may be FALSE; of a disjunction, whether it may be TRUE.
+            if node.function == "and":
+                answers = replace(answers, may_be_true=all_of(answers.may_be_true, question.answers.may_be_true))
+            else:
+                answers = replace(answers, may_be_false=all_of(answers.may_be_false, question.answers.may_be_false))
+        asked = self._by_predicate.get(node)
+        if asked is None:
+            return answers
+        found = asked.answers
+        return Answers(
+            all_of(answers.may_be_true, found.may_be_true),
+            all_of(answers.may_be_false, found.may_be_false),
+            all_of(answers.may_be_null, found.may_be_null),
+        )
+
+    def _asked(self, predicate: Expr, column: Column | None) -> Question | None:
+        if predicate not in self._by_predicate:
+            question = None if column is None else _question(len(self.numbered), predicate, column)
+            self._by_predicate[predicate] = question
+            if question is not None:
+                self.numbered.append(question)
+        return self._by_predicate[predicate]
+
+
+def _question(number: int, predicate: Expr, column: Column) -> Question | None:
+    """A predicate of one column as a question; None where it is none, or where nobody could evaluate it for values."""
+    if not isinstance(predicate, Call) or type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
+        return None
+    if column.type is None:
+        return None
+    items = _items(predicate)
+    if items is not None:
+        return Question(number, predicate, column, items, FALSE if predicate.function == "<=>" else NULL)
+    null = Literal(None, column.type)
+    try:
+        at_null = evaluate_constant(transform(predicate, lambda node: null if node == column else node))
+    except EvaluationError:
+        return None
+    return Question(number, predicate, column, None, at_null)
+
+
+def _items(predicate: Expr) -> tuple[Literal, ...] | None:
+    match predicate:
+        case Call("=" | "<=>", (Column(), Literal() as item)) if not item.is_null:
+            return (item,)
+        case Call("in", (Column(), *items)) if all(isinstance(item, Literal) for item in items):
+            return tuple(item for item in items if isinstance(item, Literal) and not item.is_null)
+        case Call("like", (Column(), Literal(value=str() as text), *escape)):
+            mark = escape[0].value if escape and isinstance(escape[0], Literal) else DEFAULT_ESCAPE
+            pattern = parse_like(text, mark)
+            return (Literal(pattern.prefix, types.STRING),) if pattern.is_exact else None
+        case _:
+            return None

@@ -1,0 +1,202 @@
+"""Parquet files in memory, opened down to their pages, and damaged ones."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tamis.parquet.chunks import ChunkLayout, FooterMap, chunk_layouts, map_footer
+from tamis.parquet.decode import decode_pages
+from tamis.parquet.leaves import count_leaves
+from tamis.parquet.page_index import PageLocations, decode_offset_index, dictionary_range
+from tamis.parquet.schema_path import LeafSchema, leaf_schemas, narrowed_field
+
+PLACE = "f.parquet"
+
+
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+    """A file with a page index and small pages, unless the options say otherwise."""
+    out = io.BytesIO()
+    pq.write_table(table, out, **{"write_page_index": True, "max_rows_per_page": 17, "row_group_size": 100} | options)
+    return out.getvalue()
+
+
+def written_by_duckdb(path: Path, options: str = "") -> bytes:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "copy (select i, i % 7 as k, 'text ' || (i % 100) as t, [i, i + 1] as l, {'a': i, 'b': i::varchar} as s, "
+            "map {'x': i} as m, i::decimal(12, 2) as d, case when i % 3 = 0 then null else i::double end as f "
+            f"from range(5000) as r(i)) to '{path}' (row_group_size 2048 {options})"
+        )
+    return path.read_bytes()
+
+
+def written_by_polars() -> bytes:
+    out = io.BytesIO()
+    rows = range(3000)
+    columns = {
+        "i": rows,
+        "t": [f"text {row % 50}" for row in rows],
+        "l": [[row] * (row % 3) for row in rows],
+        "s": [{"a": row, "b": str(row)} for row in rows],
+    }
+    pl.DataFrame(columns).write_parquet(out, row_group_size=1000, data_page_size=2000)
+    return out.getvalue()
+
+
+def footer_of(content: bytes) -> bytes:
+    length = int.from_bytes(content[-8:-4], "little")
+    return content[-8 - length : -8]
+
+
+def with_footer(content: bytes, footer: bytes) -> bytes:
+    """The same data under another footer."""
+    data = content[: -8 - len(footer_of(content))]
+    return data + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def damaged(content: bytes, times: int, seed: int = 0) -> Iterator[bytes]:
+    """The bytes with a few changed, cut off, doubled or removed, differently each time."""
+    generator = random.Random(seed)
+    for _ in range(times):
+        changed = bytearray(content)
+        for _ in range(generator.choice((1, 1, 1, 2, 4))):
+            at = generator.randrange(len(changed) or 1)
+            match generator.randrange(5):
+                case 0:
+                    changed[at : at + 1] = bytes([generator.randrange(256)])
+                case 1:
+                    changed[at : at + 1] = bytes([changed[at] ^ 1 << generator.randrange(8)]) if changed else b""
+                case 2:
+                    changed[at:at] = generator.choice((b"\x00", b"\xff", b"\xff\xff\xff\xff\x0f", b"\x19\xfc", b"\x1c"))
+                case 3:
+                    del changed[at : at + generator.randrange(1, 4)]
+                case 4:
+                    del changed[at:]
+        yield bytes(changed)
+
+
+def same_values(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> bool:
+    """Equal types and values, NaN and NaN included."""
+    left, right = found.combine_chunks(), expected.combine_chunks()
+    if left.type != right.type or len(left) != len(right):
+        return False
+    if isinstance(left, pa.DictionaryArray):
+        # Codes follow from the pages that were read.
+        left, right = left.dictionary_decode(), right.dictionary_decode()
+    return left.equals(right) or left.to_string(window=10**9) == right.to_string(window=10**9)
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    content: bytes
+
+    @cached_property
+    def buffer(self) -> pa.Buffer:
+        return pa.py_buffer(self.content)
+
+    @cached_property
+    def footer(self) -> FooterMap:
+        return map_footer(footer_of(self.content), PLACE)
+
+    @cached_property
+    def pyarrow(self) -> pq.ParquetFile:
+        return pq.ParquetFile(pa.BufferReader(self.content))
+
+    @property
+    def num_leaves(self) -> int:
+        return self.pyarrow.metadata.num_columns
+
+    @property
+    def num_row_groups(self) -> int:
+        return self.pyarrow.metadata.num_row_groups
+
+    @cached_property
+    def layouts(self) -> dict[tuple[int, int], ChunkLayout]:
+        return chunk_layouts(self.footer, range(self.num_leaves), None, len(self.content), PLACE)
+
+    @cached_property
+    def schemas(self) -> dict[int, LeafSchema]:
+        return leaf_schemas(self.footer, range(self.num_leaves), PLACE)
+
+    @cached_property
+    def fields(self) -> list[pa.Field]:
+        """Of each leaf, narrowed to it."""
+        return [
+            narrowed_field(field, leaf)
+            for field in self.pyarrow.schema_arrow
+            for leaf in range(count_leaves(field.type))
+        ]
+
+    def part(self, place: tuple[int, int]) -> bytes:
+        return self.content[place[0] : sum(place)]
+
+    def locations(self, row_group: int, leaf: int) -> PageLocations:
+        layout = self.layouts[row_group, leaf]
+        assert layout.offset_index is not None
+        rows = int(self.footer.rows[row_group])
+        return decode_offset_index(self.part(layout.offset_index), layout, rows, PLACE)
+
+    def dictionary(self, row_group: int, leaf: int) -> pa.Buffer | None:
+        layout = self.layouts[row_group, leaf]
+        pages = None if layout.offset_index is None else self.locations(row_group, leaf)
+        place = dictionary_range(layout, pages)
+        return None if place is None else self.buffer.slice(*place)
+
+    def decode(self, row_group: int, leaf: int, pages: Sequence[int]) -> pa.ChunkedArray:
+        """What is in some pages."""
+        places = self.locations(row_group, leaf)
+        counts = [int(places.row_counts[page]) for page in pages]
+        return decode_pages(
+            self.schemas[leaf],
+            self.fields[leaf],
+            self.layouts[row_group, leaf],
+            self.dictionary(row_group, leaf),
+            [self.buffer.slice(int(places.offsets[page]), int(places.lengths[page])) for page in pages],
+            sum(counts),
+            PLACE,
+            row_counts=counts,
+            created_by=self.footer.created_by,
+        )
+
+    def decode_chunk(self, row_group: int, leaf: int) -> pa.ChunkedArray:
+        """What is in a chunk, read as a whole."""
+        layout = self.layouts[row_group, leaf]
+        return decode_pages(
+            self.schemas[leaf],
+            self.fields[leaf],
+            layout,
+            None,
+            [self.buffer.slice(*layout.byte_range)],
+            int(self.footer.rows[row_group]),
+            PLACE,
+            created_by=self.footer.created_by,
+        )
+
+    def expected(self, row_group: int, leaf: int) -> pa.ChunkedArray:
+        """What pyarrow finds in a chunk."""
+        if (row_group, leaf) not in self._expected:
+            column = self.pyarrow.reader.read_row_group(row_group, column_indices=[leaf]).column(0)
+            # Names inside of lists and maps are for the reader to choose.
+            self._expected[row_group, leaf] = column.cast(self.fields[leaf].type)
+        return self._expected[row_group, leaf]
+
+    @cached_property
+    def _expected(self) -> dict[tuple[int, int], pa.ChunkedArray]:
+        return {}
+
+    def expected_pages(self, row_group: int, leaf: int, pages: Sequence[int]) -> pa.ChunkedArray:
+        places = self.locations(row_group, leaf)
+        whole = self.expected(row_group, leaf)
+        slices = [whole.slice(int(places.first_rows[page]), int(places.row_counts[page])) for page in pages]
+        return pa.chunked_array([chunk for each in slices for chunk in each.chunks], whole.type)

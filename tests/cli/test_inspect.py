@@ -1,0 +1,284 @@
+"""`tamis inspect`: tables for people, JSON for programs, a picture, and one line for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from builders.commands import run_in_pipe, run_on_terminal, without_colours
+from builders.page_files import parquet_bytes
+from tamis.cli.application import program
+
+Run = Callable[..., Result]
+
+ROWS = 1_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inspect")
+    numbers = range(ROWS)
+    table = pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "shuffled": [number * 7_919 % ROWS for number in numbers],
+            "price": pa.array([Decimal(number) / 4 for number in numbers], pa.decimal128(30, 2)),
+            "word": [f"w{number % 20:02}" for number in numbers],
+            "place": [{"city": f"c{number // 100}", "zip": number} for number in numbers],
+            "empty": pa.nulls(ROWS, pa.float64()),
+        }
+    )
+    (folder / "orders.parquet").write_bytes(parquet_bytes(table, row_group_size=500, max_rows_per_page=50))
+    (folder / "bare.parquet").write_bytes(parquet_bytes(table, write_statistics=False, write_page_index=False))
+    (folder / "text.parquet").write_text("no Parquet file at all")
+    (folder / "cut.parquet").write_bytes((folder / "orders.parquet").read_bytes()[:5_000])
+    (folder / "encrypted.parquet").write_bytes((folder / "orders.parquet").read_bytes()[:-4] + b"PARE")
+    with pq.ParquetWriter(folder / "none.parquet", table.schema):
+        pass
+    return folder
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(folder)
+    return lambda *arguments: CliRunner().invoke(program, ["inspect", *arguments], prog_name="tamis")
+
+
+def lines_of(text: str, start: str) -> list[list[str]]:
+    """The cells of the lines that start with a word."""
+    return [re.split(" {3,}", line) for line in text.splitlines() if line.startswith(start)]
+
+
+def test_tables_in_a_pipe(run: Run) -> None:
+    result = run("orders.parquet")
+    assert (result.exit_code, result.stderr) == (0, "")
+    text = result.stdout
+    assert "orders.parquet: 1,000 rows in 2 row groups, " in text.splitlines()[0]
+    assert "key-value metadata: ARROW:schema" in text
+    stored, bounds, helps = lines_of(text, "id ")
+    assert stored[:3] == ["id", "INT64", "SNAPPY"]
+    assert bounds == ["id", "0", "0", "999"]
+    assert helps[:3] == ["id", "yes", "20"]
+    assert helps[-1] == "5.0 % of 20 pages"
+    assert lines_of(text, "shuffled ")[2][-1] == "100 % of 20 pages"
+    assert lines_of(text, "empty ")[2][-1] == "–"
+    assert len(lines_of(text, "place.city ")) == len(lines_of(text, "place.zip ")) == 3
+    assert text.count("overlap: the share of pages") == 1
+
+
+def test_column_narrows_to_it_and_shows_its_row_groups(run: Run) -> None:
+    text = run("orders.parquet", "--column", "ID").stdout
+    assert "row groups of id" in text
+    assert "shuffled" not in text
+    assert "pages of id" not in text
+
+
+def test_column_of_fields_shows_each_of_them(run: Run) -> None:
+    text = run("orders.parquet", "--column", "place").stdout
+    assert "row groups of place.city" in text
+    assert "row groups of place.zip" in text
+    assert "row groups of place.city" not in run("orders.parquet", "--column", "place.zip").stdout
+
+
+def test_pages_are_listed(run: Run) -> None:
+    text = run("orders.parquet", "--column", "id", "--pages").stdout
+    listed = text.partition("pages of id\n")[2].splitlines()
+    assert listed[0].split() == [
+        "row",
+        "group",
+        "page",
+        "first",
+        "row",
+        "rows",
+        "offset",
+        "bytes",
+        "nulls",
+        "min",
+        "max",
+    ]
+    cells = [line.replace(",", "").split() for line in listed[1:21]]
+    assert [cell[2] for cell in cells] == [str(row) for row in range(0, ROWS, 50)]
+    assert [cell[-2:] for cell in cells] == [[str(row), str(row + 49)] for row in range(0, ROWS, 50)]
+
+
+def test_pages_of_a_file_without_an_index_are_said_to_be_unknown(run: Run) -> None:
+    result = run("bare.parquet", "--column", "id", "--pages")
+    assert result.exit_code == 0
+    assert "pages of id: not known, there is no page index" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["orders.parquet", "bare.parquet", "none.parquet"])
+@pytest.mark.parametrize("options", [[], ["--pages"], ["--column", "word"], ["--column", "word", "--pages"]], ids=str)
+def test_text_and_json_of_every_kind_of_file(run: Run, name: str, options: list[str]) -> None:
+    assert run(name, *options).exit_code == 0
+    result = run(name, *options, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = json.loads(result.stdout, object_pairs_hook=_without_duplicates)
+    assert {column["name"] for column in found["columns"]} >= {"word"}
+    assert all(("pages" in column) == ("--pages" in options) for column in found["columns"])
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len({name for name, _ in pairs}) == len(pairs), pairs
+    return dict(pairs)
+
+
+def test_json_has_all_facts(run: Run, folder: Path) -> None:
+    found = json.loads(run("orders.parquet", "--json", "--pages").stdout, parse_float=Decimal)
+    assert found["file"] == str(folder / "orders.parquet")
+    assert (found["rows"], found["size"]) == (ROWS, (folder / "orders.parquet").stat().st_size)
+    assert [group["first_row"] for group in found["row_groups"]] == [0, 500]
+    by_name = {column["name"]: column for column in found["columns"]}
+    price = by_name["price"]
+    assert (price["min"], price["max"]) == (Decimal("0.00"), Decimal("249.75"))
+    assert (price["min_exact"], price["max_exact"]) == (True, True)
+    assert (price["physical_type"], price["logical_type"]) == ("FIXED_LEN_BYTE_ARRAY(13)", "DECIMAL(30, 2)")
+    assert (price["page_count"], len(price["pages"]), len(price["row_groups"])) == (20, 20, 2)
+    assert by_name["word"]["dictionary"] == "all pages"
+    assert (by_name["empty"]["nulls"], by_name["empty"]["min"], by_name["empty"]["overlap"]) == (ROWS, None, None)
+    assert by_name["id"]["overlap"] == Decimal("0.05")
+
+
+def test_bounds_that_were_cut_short_are_marked(golden: Path, run: Run) -> None:
+    text = run(str(golden / "parquet" / "binary_truncated_min_max.parquet")).stdout
+    assert lines_of(text, "utf8_full_truncation ")[1][-2:] == ["≥ Al", "≤ Kf"]
+    assert lines_of(text, "utf8_no_truncation ")[1][-1] == "Ke"
+    assert "≥ ≤ a bound that was cut short" in text
+    unsaid = run(str(golden / "parquet" / "data_index_bloom_encoding_stats.parquet")).stdout
+    assert "Hello ?" in unsaid
+    assert "yes, 1.0 KiB" in unsaid
+
+
+def test_every_golden_file_is_shown_or_refused_in_one_line(golden: Path, run: Run) -> None:
+    shown = 0
+    for path in sorted((golden / "parquet").rglob("*.parquet")):
+        for options in ([], ["--json"], ["--pages"]):
+            result = run(str(path), *options)
+            if path.parent.name == "bad_data" and result.exit_code:
+                assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
+            else:
+                assert result.exit_code == 0, (path.name, options, result.output)
+                shown += 1
+    assert shown >= 60
+
+
+# --- The picture -----------------------------------------------------------------------------------------------------
+
+
+def test_picture_is_written_beside_the_tables(run: Run, tmp_path: Path) -> None:
+    result = run("orders.parquet", "--column", "id", "--svg", str(tmp_path / "id.svg"))
+    assert result.exit_code == 0
+    assert "row groups of id" in result.stdout
+    assert result.stderr == f"picture written to {tmp_path / 'id.svg'}\n"
+    root = ElementTree.parse(tmp_path / "id.svg").getroot()
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == "Ranges of the column id in orders.parquet"
+
+
+def test_picture_on_stdout_comes_alone(run: Run) -> None:
+    result = run("orders.parquet", "--column", "place.city", "--svg", "-")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert ElementTree.fromstring(result.stdout).tag.endswith("svg")
+
+
+def test_picture_and_json_go_together(run: Run, tmp_path: Path) -> None:
+    result = run("orders.parquet", "--column", "id", "--json", "--svg", str(tmp_path / "id.svg"))
+    assert json.loads(result.stdout)["rows"] == ROWS
+    assert (tmp_path / "id.svg").exists()
+
+
+def test_picture_that_cannot_be_drawn_leaves_no_file(run: Run, tmp_path: Path) -> None:
+    result = run("orders.parquet", "--column", "empty", "--svg", str(tmp_path / "x.svg"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- What is wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.parquet"], ["nowhere.parquet", "one Parquet file"]),
+        (["."], ["one Parquet file", "tamis files"]),
+        (["text.parquet"], ["text.parquet", "no Parquet file"]),
+        (["cut.parquet"], ["cut.parquet", "cut off"]),
+        (["encrypted.parquet"], ["encrypted"]),
+        ([""], ["empty"]),
+        (["foo://bar"], ["foo://", "s3://"]),
+        (["orders.parquet", "--storage-option", "colour=blue"], ["colour"]),
+        (["orders.parquet", "--column", "wrd"], ["'wrd'", "'word'", "orders.parquet"]),
+        (["orders.parquet", "--column", "place.cit"], ["'place.cit'", "'place.city'"]),
+        (["orders.parquet", "--column", "a..b"], ["'a..b'"]),
+        (["orders.parquet", "--column", "place", "--svg", "x.svg"], ["place.city", "place.zip"]),
+        (["orders.parquet", "--column", "empty", "--svg", "x.svg"], ["'empty'", "no bounds"]),
+        (["bare.parquet", "--column", "id", "--svg", "x.svg"], ["'id'", "without statistics"]),
+        (["orders.parquet", "--column", "id", "--svg", "no/x.svg"], ["no/x.svg", "no folder"]),
+        (["orders.parquet", "--column", "id", "--svg", "s3://b/x.svg"], ["--svg", "local files"]),
+    ],
+    ids=lambda given: " ".join(given) if given and (".parquet" in given[0] or "--" in given) else "",
+)
+def test_wrong_input_is_one_line_and_exit_code_1(run: Run, arguments: list[str], words: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("tamis: ")
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["FILE"]),
+        (["orders.parquet", "--svg", "x.svg"], ["--svg", "--column"]),
+        (["orders.parquet", "--column", "id", "--json", "--svg", "-"], ["--json", "--svg -"]),
+        (["orders.parquet", "--where", "id = 1"], ["--where"]),
+    ],
+    ids=["no file", "no column", "both to stdout", "no such option"],
+)
+def test_misuse_is_exit_code_2(run: Run, arguments: list[str], words: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+# --- On a terminal ---------------------------------------------------------------------------------------------------
+
+
+def test_tables_on_a_terminal(folder: Path) -> None:
+    code, shown = run_on_terminal("inspect", "orders.parquet", "--column", "id", "--pages", folder=folder)
+    assert code == 0
+    text = without_colours(shown)
+    assert "───" in text
+    assert "5.0 % of 20 pages" in text
+    assert "pages of id" in text
+
+
+def test_many_row_groups_are_cut_on_a_terminal_and_not_in_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "many.parquet").write_bytes(parquet_bytes(pa.table({"x": range(100)}), row_group_size=2))
+    code, shown = run_on_terminal("inspect", "many.parquet", folder=tmp_path)
+    assert code == 0
+    assert "… 30 more, in a pipe or with --json" in without_colours(shown)
+    piped = run_in_pipe("inspect", "many.parquet", folder=tmp_path)
+    assert len([line for line in piped.stdout.splitlines() if line.strip().startswith("49 ")]) == 1
+
+
+def test_X10_names_and_values_cannot_command_the_terminal(tmp_path: Path) -> None:
+    table = pa.table({"na\x1b[31mme\n": ["\x1b[2J", "\x07"]})
+    (tmp_path / "f.parquet").write_bytes(parquet_bytes(table))
+    result = run_in_pipe("inspect", "f.parquet", "--pages", folder=tmp_path)
+    assert result.returncode == 0
+    assert "\x1b" not in result.stdout
+    assert "\x07" not in result.stdout
+    assert "\\x1b[31m" in result.stdout
+    _, shown = run_on_terminal("inspect", "f.parquet", "--pages", folder=tmp_path)
+    assert "\x1b[2J" not in shown

@@ -1,0 +1,55 @@
+"""The time of a query is one moment, and a filter that asks for it skips."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from builders.files import kept_row_groups, rows_of, written
+from tamis.expr.clock import stop_clocks
+from tamis.expr.nodes import Call, walk
+from tamis.expr.sql import parse_sql
+
+MOMENT = datetime(2024, 3, 1, 23, 59, 59, 123_456, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("x < now()", "x < TIMESTAMP '2024-03-01 23:59:59.123456Z'"),
+        ("x < current_timestamp()", "x < TIMESTAMP '2024-03-01 23:59:59.123456Z'"),
+        ("x < CURRENT_TIMESTAMP", "x < TIMESTAMP '2024-03-01 23:59:59.123456Z'"),
+        ("x < localtimestamp()", "x < TIMESTAMP_NTZ '2024-03-01 23:59:59.123456'"),
+        ("x < current_date()", "x < DATE '2024-03-01'"),
+        ("x < current_date - 7", "x < DATE '2024-03-01' - 7"),
+        ("x < curdate()", "x < DATE '2024-03-01'"),
+        ("x < now(1)", "x < now(1)"),
+        ("x < rand()", "x < rand()"),
+        ("now < 5", "now < 5"),
+    ],
+)
+def test_calls_that_ask_for_the_time_become_literals(asked, expected):
+    assert stop_clocks(parse_sql(asked), lambda: MOMENT) == parse_sql(expected)
+
+
+def test_the_clock_is_read_once_and_only_where_it_is_asked_for():
+    moments = iter([MOMENT, MOMENT + timedelta(days=1)])
+    found = stop_clocks(parse_sql("a < now() AND b < now() AND c = current_date()"), lambda: next(moments))
+    assert not [node for node in walk(found) if isinstance(node, Call) and not node.args]
+    assert next(moments) == MOMENT + timedelta(days=1)
+    unchanged = parse_sql("a < 5")
+    assert stop_clocks(unchanged, lambda: next(moments)) is unchanged
+
+
+@pytest.mark.parametrize("data_type", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ms", "UTC")])
+def test_recent_rows_are_found_and_the_others_are_skipped(tmp_path, data_type):
+    now = datetime.now(UTC)
+    moments = [now - timedelta(days=days) for days in (40, 30, 20, 10, 1, 0)]
+    naive = [moment.replace(tzinfo=None) if data_type.tz is None else moment for moment in moments]
+    table = written(tmp_path, {"ts": pa.array(naive, pa.timestamp("us", data_type.tz)).cast(data_type, safe=False)})
+    assert rows_of(table, "ts > now() - INTERVAL 7 DAYS") == [4, 5]
+    assert kept_row_groups(table, "ts > now() - INTERVAL 7 DAYS") == (1, 3)
+    assert rows_of(table, "date(ts) > date_sub(current_date(), 25)") == [2, 3, 4, 5]
+    assert kept_row_groups(table, "date(ts) > date_sub(current_date(), 25)") == (2, 3)

@@ -1,0 +1,212 @@
+"""What Bloom filters make of predicates over real files, and why they cannot answer others."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.bloom import filters_of, kept_row_groups, leaves_of
+from tamis.expr.bind import bind
+from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.normalise import normalise
+from tamis.parquet.bloom_answers import BloomQuestions, FileQuestions
+from tamis.parquet.leaves import leaf_columns
+from tamis.skipping.membership import ask
+from tamis.skipping.predicate import make_predicate
+
+
+def written(folder: Path, row_groups: list[dict[str, pa.Array]], without: tuple[str, ...] = ()) -> Path:
+    """A file with a Bloom filter for each column but some."""
+    path = folder / "file.parquet"
+    tables = [pa.table(columns) for columns in row_groups]
+    names = [name for name in tables[0].column_names if name not in without]
+    filters = {name: {"ndv": 1_000, "fpp": 0.001} for name in names}
+    with pq.ParquetWriter(path, tables[0].schema, bloom_filter_options=filters or None) as writer:
+        for table in tables:
+            writer.write_table(table)
+    return path
+
+
+def of_values(folder: Path, data_type: pa.DataType, *row_groups: list[Any], **options: Any) -> Path:
+    return written(folder, [{"x": pa.array(values, data_type)} for values in row_groups], **options)
+
+
+def questions_of(path: Path, where: str) -> FileQuestions:
+    questions = ask(make_predicate(where, pq.read_schema(path), "t").expr).questions
+    return BloomQuestions.of(questions).for_file(leaf_columns(pq.read_metadata(path)))
+
+
+# --- Predicates -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ("x = 2", [0]),
+        ("x <=> 2", [0]),
+        ("x IN (2, 7, NULL)", [0, 2]),
+        ("x = 99", []),
+        ("x = 2 OR x = 4", [0, 1]),
+        ("x = 2 AND x > 0", [0]),
+        ("x <> 2", [0, 1, 2]),
+        ("x NOT IN (2, 7)", [0, 1, 2]),
+        ("NOT (x = 2)", [0, 1, 2]),
+        ("x > 2", [0, 1, 2]),
+        ("x <=> NULL", [0, 1, 2]),
+        ("x IS NULL OR x = 2", [0, 1, 2]),
+        ("(x = 2) IS NULL", [0, 1, 2]),
+    ],
+)
+def test_equalities_and_lists_are_answered_and_nothing_else(tmp_path: Path, where: str, kept: list[int]) -> None:
+    path = of_values(tmp_path, pa.int64(), [1, 2, 3], [4, None, 6], [7, 8, 9])
+    assert kept_row_groups(path, where) == kept
+
+
+def test_B4_a_disjunction_needs_both_sides(tmp_path: Path) -> None:
+    groups = [{"x": pa.array([1, 2]), "y": pa.array([1, 2])}, {"x": pa.array([3, 4]), "y": pa.array([3, 4])}]
+    assert kept_row_groups(written(tmp_path, groups), "x = 1 OR y = 3") == [0, 1]
+    assert kept_row_groups(written(tmp_path, groups), "x = 1 OR y = 9") == [0]
+    assert kept_row_groups(written(tmp_path, groups, without=("y",)), "x = 1 OR y = 9") == [0, 1]
+    assert kept_row_groups(written(tmp_path, groups, without=("y",)), "x = 1 AND y = 9") == [0]
+    assert kept_row_groups(written(tmp_path, groups), "x = 1 OR y > 9") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("stored", "table", "inside", "outside"),
+    [
+        (pa.int8(), pa.int64(), "2", "3000000000"),
+        (pa.int32(), pa.int64(), "2", "3000000000"),
+        (pa.int32(), pa.float64(), "2.0", "2.5"),
+        (pa.int32(), pa.decimal128(20, 2), "2.00", "2.50"),
+        (pa.float32(), pa.float64(), "2.0", "0.1"),
+        (pa.date32(), pa.timestamp("us"), "TIMESTAMP '1970-01-03 00:00:00'", "TIMESTAMP '1970-01-03 00:00:01'"),
+        (pa.timestamp("ms"), pa.timestamp("us"), "TIMESTAMP '1970-01-01 00:00:00.002'", "TIMESTAMP '1970-01-01'"),
+    ],
+)
+def test_B2_T11_promoted_columns_are_asked_as_the_file_stores_them(
+    tmp_path: Path, stored: pa.DataType, table: pa.DataType, inside: str, outside: str
+) -> None:
+    path = of_values(tmp_path, stored, [1, 2, 3], [4, 5, 6])
+    schema = pa.schema({"x": table})
+    assert kept_row_groups(path, f"x = {inside}", schema) == [0]
+    assert kept_row_groups(path, f"x = {outside}", schema) == []
+
+
+@pytest.mark.parametrize("stored_zero", [0.0, -0.0])
+@pytest.mark.parametrize("zero", ["0.0", "-0.0"])
+def test_F5_either_zero_finds_the_other(tmp_path: Path, stored_zero: float, zero: str) -> None:
+    path = of_values(tmp_path, pa.float64(), [stored_zero, 1.0], [2.0, 3.0])
+    assert kept_row_groups(path, f"x = {zero}") == [0]
+    assert kept_row_groups(path, f"x IN ({zero}, 3)") == [0, 1]
+
+
+def test_F5_NaN_is_never_skipped(tmp_path: Path) -> None:
+    path = of_values(tmp_path, pa.float64(), [math.nan, 1.0], [2.0, 3.0])
+    column = Column(("x",))
+    nan, one = Literal(math.nan, pa.float64()), Literal(1.0, pa.float64())
+    for predicate in (Call("=", (column, nan)), Call("in", (column, nan, one))):
+        assert _kept(path, predicate) == [0, 1]
+    assert _kept(path, Call("=", (column, one))) == [0]
+
+
+def _kept(path: Path, predicate: Expr) -> list[int]:
+    bound = normalise(bind(predicate, pq.read_schema(path)))
+    questions = BloomQuestions.of(ask(bound).questions).for_file(leaf_columns(pq.read_metadata(path)))
+    answers = questions.answers(filters_of(path), [0, 1])
+    return [group for group in (0, 1) if all(each[group].as_py() is not False for each in answers.values())]
+
+
+def test_B7_a_row_group_of_NULL_only_has_no_value(tmp_path: Path) -> None:
+    path = of_values(tmp_path, pa.int64(), [None, None], [1, None])
+    assert kept_row_groups(path, "x = 1") == [1]
+    assert kept_row_groups(path, "x IS NULL") == [0, 1]
+
+
+def test_fields_of_structs_are_asked(tmp_path: Path) -> None:
+    path = tmp_path / "nested.parquet"
+    table = pa.table({"s": pa.array([{"x": 1}, {"x": 2}, None, {"x": 4}])})
+    pq.write_table(table, path, row_group_size=2, bloom_filter_options={"s.x": {"ndv": 100, "fpp": 0.001}})
+    assert kept_row_groups(path, "s.x = 4") == [1]
+    assert kept_row_groups(path, "s.x = 9") == []
+
+
+def test_X11_a_list_of_100_000_values_is_answered(tmp_path: Path) -> None:
+    path = of_values(tmp_path, pa.int64(), list(range(100)), list(range(-200, -100)))
+    column, data_type = Column(("x",), type=pa.int64()), pa.int64()
+    long_list = Call("in", (column, *(Literal(number, data_type) for number in range(0, 200_000, 2))))
+    (question,) = ask(long_list).questions
+    asked = BloomQuestions.of([question]).for_file(leaf_columns(pq.read_metadata(path)))
+    ((_, _, hashes),) = asked.asked
+    assert len(hashes) == 100_000
+    assert asked.answers(filters_of(path), [0])[question.true_name].to_pylist() == [True]
+    negative = Call("in", (column, *(Literal(-number, data_type) for number in range(101, 200))))
+    (question,) = ask(negative).questions
+    asked = BloomQuestions.of([question]).for_file(leaf_columns(pq.read_metadata(path)))
+    assert asked.answers(filters_of(path), [1])[question.true_name].to_pylist() == [True]
+
+
+# --- What is needed, and what is not ----------------------------------------------------------------------------------
+
+
+def test_only_columns_that_are_asked_about_need_filters(tmp_path: Path) -> None:
+    groups = [{"x": pa.array([1]), "y": pa.array([1]), "z": pa.array([1])}]
+    path = written(tmp_path, groups)
+    leaves = leaves_of(path)
+    assert questions_of(path, "x = 1 AND y > 1 AND z IN (1, 2)").leaves == (leaves["x"].index, leaves["z"].index)
+
+
+def test_what_no_value_of_the_file_can_be_needs_no_filter(tmp_path: Path) -> None:
+    path = of_values(tmp_path, pa.int32(), [1], without=("x",))
+    (question,) = ask(make_predicate("x = 3000000000", pa.schema({"x": pa.int64()}), "t").expr).questions
+    asked = BloomQuestions.of([question]).for_file(leaf_columns(pq.read_metadata(path)))
+    assert asked.leaves == ()
+    assert asked.answers({}, [0]) == {"true:0": pa.array([False])}
+
+
+def test_columns_are_found_under_the_names_of_the_file(tmp_path: Path) -> None:
+    path = of_values(tmp_path, pa.int32(), [1])
+    (question,) = ask(make_predicate("key = 1", pa.schema({"key": pa.int64()}), "t").expr).questions
+    leaves = leaf_columns(pq.read_metadata(path))
+    assert BloomQuestions.of([question]).for_file(leaves).asked == ()
+    assert len(BloomQuestions.of([question]).for_file(leaves, {("key",): ("x",)}).asked) == 1
+
+
+def test_items_are_hashed_once_for_files_that_store_them_alike(tmp_path: Path) -> None:
+    path = of_values(tmp_path, pa.int32(), [1])
+    questions = BloomQuestions.of(ask(make_predicate("x = 1", pq.read_schema(path), "t").expr).questions)
+    first, second = (questions.for_file(leaf_columns(pq.read_metadata(path))) for _ in range(2))
+    assert first.asked[0][2] is second.asked[0][2]
+    wide = of_values(tmp_path, pa.int64(), [1])
+    assert questions.for_file(leaf_columns(pq.read_metadata(wide))).asked[0][2].tolist() != first.asked[0][2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("data_type", "values", "where", "reason"),
+    [
+        (pa.int64(), [1], "x = 1", "no Bloom filter"),
+        (pa.bool_(), [True], "x = true", "a Bloom filter does not tell values of BOOLEAN NONE apart"),
+    ],
+)
+def test_a_question_without_an_answer_says_why(
+    tmp_path: Path, data_type: pa.DataType, values: list[Any], where: str, reason: str
+) -> None:
+    path = of_values(tmp_path, data_type, values, without=("x",))
+    asked = questions_of(path, where)
+    assert asked.reasons(filters_of(path), [0]) == {0: reason}
+    answers = asked.answers(filters_of(path), [0])
+    assert all(each.null_count == 1 for each in answers.values())
+
+
+def test_a_question_with_an_answer_in_some_row_group_has_no_reason(tmp_path: Path) -> None:
+    path = of_values(tmp_path, pa.int64(), [1], [2])
+    filters = filters_of(path)
+    asked = questions_of(path, "x = 1")
+    assert asked.reasons(filters, [0, 1]) == {}
+    del filters[1, 0]
+    assert asked.reasons(filters, [0, 1]) == {}
+    assert asked.answers(filters, [0, 1])["true:0"].to_pylist() == [True, None]

@@ -1,0 +1,395 @@
+"""Bloom filters of files by several writers: found, read in few requests, believed only where they add up."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import arro3.io
+import duckdb
+import fsspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from builders.bloom import filters_of, kept_row_groups, layouts_of, leaves_of
+from tamis import types
+from tamis.io.ranges import LOCAL, RangedFile
+from tamis.io.storage import Storage, open_storage
+from tamis.parquet.bloom import BloomFilter, Unavailable, blocks_of
+from tamis.parquet.bloom_hash import hashes_of
+from tamis.parquet.bloom_read import NO_FILTER, read_bloom_filters
+from tamis.parquet.thrift import BINARY, I32, STRUCT, encode_integer, encode_struct
+
+ROWS, GROUP = 900, 300
+
+
+def every_type() -> dict[str, pa.Array]:
+    """A column of each type that a filter can be made of, with a NULL here and there."""
+    generator = np.random.default_rng(7)
+    columns: dict[str, pa.Array] = {}
+    for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
+        data_type = types.type_from_name(name)
+        smallest, largest = types.integer_range(data_type)
+        columns[name] = pa.array(
+            generator.integers(smallest, largest, ROWS, data_type.to_pandas_dtype(), endpoint=True)
+        )
+    for width in (2, 4, 8):
+        columns[f"float{8 * width}"] = pa.array(generator.normal(size=ROWS).astype(f"f{width}"))
+    ticks = pa.array(generator.integers(-(10**9), 10**9, ROWS))
+    for unit in ("ms", "us", "ns"):
+        columns[f"instant_{unit}"] = ticks.view(pa.timestamp(unit, "UTC"))
+        columns[f"clock_{unit}"] = ticks.view(pa.timestamp(unit))
+    small = pa.array(generator.integers(0, 86_400, ROWS).astype("i4"))
+    columns["date"] = small.view(pa.date32())
+    columns["time_ms"] = small.view(pa.time32("ms"))
+    columns["time_us"] = pa.array(small.to_numpy().astype("i8")).view(pa.time64("us"))
+    for precision, scale in ((7, 2), (15, 3), (38, 10)):
+        digits = generator.integers(-(10**6), 10**6, ROWS).tolist()
+        values = [Decimal(each).scaleb(-scale) for each in digits]
+        columns[f"decimal_{precision}"] = pa.array(values, pa.decimal128(precision, scale))
+    columns["text"] = pa.array([f"wörd {each}" for each in range(ROWS)])
+    columns["binary"] = pa.array([each.to_bytes(3, "big") for each in range(ROWS)])
+    columns["fixed"] = pa.array([uuid.UUID(int=each).bytes for each in range(ROWS)], pa.binary(16))
+    absent = pa.array([each % 50 == 7 for each in range(ROWS)])
+    return {name: pa.compute.if_else(absent, pa.scalar(None, array.type), array) for name, array in columns.items()}
+
+
+TABLE = pa.table(every_type())
+
+
+def written_by_pyarrow(path: Path, table: pa.Table = TABLE, ndv: int = GROUP, **options: Any) -> Path:
+    wanted = {name: {"ndv": ndv, "fpp": 0.01} for name in options.pop("columns", table.column_names)}
+    options = {"row_group_size": GROUP} | options
+    pq.write_table(table, path, bloom_filter_options=wanted, **options)
+    return path
+
+
+def written_by_parquet_rs(path: Path, table: pa.Table = TABLE) -> Path:
+    arro3.io.write_parquet(table, path, bloom_filter_enabled=True, max_row_group_size=GROUP)
+    return path
+
+
+def written_by_duckdb(path: Path, table: pa.Table = TABLE) -> Path:
+    """It makes filters of columns with dictionaries, and dictionaries of values that come several times."""
+    rows = pa.concat_tables([table.drop([name for name in ("float16",) if name in table.column_names])] * 4)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows", rows)
+        connection.execute(f"COPY rows TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048, DICTIONARY_SIZE_LIMIT 2000)")
+    return path
+
+
+WRITERS: dict[str, Callable[[Path], Path]] = {
+    "pyarrow": written_by_pyarrow,
+    "pyarrow, decimals as integers": lambda path: written_by_pyarrow(path, store_decimal_as_integer=True),
+    "pyarrow, plain, version 2": lambda path: written_by_pyarrow(path, use_dictionary=False, data_page_version="2.0"),
+    "parquet-rs": written_by_parquet_rs,
+    "DuckDB": written_by_duckdb,
+}
+WITHOUT_FILTERS = {"DuckDB": {"decimal_38"}}
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str]]:
+    """A file by one of the writers, and the columns of which it makes no filters."""
+    path = WRITERS[request.param](tmp_path_factory.mktemp("written") / "file.parquet")
+    return path, WITHOUT_FILTERS.get(request.param, set())
+
+
+# --- What writers put in ----------------------------------------------------------------------------------------------
+
+
+def test_B1_every_value_of_every_type_is_found_and_most_others_are_not(written: tuple[Path, set[str]]) -> None:
+    path, without = written
+    filters, leaves = filters_of(path), leaves_of(path)
+    others = np.random.default_rng(1).integers(0, 2**64, 2_000, np.uint64)
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group)
+            for name, leaf in leaves.items():
+                found = filters[group, leaf.index]
+                if name in without:
+                    assert found == NO_FILTER
+                    continue
+                assert isinstance(found, BloomFilter), (name, found)
+                hashes = hashes_of(rows[name].combine_chunks(), leaf)
+                assert isinstance(hashes, np.ndarray), (name, hashes)
+                assert len(hashes) > 200
+                assert found.might_contain_hashes(hashes).all(), name
+                assert found.might_contain_hashes(others).mean() < 0.1, name
+
+
+def test_a_writer_without_filters_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "polars.parquet"
+    pl.DataFrame({"a": [1, 2, 3]}).write_parquet(path)
+    assert filters_of(path) == {(0, 0): NO_FILTER}
+
+
+@pytest.mark.parametrize("name", ["data_index_bloom_encoding_stats", "data_index_bloom_encoding_with_length"])
+def test_filters_of_parquet_java_with_and_without_their_length(golden: Path, name: str) -> None:
+    path = golden / "parquet" / f"{name}.parquet"
+    ((_, length),) = [each.bloom_filter for each in layouts_of(path).values() if each.bloom_filter is not None]
+    assert (length is not None) == name.endswith("with_length")
+    (found,) = filters_of(path).values()
+    assert isinstance(found, BloomFilter)
+    leaf = leaves_of(path)["String"]
+    assert found.might_contain_hashes(hashes_of(pq.read_table(path)["String"].combine_chunks(), leaf)).all()
+    others = hashes_of(pa.array([f"absent {number}" for number in range(500)]), leaf)
+    assert found.might_contain_hashes(others).mean() < 0.05
+
+
+# --- How they are read ------------------------------------------------------------------------------------------------
+
+
+def remote(folder: Path) -> Storage:
+    """A file system that is not local, though its files are."""
+    filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))
+    return Storage(filesystem, str(folder), f"remote://{folder}")
+
+
+def one_column(path: Path, rows: int = GROUP, groups: int = 3) -> Path:
+    """Row groups with the numbers 0, 1, 2, … in order."""
+    table = pa.table({"k": pa.array(range(rows * groups), pa.int64())})
+    return written_by_pyarrow(path, table, ndv=rows, row_group_size=rows)
+
+
+LARGE = 60_000  # rows whose filter is many times what a local request is worth
+
+
+def probes(path: Path, *values: int) -> dict[int, Any]:
+    return {0: hashes_of(pa.array(values, pa.int64()), leaves_of(path)["k"])}
+
+
+def without_lengths(path: Path) -> dict[Any, Any]:
+    return {chunk: replace(each, bloom_filter=(each.bloom_filter[0], None)) for chunk, each in layouts_of(path).items()}
+
+
+def test_filters_with_known_lengths_come_in_one_round(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    layouts, storage = layouts_of(path), open_storage(tmp_path)
+    assert all(each.bloom_filter[1] is not None for each in layouts.values())
+    filters_of(path, layouts, storage=storage)
+    # Filters lie one behind the other, so they are one read.
+    assert storage.counters.requests == 1
+    assert storage.counters.bytes_read == sum(each.bloom_filter[1] for each in layouts.values())
+
+
+def test_filters_without_lengths_come_whole_all_the_same(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet", LARGE)
+    storage = open_storage(tmp_path)
+    known, unknown = filters_of(path), filters_of(path, without_lengths(path), storage=storage)
+    for chunk, found in unknown.items():
+        assert (found.bits == known[chunk].bits).all()
+    assert storage.counters.bytes_read < 1.1 * sum(each.bloom_filter[1] for each in layouts_of(path).values())
+
+
+def test_small_filters_without_lengths_need_no_second_round(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    storage = open_storage(tmp_path)
+    assert all(
+        isinstance(each, BloomFilter) for each in filters_of(path, without_lengths(path), storage=storage).values()
+    )
+    assert storage.counters.requests == 1
+
+
+@pytest.mark.parametrize("lengths", [layouts_of, without_lengths])
+def test_of_large_filters_only_the_blocks_asked_about_are_read(
+    tmp_path: Path, lengths: Callable[[Path], dict[Any, Any]]
+) -> None:
+    path = one_column(tmp_path / "file.parquet", LARGE)
+    storage, layouts, asked = open_storage(tmp_path), lengths(path), probes(path, 5, 299, LARGE + 1)
+    whole, some = filters_of(path), filters_of(path, layouts, asked, storage)
+    size = layouts_of(path)[0, 0].bloom_filter[1]
+    assert size > 10 * LOCAL.gap
+    assert storage.counters.bytes_read < len(layouts) * 2 * LOCAL.gap
+    for chunk, found in some.items():
+        assert found.held.tolist() == sorted(set(blocks_of(asked[0], found.block_count).tolist()))
+        assert found.might_contain_hashes(asked[0]).tolist() == whole[chunk].might_contain_hashes(asked[0]).tolist()
+    assert [bool(some[group, 0].might_contain_hashes(asked[0]).any()) for group in range(3)] == [True, True, False]
+
+
+def test_many_hashes_read_the_filter_whole(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet", LARGE)
+    for found in filters_of(path, hashes=probes(path, *range(1_000))).values():
+        assert found.held is None
+
+
+def test_an_open_file_is_not_opened_again(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    storage = remote(tmp_path)
+    with RangedFile(storage, str(path)) as file:
+        read_bloom_filters(storage, str(path), layouts_of(path), file=file)
+    assert storage.counters.requests == 2  # to open, to read
+
+
+def test_a_remote_filter_is_read_in_one_round(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet", 5 * LARGE, groups=1)
+    storage = remote(tmp_path)
+    assert filters_of(path, layouts_of(path), probes(path, 5), storage)[0, 0].held is not None
+    assert storage.counters.requests <= 3  # to open, the header, the block: the last two together
+    assert storage.counters.bytes_read < 1_000
+
+
+@pytest.mark.parametrize("extra", [0, 3, 12, 20, 40])
+@pytest.mark.parametrize("has_length", [True, False])
+def test_headers_of_any_length_are_read_with_few_hashes_and_without(
+    tmp_path: Path, extra: int, has_length: bool
+) -> None:
+    """Where the length of the header was guessed wrong, another round reads the right blocks."""
+    path = one_column(tmp_path / "file.parquet", LARGE, groups=1)
+    layout = layouts_of(path)[0, 0]
+    offset, length = layout.bloom_filter
+    bitset = path.read_bytes()[offset + length % 32 : offset + length]
+    chosen = encode_struct([(1, STRUCT, encode_struct([]))])
+    choices = [(identifier, STRUCT, chosen) for identifier in (2, 3, 4)]
+    header = encode_struct([(1, I32, len(bitset)), *choices, (5, BINARY, b"x" * extra if extra else None)])
+    path.write_bytes(b"PAR1" + header + bitset + b"more")
+    known = len(header) + len(bitset) if has_length else None
+    layouts = {(0, 0): replace(layout, bloom_filter=(4, known))}
+    asked = np.random.default_rng(0).integers(0, 2**64, 4, np.uint64)
+    whole = filters_of(path, layouts)[0, 0]
+    some = filters_of(path, layouts, {0: asked})[0, 0]
+    assert whole.bits.tobytes() == bitset
+    assert some.held is not None
+    assert (some.bits == whole.bits[some.held]).all()
+
+
+# --- What does not add up ---------------------------------------------------------------------------------------------
+
+
+def with_filter(path: Path, offset: int, length: int | None) -> Any:
+    layouts = layouts_of(path)
+    return filters_of(path, {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, length))})[0, 0]
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 3, 10**6, 2**62])
+def test_X3_a_filter_at_an_impossible_place_is_unavailable(tmp_path: Path, offset: int) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    assert isinstance(with_filter(path, offset, None), Unavailable)
+    assert isinstance(with_filter(path, offset, 272), Unavailable)
+
+
+@pytest.mark.parametrize("length", [0, -1, 1, 15, 271, 273, 304, 10**6, 2**31 - 1, 2**40])
+def test_X4_B8_a_length_that_contradicts_the_header_or_the_file_is_unavailable(tmp_path: Path, length: int) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    offset, true_length = layouts_of(path)[0, 0].bloom_filter
+    assert isinstance(with_filter(path, offset, true_length), BloomFilter)
+    assert isinstance(with_filter(path, offset, length), Unavailable)
+
+
+@pytest.mark.parametrize("declared", [0, -32, 33, 64, 10**6, 2**31 - 32])
+@pytest.mark.parametrize("has_length", [True, False])
+@pytest.mark.parametrize("asked", [None, [5]])
+def test_B8_X4_a_header_with_a_wrong_size_keeps_the_row_group(
+    tmp_path: Path, declared: int, has_length: bool, asked: list[int] | None
+) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    offset, _ = layouts_of(path)[0, 0].bloom_filter
+    data = bytearray(path.read_bytes())
+    size = encode_integer(declared)
+    # The size follows the header of its field. A number of another length shifts the rest of the header.
+    data[offset + 1 : offset + 16] = (size + bytes(data[offset + 3 : offset + 16]))[:15].ljust(15, b"\0")
+    path.write_bytes(data)
+    layouts = layouts_of(path) if has_length else without_lengths(path)
+    found = filters_of(path, layouts, None if asked is None else probes(path, *asked))
+    if declared == 64 and not has_length:
+        # Nothing says that this is wrong, and the filter is shorter than it was: that is beyond anybody's knowledge.
+        return
+    assert isinstance(found[0, 0], Unavailable)
+    if has_length:
+        assert 0 in kept_row_groups(path, "k = 5")
+
+
+def test_B8_a_filter_that_reaches_into_the_next_is_unavailable(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    layouts = without_lengths(path)
+    inside = layouts[0, 0].bloom_filter[0] + 100
+    shifted = replace(layouts[1, 0], bloom_filter=(inside, None))
+    found = filters_of(path, layouts | {(1, 0): shifted})
+    assert isinstance(found[0, 0], Unavailable)
+    assert isinstance(found[1, 0], Unavailable)
+    assert isinstance(found[2, 0], BloomFilter)
+
+
+def test_B5_a_filter_that_two_chunks_claim_is_that_of_neither(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    layouts = layouts_of(path)
+    found = filters_of(path, layouts | {(1, 0): replace(layouts[1, 0], bloom_filter=layouts[0, 0].bloom_filter)})
+    assert [isinstance(found[group, 0], Unavailable) for group in range(3)] == [True, True, False]
+
+
+def test_B5_each_row_group_is_judged_by_its_own_filter(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    assert kept_row_groups(path, "k = 5") == [0]
+    assert kept_row_groups(path, "k = 350") == [1]
+    assert kept_row_groups(path, f"k IN (5, {ROWS - 1})") == [0, 2]
+
+
+def test_X4_flipped_bits_yield_a_filter_or_a_reason(tmp_path: Path) -> None:
+    path = one_column(tmp_path / "file.parquet", groups=1)
+    layouts, original = layouts_of(path), path.read_bytes()
+    offset, _ = layouts[0, 0].bloom_filter
+    generator = np.random.default_rng(3)
+    available = 0
+    for _ in range(300):
+        data = bytearray(original)
+        place = int(generator.integers(offset, offset + 24))
+        data[place] ^= 1 << int(generator.integers(0, 8))
+        path.write_bytes(data)
+        given = layouts if generator.integers(0, 2) else {(0, 0): replace(layouts[0, 0], bloom_filter=(offset, None))}
+        found = filters_of(path, given)[0, 0]
+        available += isinstance(found, BloomFilter)
+        assert isinstance(found, BloomFilter | Unavailable)
+    assert 0 < available < 300
+
+
+# --- What they skip ---------------------------------------------------------------------------------------------------
+
+
+def test_B1_B2_B3_a_row_group_that_holds_the_value_is_kept_for_every_type(written: tuple[Path, set[str]]) -> None:
+    path, without = written
+    spurious = []
+    with pq.ParquetFile(path) as file:
+        names = [name for name in leaves_of(path) if not pa.types.is_time(file.schema_arrow.field(name).type)]
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group)
+            for name in names:
+                where = f"{name} = {spelled(rows[name].combine_chunks().drop_null()[17])}"
+                assert group in kept_row_groups(path, where), where
+        for name in set(names) - without - {"int8", "uint8"}:
+            where = f"{name} = {spelled(nowhere(file.schema_arrow.field(name).type))}"
+            spurious += kept_row_groups(path, where)
+    assert len(spurious) < 0.1 * len(names) * file.num_row_groups
+
+
+def spelled(value: pa.Scalar) -> str:
+    data_type = value.type
+    if pa.types.is_timestamp(data_type):
+        text = str(np.datetime64(value.value, data_type.unit).astype("datetime64[ns]")).replace("T", " ")
+        return f"TIMESTAMP '{text}{'Z' if data_type.tz else ''}'"
+    if pa.types.is_date(data_type):
+        return f"DATE '{value.as_py()}'"
+    if types.is_bytes(data_type):
+        return f"X'{value.as_py().hex()}'"
+    if pa.types.is_floating(data_type):
+        return repr(float(value.as_py()))
+    return f"'{value.as_py()}'" if types.is_text(data_type) else str(value.as_py())
+
+
+def nowhere(data_type: pa.DataType) -> pa.Scalar:
+    if types.is_text(data_type):
+        return pa.scalar("nowhere", data_type)
+    if types.is_bytes(data_type):
+        width = data_type.byte_width if pa.types.is_fixed_size_binary(data_type) else 5
+        return pa.scalar(b"\xfe" * width, data_type)
+    if pa.types.is_decimal(data_type):
+        return pa.scalar(Decimal(12_345), data_type)
+    return pa.scalar(-5, data_type) if pa.types.is_date(data_type) else pa.scalar(12_345).cast(data_type)

@@ -1,0 +1,315 @@
+"""Questions about the values of a column, and what their answers skip."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.judge import truth
+from builders.predicates import PRIMITIVES, Said, array_of, predicates, values
+from builders.units import BIG, DOUBLE, TEXT, Unit, batch_of
+from tamis.expr.bind import bind
+from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, conjuncts_of
+from tamis.expr.normalise import normalise
+from tamis.expr.printer import shown
+from tamis.skipping.membership import Question, Questioned, ask, could_skip
+from tamis.skipping.metadata import metadata_name
+from tamis.skipping.predicate import make_predicate
+from tamis.skipping.prune import prune
+from tamis.skipping.rewrite import rewrite
+
+SCHEMA = pa.schema({"x": BIG, "y": BIG, "s": TEXT, "f": DOUBLE})
+WIDE = Unit(0, 100, null_count=None)
+
+
+def asked(where: str) -> Questioned:
+    return ask(make_predicate(where, SCHEMA, "t").expr)
+
+
+def texts(questioned: Questioned) -> list[str]:
+    return [shown(question.predicate) for question in questioned.questions]
+
+
+def units(x: Unit = WIDE, y: Unit = WIDE, **answers: list[bool | None]) -> pa.RecordBatch:
+    """One unit, or as many as there are answers; `true_0` is the answer `true:0`."""
+    count = max((len(each) for each in answers.values()), default=1)
+    batch = batch_of({"x": (BIG, [x] * count), "y": (BIG, [y] * count)})
+    for name, each in answers.items():
+        batch = batch.append_column(name.replace("_", ":"), pa.array(each, pa.bool_()))
+    return batch
+
+
+def kept(questioned: Questioned, batch: pa.RecordBatch) -> list[bool]:
+    return prune(batch, questioned.conjuncts).selection.to_pylist()
+
+
+def matched(questioned: Questioned, batch: pa.RecordBatch) -> list[bool]:
+    """Whether the units, all of them kept, match whole."""
+    pruned = prune(batch, questioned.conjuncts)
+    assert all(pruned.selection.to_pylist())
+    return [all(each[place].as_py() for each in pruned.matched) for place in range(batch.num_rows)]
+
+
+# --- What is asked ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("x = 5", ["x = 5"]),
+        ("x = 5 AND y = 6", ["x = 5", "y = 6"]),
+        ("x = 5 OR y = 6", ["x = 5", "y = 6"]),
+        ("x = 5 OR x IS NULL", ["x = 5 OR x IS NULL", "x = 5"]),
+        ("x > 3 AND x <> 5", ["x > 3", "x <> 5", "x > 3 AND x <> 5"]),
+        ("x > y", []),
+        ("x > y OR x = 1", ["x = 1"]),
+        ("year(x) = 1", []),
+        ("length(s) = 3 AND x = 1", ["length(s) = 3", "x = 1"]),
+        ("(x > 3 AND x < 8 AND y = 1) OR y = 2", ["x > 3", "x < 8", "x > 3 AND x < 8", "y = 1", "y = 2"]),
+    ],
+)
+def test_asked_are_the_largest_parts_of_one_column_and_the_equalities_in_them(where: str, expected: list[str]) -> None:
+    assert sorted(texts(asked(where))) == sorted(expected)
+
+
+def test_what_is_said_twice_is_asked_once() -> None:
+    assert texts(asked("(x = 5 OR y = 1) AND (x = 5 OR y = 2)")).count("x = 5") == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "items"),
+    [
+        ("x = 5", [5]),
+        ("x <=> 5", [5]),
+        ("x IN (7, 5, NULL)", [5, 7]),
+        ("s LIKE 'abc'", ["abc"]),
+        ("s LIKE 'ab%'", None),
+        ("x < 5", None),
+        ("x <=> NULL", None),
+        ("x <> 5", None),
+        ("x + 1 = 5", None),
+    ],
+)
+def test_items_are_those_of_equalities_and_lists(where: str, items: list[Any] | None) -> None:
+    questions = asked(where).questions
+    found = questions[0].items if questions else None
+    assert (None if found is None else [item.value for item in found]) == items
+
+
+def test_items_have_the_type_of_the_column() -> None:
+    schema = pa.schema({"t": pa.timestamp("us", "UTC"), "h": pa.float16()})
+    for where, expected in (
+        ("t = TIMESTAMP '2020-01-01 00:00:00'", pa.timestamp("us", "UTC")),
+        ("h IN (1.5, 2)", pa.float16()),
+    ):
+        (question,) = ask(make_predicate(where, schema, "t").expr).questions
+        assert question.values.type == expected
+
+
+# --- What answers do --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["x = 5", "x <=> 5", "x IN (5, 6)", "x IN (5, 6, NULL)"])
+def test_a_unit_without_the_items_is_skipped(where: str) -> None:
+    assert kept(asked(where), units(true_0=[False, True, None])) == [False, True, True]
+
+
+def test_B4_under_or_both_sides_are_absent_or_nothing_is_skipped() -> None:
+    questioned = asked("x = 5 OR y = 6")
+    answers = units(true_0=[False, False, False, True, None], true_1=[False, True, None, False, False])
+    assert kept(questioned, answers) == [False, True, True, True, True]
+    assert kept(questioned, units(y=Unit(10, 20), true_0=[False])) == [False], "the bounds of y answer the other side"
+    assert kept(asked("x = 5 OR y > 6"), units(true_0=[False])) == [True]
+
+
+def test_B4_under_and_one_side_suffices() -> None:
+    assert kept(asked("x = 5 AND y = 6"), units(true_0=[False, True], true_1=[None, False])) == [False, False]
+
+
+@pytest.mark.parametrize("where", ["x <> 5", "NOT (x = 5)", "x NOT IN (5, 6)", "NOT (x = 5 AND y = 6)"])
+def test_absence_says_nothing_about_the_negation(where: str) -> None:
+    questioned = asked(where)
+    absent = {question.true_name.replace(":", "_"): [False] for question in questioned.questions if question.items}
+    assert kept(questioned, units(**absent)) == [True]
+
+
+def test_N6_rows_with_null_are_not_skipped_by_absence() -> None:
+    assert kept(asked("x = 5 OR x IS NULL"), units(true_0=[False], true_1=[False])) == [True]
+    without_nulls = units(Unit(0, 100, null_count=0), true_0=[False], true_1=[False])
+    assert kept(asked("x = 5 OR x IS NULL"), without_nulls) == [False]
+
+
+def test_values_decide_a_range_that_bounds_cannot() -> None:
+    """Of 1 and 9 neither is in (3, 8), though some value is above 3 and some below 8."""
+    questioned = asked("x > 3 AND x < 8")
+    batch = units()
+    for question in questioned.questions:
+        batch = with_judged(batch, question, [pa.array([1, 9])])
+    assert kept(questioned, batch) == [False]
+    assert kept(asked("x > 3 AND x < 8"), units()) == [True]
+
+
+def test_values_of_a_part_decide_within_a_disjunction() -> None:
+    questioned = asked("(x > 3 AND x < 8 AND y = 1) OR y = 2")
+    batch = units(x=Unit(0, 100, null_count=0), y=Unit(0, 100, null_count=0))
+    for question in questioned.questions:
+        given = pa.array([1, 9]) if question.column.name == "x" else pa.array([1])
+        batch = with_judged(batch, question, [given])
+    assert kept(questioned, batch) == [False]
+
+
+def judged(where: str, x: list[int], y: list[int] | None, nulls: int = 0) -> tuple[Questioned, pa.RecordBatch]:
+    """The questions about a unit, with what the values of x and y say, where those are known."""
+    questioned = asked(where)
+    batch = units(Unit(0, 100, null_count=nulls), Unit(0, 100, null_count=0))
+    for question in questioned.questions:
+        given = x if question.column.name == "x" else y
+        if given is not None:
+            batch = with_judged(batch, question, [pa.array(given, pa.int64())])
+    return questioned, batch
+
+
+def test_a_disjunction_is_more_than_what_its_parts_of_one_column_say_together() -> None:
+    where = "x < 3 OR x > 8 OR y = 2"
+    assert kept(*judged(where, [5], [2])) == [True], "no value of x fits, but one of y does"
+    assert kept(*judged(where, [5], [4])) == [False]
+    assert kept(*judged(where, [5], None)) == [True]
+    assert matched(*judged(where, [1, 9], None)) == [True]
+    assert matched(*judged(where, [1, 5], None)) == [False]
+
+
+def test_N6_a_null_safe_equality_is_FALSE_for_NULL() -> None:
+    assert kept(*judged("NOT (x <=> 5)", [5], None, nulls=1)) == [True]
+    assert kept(*judged("NOT (x <=> 5)", [5], None, nulls=0)) == [False]
+    assert matched(*judged("x <=> 5", [5], None, nulls=0)) == [True]
+    assert matched(*judged("x <=> 5", [5], None, nulls=1)) == [False]
+    assert matched(*judged("NOT (x <=> 5)", [4], None, nulls=1)) == [True]
+
+
+def test_a_predicate_that_is_FALSE_for_NULL_does_not_match_units_with_NULL() -> None:
+    assert matched(*judged("x IS NOT NULL AND x > 3", [5], None, nulls=0)) == [True]
+    assert matched(*judged("coalesce(x > 3, false)", [5], None, nulls=0)) == [True]
+    assert matched(*judged("coalesce(x > 3, false)", [5], None, nulls=1)) == [False]
+
+
+def test_a_unit_matches_whole_when_no_value_is_false_and_none_is_null() -> None:
+    questioned = asked("x % 2 = 0 OR length(s) = 2")  # a function that Arrow has not asks nothing
+    assert texts(questioned) == ["length(s) = 2"]
+    even = asked("x IN (2, 4, 6)")
+    answers: dict[str, list[bool | None]] = {"true_0": [True], "false_0": [False], "null_0": [False]}
+    assert matched(even, units(Unit(0, 100, null_count=0), **answers)) == [True]
+    assert matched(even, units(Unit(0, 100, null_count=1), **answers)) == [False]
+    assert matched(even, units(Unit(0, 100, null_count=0), **(answers | {"false_0": [True]}))) == [False]
+
+
+def test_NaN_and_functions_are_judged_by_the_values_themselves() -> None:
+    (question,) = asked("f > 3").questions
+    assert question.judge(pa.array([1.0, math.nan, None])) == (True, True, False)
+    (question,) = asked("x IN (1, NULL)").questions
+    assert question.judge(pa.array([3])) == (False, False, True)
+
+
+def test_a_value_for_which_the_predicate_fails_leaves_all_unknown() -> None:
+    (question,) = asked("cast(s AS int) = 5").questions
+    assert question.judge(pa.array(["5", "x"])) is None
+    assert question.judge(pa.array(["5", "6"])) == (True, True, False)
+
+
+# --- Whether to ask ---------------------------------------------------------------------------------------------------
+
+
+def test_only_units_that_answers_could_skip_are_worth_asking_about() -> None:
+    questioned = asked("x = 5 OR y > 6")
+    (conjunct,) = questioned.conjuncts
+    (equality,) = [question for question in questioned.questions if question.items]
+    batch = batch_of({"x": (BIG, [WIDE, WIDE]), "y": (BIG, [Unit(0, 100), Unit(0, 5)])})
+    assert could_skip(batch, conjunct, [equality.true_name]).to_pylist() == [False, True]
+    assert questioned.asked_by(conjunct) == questioned.questions
+
+
+def test_X11_deep_and_long_predicates_are_asked_in_time() -> None:
+    column, other = Column(("x",), type=BIG), Column(("y",), type=BIG)
+    nested: Expr = Call("=", (column, Literal(0, BIG)))
+    for index in range(1, 2_000):
+        part = Call("=", (column if index % 3 else other, Literal(index, BIG)))
+        nested = Call("and" if index % 2 else "or", (nested, part))
+    assert len(ask(nested).questions) >= 2_000
+    listed = Call("in", (column, *(Literal(index, BIG) for index in range(100_000))))
+    (question,) = ask(listed).questions
+    assert len(question.values) == 100_000
+
+
+# --- Oracles ----------------------------------------------------------------------------------------------------------
+
+Rows = dict[str, list[Any]]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[pa.Schema, list[Rows], Said]:
+    types = draw(st.lists(st.sampled_from(PRIMITIVES), min_size=1, max_size=2))
+    schema = pa.schema([(f"c{index}", each) for index, each in enumerate(types)])
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        count = draw(st.integers(0, 4))
+        column = {each.name: st.one_of(values(each.type), st.none()) for each in schema}
+        found.append({name: draw(st.lists(each, min_size=count, max_size=count)) for name, each in column.items()})
+    return schema, found, draw(predicates({(field.name,): field.type for field in schema}))
+
+
+def with_judged(
+    batch: pa.RecordBatch, question: Question, given: list[pa.Array], known: list[list[bool]] | None = None
+) -> pa.RecordBatch:
+    """The batch with what the values of each unit say, where that is to be known."""
+    found = [question.judge(each) or (None, None, None) for each in given]
+    for place, name in enumerate((question.true_name, question.false_name, question.null_name)):
+        answers = [answer[place] if known is None or known[unit][place] else None for unit, answer in enumerate(found)]
+        batch = batch.append_column(name, pa.array(answers, pa.bool_()))
+    return batch
+
+
+def described(schema: pa.Schema, found: list[Rows]) -> pa.RecordBatch:
+    """Counts only: what bounds add is told elsewhere."""
+    columns = {"row_count": pa.array([len(unit[schema.names[0]]) for unit in found], pa.int64())}
+    for name in schema.names:
+        nulls = [sum(value is None for value in unit[name]) for unit in found]
+        columns[metadata_name("null_count", (name,))] = pa.array(nulls, pa.int64())
+    return pa.record_batch(columns)
+
+
+@settings(deadline=None)
+@given(cases(), st.data())
+def test_O3_O4_O5_answers_skip_no_row_and_match_whole_units_only(
+    case: tuple[pa.Schema, list[Rows], Said], data: st.DataObject
+) -> None:
+    schema, found, said = case
+    expr = normalise(bind(said.expr, schema))
+    questioned = ask(expr)
+    assert [each.predicate for each in questioned.conjuncts] == [part for part in conjuncts_of(expr) if part != TRUE]
+    plain = described(schema, found)
+    tables = [pa.table({field.name: array_of(field.type, unit[field.name]) for field in schema}) for unit in found]
+    rows = [truth(table, said.sql) for table in tables]
+    unanswered = prune(plain, questioned.conjuncts).selection.to_pylist()
+    assert unanswered == prune(plain, rewrite(expr)).selection.to_pylist()
+    full, partial = plain, plain
+    for question in questioned.questions:
+        given = [table[question.column.name].combine_chunks() for table in tables]
+        known = data.draw(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=3, max_size=3))
+        full = with_judged(full, question, given)
+        partial = with_judged(partial, question, given, known)
+    outcome = [prune(batch, questioned.conjuncts) for batch in (full, partial)]
+    for pruned in outcome:
+        selected = pruned.selection.to_pylist()
+        for keeps, answers in zip(selected, rows, strict=True):
+            assert keeps or True not in answers, "a unit with a matching row was skipped"
+        remaining = [answers for keeps, answers in zip(selected, rows, strict=True) if keeps]
+        for place, answers in enumerate(remaining):
+            if all(each[place].as_py() for each in pruned.matched):
+                assert all(answer is True for answer in answers), "a unit that matches whole has another row"
+    for more, less, none in zip(*(each.selection.to_pylist() for each in outcome), unanswered, strict=True):
+        assert less or not more, "an answer that is missing removed a unit"
+        assert none or not less, "answers that are missing removed a unit"
