@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import gc
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -24,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-PACKAGES = ("tamis", "pyarrow", "duckdb", "numpy")
+PACKAGES = ("tamis", "pyarrow", "duckdb", "polars", "datafusion", "numpy")
 
 MIB = 1024 * 1024
 
@@ -244,7 +245,8 @@ class Section:
 
 def run_facts(load_before: tuple[float, float, float]) -> str:
     """When, on what kind of machine and with which versions: no names of hosts, users or folders."""
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    installed = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in installed)
     load = f"load {load_before[0]:.1f} before and {os.getloadavg()[0]:.1f} after"
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return (

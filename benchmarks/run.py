@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness import RESULTS, ROOT, Section, Settings, write_section
 
-BENCHMARKS = ("rewrite", "full_scan", "hive_listing", "row_groups", "memory")
+BENCHMARKS = ("rewrite", "full_scan", "hive_listing", "row_groups", "pages", "object_store", "memory")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -208,7 +208,7 @@ def write_paged(folder: Path, *, rows: int, rows_per_group: int, rows_per_page: 
     with pq.ParquetWriter(
         folder / PAGED_FILE,
         schema,
-        compression={"hash": "none"} | {name: "zstd" for name in schema.names if name != "hash"},
+        compression="zstd",
         use_dictionary=["kind", "tags.list.element"],
         write_page_index=True,
         max_rows_per_page=rows_per_page,

@@ -58,6 +58,10 @@ def test_python_code_of_the_readme_runs(readme_folder: Path) -> None:
     assert len(list((readme_folder / "orders").glob("region=*/day=*/*.parquet"))) == 15
 
 
+def test_python_code_about_parquet_runs(tmp_path: Path) -> None:
+    run_python_blocks(ROOT / "docs" / "parquet.md", tmp_path)
+
+
 @pytest.mark.parametrize("command", commands("tamis"), ids=lambda command: command.split()[1])
 def test_tamis_command_of_the_readme_runs(command: str, readme_folder: Path) -> None:
     program = shutil.which("tamis", path=str(Path(sys.executable).parent))

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 import tamis
 from builders.judge import truth
-from builders.predicates import OPERATORS, Said, judge_literal
+from builders.predicates import OPERATORS, Said
+from builders.values import judge_literal
 from tamis import types
 from tamis.expr.evaluate import physical_value
 from tamis.expr.nodes import Call, Column, Literal, columns_of, not_

@@ -14,7 +14,7 @@ import pytest
 
 from tamis import col
 from tamis.errors import CorruptFile, InvalidArgument, TableNotFound, UnknownColumn
-from tamis.parquet import Pruner, PruneRequest, PruneResult, RowSelection
+from tamis.parquet import Pruner, PruneRequest, PruneResult, RowSelection, read_selection
 
 ROWS = 6_000
 ROWS_PER_GROUP = 1_500
@@ -224,3 +224,23 @@ def test_requests_are_values(file: Path) -> None:
     assert not first.levels
     assert second.levels == {"pages"}
     assert second.enable_page_index(False).levels == frozenset()
+
+
+def test_P5_what_is_left_is_read_with_the_positions_that_rows_have_in_the_file(file: Path, rows: pa.Table) -> None:
+    result = request(file, "id BETWEEN 1490 AND 1510 OR id = 5999").prune()
+    batches = read_selection(file, result.row_groups, result.row_selection, ["place", "id"], positions="at")
+    found = pa.Table.from_batches(batches)
+    assert found["at"].to_pylist() == found["id"].to_pylist() == positions(result)
+    assert found.column_names == ["place", "id", "at"]
+    assert found["place"].equals(rows["place"].take(found["at"]))
+
+
+def test_reading_a_selection_refuses_what_does_not_fit(file: Path) -> None:
+    everything = RowSelection.all(ROWS_PER_GROUP)
+    assert sum(batch.num_rows for batch in read_selection(file, [1], everything)) == ROWS_PER_GROUP
+    with pytest.raises(InvalidArgument, match="is over 1500 rows, and the row groups have 3000"):
+        read_selection(file, [1, 2], everything)
+    with pytest.raises(UnknownColumn, match="no column 'nope'"):
+        read_selection(file, [1], everything, ["nope"])
+    with pytest.raises(InvalidArgument, match="there is a column 'id' already"):
+        read_selection(file, [1], everything, positions="id")

@@ -93,6 +93,7 @@ def test_thousands_of_pages_stay_a_small_picture(tmp_path: Path, pages: int) -> 
     values = np.random.default_rng(5).integers(0, 10**9, count)
     svg = picture(tmp_path, values, row_group_size=count, max_rows_per_page=4, write_batch_size=4)
     assert f"of {pages:,} pages" in svg
+    assert ("darker where more of them" in svg) == (pages > MOST_BARS)
     assert 1_000 < len(svg) < 400_000
     ElementTree.fromstring(svg)
 

@@ -2,6 +2,7 @@
 
 from tamis.parquet.inspection import ColumnInspection, FileInspection, inspect
 from tamis.parquet.pruning import Pruner, PruneRequest, PruneResult
+from tamis.parquet.rows import read_selection
 from tamis.parquet.selection import RowSelection
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Pruner",
     "RowSelection",
     "inspect",
+    "read_selection",
     "FileInspection",
     "ColumnInspection",
 ]

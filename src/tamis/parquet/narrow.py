@@ -149,8 +149,10 @@ class FileNarrower:
                 continue
             narrowed, report = ask_level(remaining.keep(asked))
             if report is not None:
+                others = remaining.keep(~asked)
+                report.pass_by(len(others.starts), sum(self.bytes_of(others).values()))
                 reports.append(report)
-                remaining = _joined(remaining.keep(~asked), narrowed)
+                remaining = _joined(others, narrowed)
         return remaining, reports
 
     def bytes_of(self, remaining: Remaining) -> dict[int, int]:

@@ -21,15 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.errors import InvalidArgument, TableNotFound
+from tamis.errors import InvalidArgument
 from tamis.expr.nodes import TRUE
-from tamis.io.listing import find_file
-from tamis.io.storage import open_storage
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import MAGIC, Footer, footer_from_bytes
 from tamis.parquet.leaves import leaf_indices
 from tamis.parquet.matching import check_fits, find_path
 from tamis.parquet.narrow import FileNarrower, Filter, Remaining
+from tamis.parquet.rows import open_file
 from tamis.parquet.selection import RowSelection
 from tamis.parquet.statistics import row_group_metadata
 from tamis.skipping.account import LevelReport
@@ -191,11 +190,7 @@ def _open(file: Given, storage_options: Mapping[str, Any] | None) -> ParquetFile
         written = BytesIO()
         file.write_metadata_file(written)
         return footer_from_bytes(written.getvalue()[len(MAGIC) : -2 * len(MAGIC)], "the metadata")
-    storage = open_storage(file, storage_options)
-    found = find_file(storage, storage.root)
-    if found is None:
-        raise TableNotFound(f"no file at '{storage.uri}': give the path of one Parquet file")
-    return ParquetFile.load(storage, found.path, found.size, found.modified_ns)
+    return open_file(file, storage_options)
 
 
 def _schema_of(source: ParquetFile | Footer) -> pa.Schema:

@@ -14,7 +14,7 @@ Every operation keeps the one form that `tamis.parquet.runs` describes, so equal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -292,6 +292,16 @@ class RowSelection:
         first, last = np.searchsorted(self._ends, start, side="right"), np.searchsorted(self._starts, start + length)
         starts, ends = self._starts[first:last] - start, self._ends[first:last] - start
         return self._of((np.maximum(starts, 0), np.minimum(ends, length)), length)
+
+    def pieces(self, most_rows: int) -> Iterator[RowSelection]:
+        """The selected rows in parts of at most so many, each over the same rows."""
+        for start in range(0, self.row_count, most_rows):
+            end = min(start + most_rows, self.row_count)
+            yield (
+                self
+                if end - start == self.row_count
+                else self.and_then(RowSelection.from_ranges([(start, end)], self.row_count))
+            )
 
     def split(self, row_group_rows: Integers) -> list[RowSelection]:
         """One selection for each row group, of the given numbers of rows, each counted from its own first row."""

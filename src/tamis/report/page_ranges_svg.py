@@ -24,7 +24,7 @@ from tamis.parquet.inspection import PAGES, ColumnInspection, FileInspection, Ra
 from tamis.report.axes import Axis, Tick, row_ticks, value_axis
 
 MOST_BARS = 1_500
-_MOST_LINES = 150
+_MOST_LINES = 60
 
 _WIDTH, _HEIGHT = 960, 540
 _TOP, _RIGHT, _BOTTOM = 88, 28, 74
@@ -218,7 +218,9 @@ def _legend(frame: _Frame, ranges: Ranges, unknown: npt.NDArray[np.bool_], row_g
     unit = "page" if ranges.unit == PAGES else "row group"
     square = '<rect x="{x:g}" y="{y:g}" width="11" height="11" {style}/>'
     line = '<path d="M{x:g} {y:g}m5 -1v13" stroke="' + _NULLS + '" stroke-dasharray="2 3"/>'
-    entries = [(square, f'fill="{_BAR}" fill-opacity="0.85"', f"from min to max of a {unit}")]
+    is_shaded = len(ranges.rows) - int(unknown.sum()) - int(ranges.without_values.sum()) > MOST_BARS
+    bar = f"from min to max of {unit}s, darker where more of them" if is_shaded else f"from min to max of a {unit}"
+    entries = [(square, f'fill="{_BAR}" fill-opacity="0.85"', bar)]
     if 1 < row_groups <= _MOST_LINES + 1:
         entries.append((line, "", "a new row group"))
     if (ranges.without_values & (ranges.rows > 0)).any():
@@ -251,8 +253,12 @@ def _overlap_sentence(clustering: Clustering) -> str:
     count = f"{clustering.units:,} {unit}{'' if clustering.units == 1 else 's'}"
     return (
         f"Overlap {percent(clustering.overlap)}: a typical value lies within the range of "
-        f"{f'{clustering.units_of_a_value:,.1f}'.removesuffix('.0')} of {count}"
+        f"{_few(clustering.units_of_a_value)} of {count}"
     )
+
+
+def _few(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0") if number < 10 else f"{number:,.0f}"
 
 
 def _extent_sentence(found: FileInspection, column: ColumnInspection) -> str:

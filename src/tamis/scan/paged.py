@@ -49,7 +49,7 @@ class PagedRows:
         tested = [column.path[0] for column in self._residual.columns] if self._residual is not None else []
         first = [field.name for field in self._schema if field.name in tested]
         others = [field.name for field in self._schema if field.name not in tested]
-        for piece in _pieces(selection, most_rows):
+        for piece in selection.pieces(most_rows):
             if self._residual is None:
                 yield self._rows(file, pages, self._schema.names, piece)
             elif not self._pays(pages, others, piece):
@@ -86,17 +86,6 @@ class PagedRows:
             # A batch needs some column to know its length.
             batch = pa.record_batch({"": pa.nulls(selection.row_count)})
         return conform_batch(batch, wanted, dict(self._constants), f"'{place}'")
-
-
-def _pieces(selection: RowSelection, most_rows: int) -> Iterator[RowSelection]:
-    """The selection in parts of at most so many rows each."""
-    count = selection.row_count
-    if count <= most_rows:
-        yield selection
-        return
-    for start in range(0, count, most_rows):
-        part = RowSelection.from_ranges([(start, min(start + most_rows, count))], count)
-        yield selection.and_then(part)
 
 
 def _side_by_side(one: pa.RecordBatch, other: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

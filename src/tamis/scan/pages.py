@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column
@@ -108,6 +109,8 @@ def _merged(
                 reports[report.level].add(report)
             else:
                 reports[report.level] = report
+    for report in reports.values():
+        report.pass_by(kept[0].num_rows, pc.sum(kept[0]["bytes"]).as_py() or 0)
     units = pa.concat_tables(kept)
     order = np.lexsort((units["row_group"].to_numpy(), units["file"].to_numpy()))
     merged = replace(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import PlanBudgetExceeded
+from tamis.errors import PlanBudgetExceeded, counted
 from tamis.scan.read import ScanTask
 from tamis.scan.report import Report
 from tamis.scan.row_groups import RowGroups
@@ -120,14 +120,14 @@ class ScanPlan:
     @property
     def bytes(self) -> int:
         """The bytes that will be read: of the needed columns where row groups were planned, else of whole files."""
-        last = self.report.levels[-1].bytes_kept if self.report.levels else 0
-        return last or 0
+        sizes = self.files["size"] if self.planned is None else self.planned.row_groups.units["bytes"]
+        return int(pc.sum(sizes).as_py() or 0)
 
     def assert_max_files(self, most: int) -> ScanPlan:
         """Fail where the plan has more files: for tests that guard a query against reading too much."""
         if self.num_files > most:
             raise PlanBudgetExceeded(
-                f"the plan has {self.num_files} files, at most {most} were allowed.\n{self.report}"
+                f"the plan has {counted(self.num_files, 'file')}, at most {most} were allowed.\n{self.report}"
             )
         return self
 

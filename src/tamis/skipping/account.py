@@ -42,6 +42,13 @@ class LevelReport:
             "note": self.note,
         }
 
+    def pass_by(self, units: int, size: int) -> None:
+        """Take in units that the level had no reason to look at, so that it counts all that came in."""
+        self.total += units
+        self.kept += units
+        self.bytes_total = _sum(self.bytes_total, size)
+        self.bytes_kept = _sum(self.bytes_kept, size)
+
     def add(self, other: LevelReport) -> None:
         """Take in the account of more units of the same level."""
         self.by_predicate = merge_outcomes(self.by_predicate, other.by_predicate, first=self.total == 0)

@@ -1,0 +1,88 @@
+"""Rows of one file by a selection: what pruning left, without a scan around it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument, TableNotFound, UnknownColumn
+from tamis.io.listing import find_file
+from tamis.io.storage import open_storage
+from tamis.parquet.assemble import can_assemble
+from tamis.parquet.file import ParquetFile
+from tamis.parquet.indexes import read_indexes
+from tamis.parquet.leaves import leaf_indices
+from tamis.parquet.page_reader import fetch_pages, read_rows
+from tamis.parquet.selection import RowSelection
+
+MOST_ROWS = 128 * 1024
+"""The most rows of a batch."""
+
+
+def open_file(file: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> ParquetFile:
+    """The Parquet file at a path or a URI."""
+    storage = open_storage(file, storage_options)
+    found = find_file(storage, storage.root)
+    if found is None:
+        raise TableNotFound(f"no file at '{storage.uri}': give the path of one Parquet file")
+    return ParquetFile.load(storage, found.path, found.size, found.modified_ns)
+
+
+def read_selection(
+    file: str | os.PathLike[str],
+    row_groups: Sequence[int],
+    selection: RowSelection,
+    columns: Sequence[str] | None = None,
+    *,
+    positions: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The selected rows, batch by batch in the order of the file, read from the pages that hold them.
+
+    `selection` counts over the given row groups, as that of a `PruneResult` does. `positions` is the name of a column
+    to add that says where in the file each row is, counted from 0, as deletes do.
+    """
+    source = open_file(file, storage_options)
+    schema = source.schema
+    wanted = schema.names if columns is None else list(columns)
+    unknown = [name for name in wanted if name not in schema.names]
+    if unknown:
+        raise UnknownColumn(f"no column {unknown[0]!r} in '{source.place}'. Columns: {', '.join(schema.names)}")
+    if positions is not None and positions in wanted:
+        raise InvalidArgument(f"there is a column {positions!r} already: choose another name for the positions")
+    unreadable = [name for name in wanted if not can_assemble(schema.field(name).type)]
+    if unreadable:
+        kind = schema.field(unreadable[0]).type
+        raise InvalidArgument(f"column {unreadable[0]!r} is {kind}, which cannot be read by pages: leave it out")
+    counts = [source.rows_of(group) for group in row_groups]
+    if selection.total != sum(counts):
+        raise InvalidArgument(f"the selection is over {selection.total} rows, and the row groups have {sum(counts)}")
+    return _batches(source, list(row_groups), selection.split(counts), wanted, positions)
+
+
+def _batches(
+    source: ParquetFile,
+    row_groups: list[int],
+    selections: list[RowSelection],
+    columns: list[str],
+    positions: str | None,
+) -> Iterator[pa.RecordBatch]:
+    leaves = leaf_indices(source.schema, [(name,) for name in columns])
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(source.map.rows)])
+    with source.open() as opened:
+        for group, selection in zip(row_groups, selections, strict=True):
+            if selection.is_empty:
+                continue
+            indexes = read_indexes(source, opened, [(group, leaf) for leaf in leaves])
+            pages = [source.leaf_pages(group, leaf, indexes.locations[group, leaf]) for leaf in leaves]
+            for piece in selection.pieces(MOST_ROWS):
+                fetched = fetch_pages(opened, pages, piece)
+                batch = read_rows(source.schema, fetched, piece, source.place, source.created_by)
+                arrays = {name: batch.column(name) for name in columns}
+                if positions is not None:
+                    arrays[positions] = pa.array(starts[group] + piece.to_indices(), pa.int64())
+                yield pa.record_batch(arrays)

@@ -1,0 +1,55 @@
+"""What a footer says of row groups admits every row: O3 for statistics, over all pairs of values that need care."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.small_worlds import Statistics, World
+from builders.values import FAMILIES, array_of, narrower_types, values_that_fit
+from tamis.expr.evaluate import physical_value
+from tamis.expr.nodes import Column
+from tamis.parquet.statistics import row_group_metadata
+from tamis.skipping.metadata import metadata_name
+
+STORED = [
+    pytest.param(narrow, wide, id=f"{narrow} as {wide}")
+    for wide in dict.fromkeys(itertools.chain.from_iterable(FAMILIES))
+    for narrow in (wide, *narrower_types(wide))
+]
+
+
+@pytest.mark.parametrize(("narrow", "wide"), STORED)
+def test_O3_T5_T11_the_footer_admits_every_row_of_a_row_group(narrow: pa.DataType, wide: pa.DataType) -> None:
+    cells = [*values_that_fit(narrow, wide), None]
+    pairs = list(itertools.combinations_with_replacement(cells, 2))
+    stored = array_of(narrow, [cell for pair in pairs for cell in pair])
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"x": stored}), sink, row_group_size=2)
+    footer = pq.read_metadata(io.BytesIO(sink.getvalue()))
+    found = row_group_metadata(footer, [Column(("x",), type=wide)])
+    world, as_read = World(wide, ()), [physical_value(cell) for cell in stored.cast(wide)]
+    for index in range(len(pairs)):
+        statistics = Statistics(*(_known(found, kind, index) for kind in ("lower", "upper", "null_count", "nan_count")))
+        for cell in as_read[2 * index : 2 * index + 2]:
+            assert world.admits(statistics, 2, cell), f"{statistics} does not admit {cell!r}"
+        assert statistics.null_count == as_read[2 * index : 2 * index + 2].count(None)
+        # Without bounds the test would prove nothing.
+        assert statistics.lower is not None or not _has_bounds(as_read[2 * index : 2 * index + 2], wide)
+
+
+def _known(found: pa.RecordBatch, kind: str, index: int) -> Any:
+    name = metadata_name(kind, ("x",))
+    return physical_value(found.column(name)[index]) if name in found.schema.names else 0
+
+
+def _has_bounds(cells: list[Any], data_type: pa.DataType) -> bool:
+    """Whether any writer notes bounds of such rows, and they are sure to be believed."""
+    return all(cell is not None and cell == cell for cell in cells) and not (
+        pa.types.is_timestamp(data_type) and max(map(abs, cells)) > 2**62
+    )
