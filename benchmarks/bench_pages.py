@@ -6,7 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from harness import Contender, Section, Settings, Target, here, interleave, markdown_table, mebibytes, ratio, speed_table
+from harness import (
+    Contender,
+    Section,
+    Settings,
+    Target,
+    here,
+    interleave,
+    markdown_table,
+    mebibytes,
+    ratio,
+    speed_table,
+)
 from lookups import PRESENT, READERS, TARGETS, Lookup, found, installed_readers, lookups, prepare, tamis_own_count
 from new_process import in_new_process, measure
 from table_writers import PAGED_FILE, made_once, paged_hashes, size_on_disk, write_paged

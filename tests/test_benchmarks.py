@@ -84,10 +84,52 @@ def test_partition_benchmark_lists_few_directories_and_removes_its_tree(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_lookups_through_pages_find_the_same_rows_and_tell_exact_bytes(tmp_path: Path) -> None:
+    done = run("pages", "--quick", "--data", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    counted = done.stdout.split("### Bytes and requests of Tamis")[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in counted.splitlines() if line.startswith("| ")]
+    assert [row for row in rows if row[0].startswith("point")] == [
+        ["point on the sorted key", "1"],
+        ["point on a random key, Bloom filter", "1"],
+        ["point on a random key that is not there, Bloom filter", "0"],
+        ["point on the sorted key, a list column returned", "1"],
+    ]
+
+
+def test_the_object_store_counts_what_everyone_asks_it_for(tmp_path: Path) -> None:
+    pytest.importorskip("moto", reason="the S3 server of the benchmarks comes with tamis[bench]")
+    done = run("object_store", "--quick", "--data", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "point on the sorted key: dependent round trips: met, 3 trips" in done.stdout
+    told = done.stdout.split("### What Tamis asks for")[1]
+    asked = [line.split("|")[1].strip() for line in told.splitlines() if line.startswith("| ")][2:]
+    assert asked == ["HEAD /bench/rows.parquet", *["GET /bench/rows.parquet"] * 2]
+
+
+def test_round_trips_are_the_longest_chain_of_requests_that_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    server = importlib.import_module("object_store_server")
+
+    def trips(*times: tuple[float, float]) -> int:
+        requests = [server.Request("GET", "/", None, 206, 1, began, answered) for began, answered in times]
+        found = server.dependent_round_trips(requests)
+        assert isinstance(found, int)
+        return found
+
+    assert trips() == 0
+    assert trips((0, 3), (3, 6), (6, 9)) == 3
+    assert trips((0, 3), (1, 4), (2, 5)) == 1
+    # One long request beside two short ones in a row, then one that waited for all.
+    assert trips((0, 9), (0, 3), (4, 8), (9, 12)) == 3
+
+
 def test_unknown_benchmark_is_refused_with_the_names_that_exist(tmp_path: Path) -> None:
     done = run("speed", "--data", str(tmp_path))
     assert done.returncode == 2
-    assert "no benchmark 'speed'; there are rewrite, full_scan, hive_listing, row_groups, memory" in done.stderr
+    assert "no benchmark 'speed'; there are rewrite, full_scan, hive_listing, row_groups, pages, object_store, memory" in done.stderr
 
 
 def test_every_benchmark_is_run_and_told_of() -> None:

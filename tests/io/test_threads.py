@@ -1,6 +1,7 @@
 """Work in threads: order, errors, and use from within itself."""
 
 import threading
+import time
 
 import pytest
 
@@ -62,21 +63,27 @@ def test_remote_work_takes_more_threads_than_local_work_and_never_more_than_32(m
         assert (default_threads(is_local=True), default_threads(is_local=False)) == (local, remote)
 
 
-def test_quick_items_are_done_by_the_caller_alone() -> None:
-    workers = run_in_threads(lambda _: threading.current_thread(), range(50), threads=8, mostly_quick=True)
-    assert len(workers) == 50
-    assert workers[0] is threading.current_thread()
+def test_a_patient_caller_does_alone_what_takes_no_time() -> None:
+    workers = run_in_threads(lambda _: threading.current_thread(), range(50), threads=8, patience=60)
+    assert workers == [threading.current_thread()] * 50
 
 
-def test_a_slow_item_calls_for_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.io.threads.QUICK_SECONDS", -1.0)
+def test_a_caller_that_lost_its_patience_is_helped() -> None:
     barrier = threading.Barrier(3, timeout=30)
-    # The first item is done alone, the others wait for each other.
-    found = run_in_threads(lambda number: number if number == 0 else barrier.wait() < 3, range(4), 4, mostly_quick=True)
-    assert found == [0, True, True, True]
+    started = time.perf_counter()
+
+    def work(number: int) -> int | bool:
+        if number > 0:
+            return barrier.wait() < 3
+        while time.perf_counter() - started < 0.01:
+            pass
+        return number
+
+    # The first item is done alone; the others wait for each other.
+    assert run_in_threads(work, range(4), threads=4, patience=1e-6) == [0, True, True, True]
 
 
-def test_an_error_of_a_quick_item_stops_the_work() -> None:
+def test_an_error_of_a_patient_caller_stops_the_work() -> None:
     begun: list[int] = []
 
     def fail_at_three(number: int) -> None:
@@ -85,5 +92,5 @@ def test_an_error_of_a_quick_item_stops_the_work() -> None:
             raise ValueError("three")
 
     with pytest.raises(ValueError, match="three"):
-        run_in_threads(fail_at_three, range(1000), threads=1, mostly_quick=True)
+        run_in_threads(fail_at_three, range(1000), threads=1, patience=60)
     assert begun == [0, 1, 2, 3]

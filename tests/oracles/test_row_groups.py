@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from builders.small_worlds import Statistics, World
 from builders.values import FAMILIES, array_of, narrower_types, values_that_fit
 from tamis.expr.evaluate import physical_value
 from tamis.expr.nodes import Column
+from tamis.parquet.bounds import bounds_of_column
+from tamis.parquet.leaves import leaf_columns
 from tamis.parquet.statistics import row_group_metadata
 from tamis.skipping.metadata import metadata_name
 
@@ -53,3 +56,28 @@ def _has_bounds(cells: list[Any], data_type: pa.DataType) -> bool:
     return all(cell is not None and cell == cell for cell in cells) and not (
         pa.types.is_timestamp(data_type) and max(map(abs, cells)) > 2**62
     )
+
+
+def read_bounds(values: pa.Array, smallest: Any, largest: Any) -> tuple[Any, Any]:
+    """What becomes of statistics that some writer noted for a column of this type."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"x": values}), sink)
+    leaf = leaf_columns(pq.read_metadata(io.BytesIO(sink.getvalue())))[("x",)]
+    reader = bounds_of_column(leaf, values.type)
+    assert reader is not None
+    return reader.bounds(smallest, largest)[:2]
+
+
+@pytest.mark.parametrize(("smallest", "largest"), [(math.nan, 1.0), (0.0, math.nan), (math.nan, math.nan), (2.0, 1.0)])
+def test_F2_T10_bounds_that_cannot_be_are_unknown(smallest: float, largest: float) -> None:
+    assert read_bounds(pa.array([0.0]), smallest, largest) == (None, None)
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_S3_text_cut_within_a_character_still_bounds_it(cut: int) -> None:
+    """Both bounds are cut as bytes: the upper one is below the value that it was made of."""
+    value = "zu 日"
+    cut_short = value.encode()[:-cut]
+    lower, upper = read_bounds(pa.array([value]), cut_short, cut_short)
+    assert lower <= value < upper
+    assert read_bounds(pa.array(["\U0010ffff"]), b"\xf4", b"\xf4") == ("", None)

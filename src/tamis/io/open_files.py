@@ -1,15 +1,17 @@
 """Files of object stores that are open: what one step of a scan opened, the next one need not open again.
 
 To open such a file takes a round trip, since someone has to ask for its size. What is kept holds no connection, but
-it does hold the size that the file had, so it is dropped when a scan ends: the next one asks again, and a file that
-was replaced meanwhile shows. Files of other systems may hold a connection or a buffer, and are closed each time.
+it does hold the size that the file had, so it is dropped when a scan ends, or when it grows old: the next one asks
+again, and a file that was replaced meanwhile shows. Files of other systems may hold a connection or a buffer, and are
+closed each time.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
+from time import monotonic
 
 import pyarrow as pa
 
@@ -17,6 +19,7 @@ OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
 """The file systems of pyarrow whose open files are a name and a size."""
 
 MOST_OPEN = 512
+FRESH_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class OpenFile:
     file: pa.NativeFile
     size: int
     tail: pa.Buffer | None = None
+    opened_at: float = field(default_factory=monotonic)
 
     def keep_tail(self, tail: pa.Buffer) -> None:
         if self.tail is None or self.tail.size < tail.size:
@@ -54,8 +58,9 @@ class OpenFiles:
     def get(self, path: str) -> OpenFile | None:
         with self._lock:
             found = self._files.get(path)
-            if found is not None:
-                self._files.move_to_end(path)
+            if found is None or monotonic() - found.opened_at > FRESH_SECONDS:
+                return None
+            self._files.move_to_end(path)
             return found
 
     def put(self, path: str, file: OpenFile) -> None:

@@ -57,8 +57,15 @@ class Coalescing:
         return merged
 
 
+SMALL_READS = MIB
+"""So many bytes of a local file are read one range after another."""
+
 LOCAL = Coalescing(gap=4 * KIB, largest=8 * MIB)
 REMOTE = Coalescing(gap=256 * KIB, largest=16 * MIB)
+
+REMOTE_AT_ONCE = 24
+"""How many ranges of one remote file are on their way together. They mostly wait, on as many connections as pyarrow's
+client for S3 has, and all that was asked for is in memory at the end in any case."""
 
 
 class RangedFile:
@@ -134,8 +141,10 @@ class RangedFile:
         if coalesce_gap is not None:
             rule = Coalescing(coalesce_gap, rule.largest)
         merged = rule.merge([wanted for wanted in ranges if wanted[1]])
-        # To ask how many processors there are takes longer than a small read.
-        buffers = run_in_threads(self._read_one, merged, self._storage.threads if len(merged) > 1 else 1)
+        # To wake another thread takes longer than a small local read.
+        is_small = self._is_local and sum(length for _, length in merged) <= SMALL_READS
+        at_once = REMOTE_AT_ONCE if not self._is_local else 1 if is_small else self._storage.threads
+        buffers = run_in_threads(self._read_one, merged, at_once)
         starts = [start for start, _ in merged]
         return [self._slice(starts, buffers, start, length) for start, length in ranges]
 

@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-QUICK_SECONDS = 0.002
-"""What takes longer has waited for a disk, or computes long enough to be worth a thread."""
+LOCAL_PATIENCE = 0.01
+"""How long to work alone on what mostly takes no time, as reads from local files do."""
 
 POOL_SIZE = 64
 """The most threads at work in one process, however many calls run at the same time."""
@@ -33,27 +33,20 @@ def default_threads(*, is_local: bool = True) -> int:
 
 
 def run_in_threads(
-    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None, *, mostly_quick: bool = False
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None, *, patience: float = 0.0
 ) -> list[Result]:
     """`function` of every item, in the order of the items.
 
     The first error stops the work: no further item is begun, those under way are waited for, and it is raised.
-    Where items are `mostly_quick`, as reads from local files are, the caller begins alone and is helped only when one
-    of them was not: threads that take turns to compute for a moment are slower than one.
+    With `patience`, the caller works alone for so many seconds before it is helped: threads that take turns to compute
+    for a moment are slower than one.
     """
     work = list(items)
-    done = _do_while_quick(function, work) if mostly_quick else []
-    return done + _run_in_threads(function, work[len(done) :], threads)
-
-
-def _do_while_quick(function: Callable[[Item], Result], work: list[Item]) -> list[Result]:
     done: list[Result] = []
-    for item in work:
-        started = perf_counter()
-        done.append(function(item))
-        if perf_counter() - started > QUICK_SECONDS:
-            break
-    return done
+    until = perf_counter() + patience
+    while patience and len(done) < len(work) and perf_counter() < until:
+        done.append(function(work[len(done)]))
+    return done + _run_in_threads(function, work[len(done) :], threads)
 
 
 def _run_in_threads(function: Callable[[Item], Result], work: list[Item], threads: int | None) -> list[Result]:

@@ -121,7 +121,7 @@ def _judged(reader: BoundsOfColumn, layout: ChunkLayout, smallest: Any, largest:
     """Bounds with what the file itself says of their exactness: pruning knows less, it must not rely on more."""
     lower, upper, _, _ = reader.bounds(smallest, largest)
     is_cuttable = types.is_bytes(reader.source)
-    exact = []
+    exact: list[bool | None] = []
     for value, raw, flag in ((lower, smallest, layout.min_exact), (upper, largest, layout.max_exact)):
         if value is None:
             exact.append(None)

@@ -87,7 +87,8 @@ def _holding(first: Ranks, last: Ranks) -> npt.NDArray[np.float64]:
     holding[1:] -= np.cumsum(np.bincount(2 * last, minlength=positions))[:-1]
     crowded_until = np.concatenate([[0], np.cumsum(is_crowded)])
     held_until = np.concatenate([[0], np.cumsum(holding * is_crowded)])
-    return (held_until[end + 1] - held_until[start]) / (crowded_until[end + 1] - crowded_until[start])
+    held, crowded = held_until[end + 1] - held_until[start], crowded_until[end + 1] - crowded_until[start]
+    return np.asarray(held / crowded, np.float64)
 
 
 def both_known(lower: pa.Array, upper: pa.Array) -> Mask:

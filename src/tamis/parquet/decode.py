@@ -130,7 +130,7 @@ def leaf_value_field(field: pa.Field) -> pa.Field:
 
 def _page_headers(buffer: pa.Buffer, codec: int, what: str) -> list[PageHeader]:
     headers = []
-    view = _as_bytes(buffer)
+    view = as_bytes(buffer)
     position, end = 0, buffer.size
     while position < end:
         header = decode_page_header(view, what, position)
@@ -141,13 +141,13 @@ def _page_headers(buffer: pa.Buffer, codec: int, what: str) -> list[PageHeader]:
     return headers
 
 
-def _as_bytes(buffer: pa.Buffer) -> bytes:
+def as_bytes(buffer: pa.Buffer) -> bytes:
     """Indexed like bytes, without a copy: Arrow's own view has signed numbers."""
     return memoryview(buffer).cast("B")  # type: ignore[return-value]
 
 
 def _dictionary_header(buffer: pa.Buffer, codec: int, what: str) -> PageHeader:
-    header = decode_page_header(_as_bytes(buffer), what)
+    header = decode_page_header(as_bytes(buffer), what)
     if header.type != DICTIONARY_PAGE:
         raise CorruptFile(f"{what} has a page of type {header.type} where its dictionary must be; write the file again")
     check_page_fits(header, buffer.size, what)

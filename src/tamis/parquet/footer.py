@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
+from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.leaves import FileSchema, file_schema
 from tamis.parquet.vetting import vetted_footer
 
@@ -126,10 +127,8 @@ def _parse(footer: bytes, place: str) -> pq.FileMetaData:
     source = pa.BufferReader(footer + len(footer).to_bytes(4, "little") + MAGIC)
     try:
         # Nothing in a footer can be longer than the footer, whatever a list or a string claims to be.
-        with pq.ParquetFile(
-            source, thrift_string_size_limit=len(footer), thrift_container_size_limit=len(footer)
-        ) as file:
-            return file.metadata
+        limits = {"thrift_string_size_limit": len(footer), "thrift_container_size_limit": len(footer)}
+        return open_reader(source, **limits).metadata
     except NotImplementedError as error:
         raise UnsupportedFeature(f"'{place}' cannot be read: {_one_line(error)}") from error
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tamis.io.ranges import RangedFile
 from tamis.parquet.assemble import assemble
 from tamis.parquet.chunks import PLAIN_DICTIONARY, RLE_DICTIONARY, ByteRange, ChunkLayout
-from tamis.parquet.decode import decode_pages
+from tamis.parquet.decode import as_bytes, decode_pages
 from tamis.parquet.leaves import count_leaves
 from tamis.parquet.page_header import decode_page_header
 from tamis.parquet.page_index import PageLocations, dictionary_range
@@ -129,7 +129,8 @@ def fetch_pages(file: RangedFile, leaves: Iterable[LeafPages], selection: RowSel
 
 
 def _uses_dictionary(page: pa.Buffer) -> bool:
-    return decode_page_header(memoryview(page).cast("B"), "a page").encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY)
+    encoding = decode_page_header(as_bytes(page), "a page").encoding
+    return encoding is not None and encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY)
 
 
 def read_rows(

@@ -132,8 +132,8 @@ def _shaded(frame: _Frame, starts: Floats, ends: Floats, highs: Floats, lows: Fl
         edges = np.diff(np.pad((shade == number).astype(np.int8), ((0, 0), (1, 1))), axis=1)
         places, begins = np.nonzero(edges == 1)
         _, stops = np.nonzero(edges == -1)
-        left, top = frame.left + places * _CELL, frame.top + begins * _CELL
-        runs = _path((left, top, np.full(len(places), _CELL), (stops - begins) * _CELL))
+        begin_x, begin_y = frame.left + places * _CELL, frame.top + begins * _CELL
+        runs = _path((begin_x, begin_y, np.full(len(places), _CELL), (stops - begins) * _CELL))
         if runs:
             drawn.append(f'<path d="{runs}" fill="{_BAR}" fill-opacity="{opacity}" shape-rendering="crispEdges"/>')
     return "".join(drawn)

@@ -23,6 +23,7 @@ from tamis.errors import CorruptFile
 from tamis.io.ranges import PrefetchedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
+from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.assemble import can_assemble
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import Footer, load_footer
@@ -339,22 +340,23 @@ def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
         return
     row_group = file.tasks[0].row_group
     try:
-        with pq.ParquetFile(file.source, metadata=file.footer.metadata, pre_buffer=False) as opened:
-            for task in file.tasks:
-                row_group = task.row_group
-                batches = _decode_row_group(opened, row_group, file.leaves, place)
-                yield from batches if task.selection is None else _select(batches, task.selection)
+        options = {"metadata": file.footer.metadata, "pre_buffer": False, "page_checksum_verification": True}
+        reader = open_reader(file.source, **options)
+        for task in file.tasks:
+            row_group = task.row_group
+            batches = _decode_row_group(reader, row_group, file, place)
+            yield from batches if task.selection is None else _select(batches, task.selection)
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {error}") from error
 
 
-def _decode_row_group(file: pq.ParquetFile, row_group: int, leaves: list[int], place: str) -> Iterator[pa.RecordBatch]:
-    group = file.metadata.row_group(row_group)
-    uncompressed = sum([group.column(leaf).total_uncompressed_size for leaf in leaves])
+def _decode_row_group(reader: pq.ParquetReader, row_group: int, file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
+    group = file.footer.metadata.row_group(row_group)
+    uncompressed = sum([group.column(leaf).total_uncompressed_size for leaf in file.leaves])
     rows = max(1, min(MOST_ROWS, MOST_BYTES * group.num_rows // max(uncompressed, 1)))
     decoded = 0
-    for batch in file.reader.iter_batches(
-        rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
+    for batch in reader.iter_batches(
+        rows, row_groups=[row_group], column_indices=file.leaves, use_threads=group.num_rows > FEW_ROWS
     ):
         decoded += batch.num_rows
         yield batch

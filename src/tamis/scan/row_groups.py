@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
-from tamis.io.threads import run_in_threads
+from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FieldPath, FileSchema, leaf_indices
 from tamis.parquet.matching import check_fits, find_path
@@ -124,7 +124,7 @@ def _load_footers(
         footer, content = load_footer(storage, *file)
         return footer, content if keep_contents else None
 
-    loaded = run_in_threads(load, wanted, storage.threads, mostly_quick=storage.is_local)
+    loaded = run_in_threads(load, wanted, storage.threads, patience=LOCAL_PATIENCE if storage.is_local else 0.0)
     return [footer for footer, _ in loaded], [content for _, content in loaded]
 
 

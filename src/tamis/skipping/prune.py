@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,11 +35,11 @@ class Pruned:
 
     selection: pa.BooleanArray
     matched: tuple[pa.BooleanArray, ...]
-    """For each conjunct and each *remaining* unit, whether it is TRUE for every row."""
+    """For each conjunct and each *remaining* unit, whether it is TRUE for every row; empty where nobody asked."""
     outcomes: tuple[ConjunctOutcome, ...]
 
 
-def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct]) -> Pruned:
+def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct], *, with_matches: bool = True) -> Pruned:
     """Skip the units of a metadata batch in which some conjunct cannot be TRUE."""
     answers = [_keeps(units, conjunct) for conjunct in conjuncts]
     selection = pa.repeat(pa.scalar(True), units.num_rows)
@@ -46,12 +47,12 @@ def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct]) -> Pruned:
         selection = pc.and_(selection, kept)
     # Whether units match whole matters only for those that are read, which are mostly few.
     remaining = units if pc.all(selection, min_count=0).as_py() else units.filter(selection)
-    matched = tuple(_matches(remaining, conjunct) for conjunct in conjuncts)
+    matches = [lru_cache(partial(_matches, remaining, conjunct)) for conjunct in conjuncts]
     outcomes = tuple(
         _outcome(units, conjunct, kept, whole, error)
-        for conjunct, (kept, error), whole in zip(conjuncts, answers, matched, strict=True)
+        for conjunct, (kept, error), whole in zip(conjuncts, answers, matches, strict=True)
     )
-    return Pruned(selection, matched, outcomes)
+    return Pruned(selection, tuple(whole() for whole in matches) if with_matches else (), outcomes)
 
 
 def _keeps(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, EvaluationError | None]:
@@ -82,7 +83,7 @@ def _outcome(
     units: pa.RecordBatch,
     conjunct: Conjunct,
     kept: pa.BooleanArray,
-    whole: pa.BooleanArray,
+    whole: Callable[[], pa.BooleanArray],
     error: EvaluationError | None,
 ) -> ConjunctOutcome:
     skipped = units.num_rows - kept.true_count
@@ -90,12 +91,14 @@ def _outcome(
     return ConjunctOutcome(conjunct.text, skipped, reason)
 
 
-def _unused(units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: pa.BooleanArray) -> str | None:
+def _unused(
+    units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: Callable[[], pa.BooleanArray]
+) -> str | None:
     if skipped or not units.num_rows:
         return None
     if not any(_is_known(units, name) for name in conjunct.metadata_names):
         return conjunct.reason or NO_STATISTICS
-    if pc.all(whole, min_count=0).as_py():
+    if pc.all(whole(), min_count=0).as_py():
         return None
     if conjunct.reason is not None:
         return conjunct.reason

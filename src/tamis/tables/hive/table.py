@@ -139,7 +139,7 @@ class _DirectoryPruner:
         units = {"row_count": one_row}
         for name in values.column_names:
             units |= constant_bounds(self._columns[name], values[name].combine_chunks(), one_row)
-        pruned = prune(pa.record_batch(units), self._conjuncts)
+        pruned = prune(pa.record_batch(units), self._conjuncts, with_matches=False)
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
         return pruned.selection
 

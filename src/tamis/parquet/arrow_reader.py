@@ -1,0 +1,19 @@
+"""pyarrow's own reader of a Parquet file, as `pyarrow.parquet.ParquetFile` uses it.
+
+That class also prepares to find columns by their names, which takes as long as to open a small file, and which nobody
+needs who asks for leaves by their numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.parquet as pq
+
+
+def open_reader(source: object, **options: Any) -> pq.ParquetReader:
+    """A reader of a file that stays the caller's to close; `options` are those of `ParquetFile`."""
+    reader = pq.ParquetReader()
+    # The one option that has another default there.
+    reader.open(source, **{"arrow_extensions_enabled": True} | options)
+    return reader

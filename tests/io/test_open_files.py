@@ -1,0 +1,133 @@
+"""What an object store is asked: files are opened once a scan, and the end of a file is read once."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from tamis.errors import CorruptFile
+from tamis.io import open_files
+from tamis.io.counters import IoCounters
+from tamis.io.open_files import MOST_OPEN, OpenFile, OpenFiles
+from tamis.io.ranges import RangedFile
+from tamis.io.storage import Storage, open_storage
+from tamis.parquet.footer import FOOTERS
+from tamis.parquet.indexes import INDEXES
+
+CONTENT = bytes(range(256)) * 4
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> pafs.FileSystem:
+    """A file system in memory that is taken for an object store."""
+    monkeypatch.setattr("tamis.io.ranges.OBJECT_STORES", frozenset({"mock"}))
+    filesystem = pafs._MockFileSystem()
+    filesystem.create_dir("bucket")
+    put(filesystem, "bucket/file", CONTENT)
+    return filesystem
+
+
+def put(filesystem: pafs.FileSystem, path: str, content: bytes) -> None:
+    with filesystem.open_output_stream(path) as sink:
+        sink.write(content)
+
+
+@pytest.fixture
+def storage(store: pafs.FileSystem) -> Storage:
+    return open_storage("bucket/file", {"filesystem": store})
+
+
+def test_a_file_is_opened_once_for_several_steps(storage: Storage) -> None:
+    for _ in range(3):
+        with RangedFile(storage, "bucket/file") as file:
+            assert file.read([(10, 5)])[0].to_pybytes() == CONTENT[10:15]
+    assert storage.counters.requests == 1 + 3
+
+
+def test_each_user_of_an_open_file_counts_its_own_reads(storage: Storage) -> None:
+    RangedFile(storage, "bucket/file").read([(0, 4)])
+    other = replace(storage, counters=IoCounters())
+    RangedFile(other, "bucket/file").read([(0, 8)])
+    assert (other.counters.requests, other.counters.bytes_read) == (1, 8)
+    assert (storage.counters.requests, storage.counters.bytes_read) == (2, 4)
+
+
+def test_what_is_in_the_tail_is_not_read_again(storage: Storage) -> None:
+    with RangedFile(storage, "bucket/file") as file:
+        file.read_tail(100)
+    with RangedFile(storage, "bucket/file") as file:
+        before = storage.counters.counts()
+        assert file.read_tail(50).to_pybytes() == CONTENT[-50:]
+        parts = file.read([(1000, 24), (924, 1), (0, 3), (900, 124), (1024, 0), (930, 10)])
+        spent = storage.counters.counts() - before
+    # The fourth begins before the tail, so it is read whole.
+    wanted = [CONTENT[1000:], CONTENT[924:925], CONTENT[:3], CONTENT[900:], b"", CONTENT[930:940]]
+    assert [part.to_pybytes() for part in parts] == wanted
+    assert spent.bytes_read <= 1024
+    assert spent.requests == 1
+    # A shorter tail does not take the place of a longer one.
+    kept = storage.open_files.get("bucket/file")
+    assert kept is not None
+    assert kept.tail is not None
+    assert kept.tail.size == 100
+
+
+def test_E2_a_file_that_was_replaced_shows_when_it_is_asked_for_again(store: pafs.FileSystem, storage: Storage) -> None:
+    RangedFile(storage, "bucket/file", 1024)
+    put(store, "bucket/file", b"other")
+    storage.open_files.clear()
+    with pytest.raises(CorruptFile, match="was replaced: it has 5 bytes, it had 1024 when listed; plan again"):
+        RangedFile(storage, "bucket/file", 1024)
+
+
+def test_a_file_that_was_opened_long_ago_is_opened_again(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    RangedFile(storage, "bucket/file")
+    monkeypatch.setattr(open_files, "FRESH_SECONDS", -1.0)
+    RangedFile(storage, "bucket/file")
+    assert storage.counters.requests == 2
+
+
+def test_few_files_stay_open_and_none_in_a_copy_for_another_process() -> None:
+    files = OpenFiles()
+    for number in range(MOST_OPEN + 1):
+        files.put(f"{number}", OpenFile(pa.BufferReader(b""), 0))
+    assert files.get("0") is None
+    assert files.get("1") is not None
+    assert files.get(f"{MOST_OPEN}") is not None
+    assert pickle.loads(pickle.dumps(files)).get("1") is None
+
+
+def test_a_scan_of_one_object_opens_it_once_and_reads_no_byte_of_its_end_twice(store: pafs.FileSystem) -> None:
+    table = pa.table({"id": range(100_000), "double": [number / 3 for number in range(100_000)]})
+    with store.open_output_stream("bucket/rows.parquet") as sink:
+        pq.write_table(
+            table, sink, use_dictionary=False, compression="none", write_page_index=True, max_rows_per_page=1_000
+        )
+    FOOTERS.clear()
+    INDEXES.clear()
+    opened = tamis.open("bucket/rows.parquet", storage_options={"filesystem": store})
+    first, second = opened.scan("id = 54321"), opened.scan("id = 12345")
+    of_table = opened._source.storage.counters
+    # Looked up, opened, the tail.
+    assert (of_table.requests, of_table.listing_calls) == (3, 0)
+    assert first.to_arrow()["double"].to_pylist() == [54321 / 3]
+    assert first.report is not None
+    # The indexes came with the footer. What is left are the pages of two columns.
+    assert first.report.requests == 2
+    assert second.to_arrow().num_rows == 1
+    assert second.report is not None
+    assert second.report.requests == 1 + 2
+
+
+def test_a_remote_directory_may_have_the_name_of_a_file(store: pafs.FileSystem) -> None:
+    store.create_dir("bucket/table.parquet")
+    with store.open_output_stream("bucket/table.parquet/part-0.parquet") as sink:
+        pq.write_table(pa.table({"id": [1, 2]}), sink)
+    table = tamis.open("bucket/table.parquet", storage_options={"filesystem": store})
+    assert (table.format, table.scan("id = 2").count()) == ("hive", 1)
