@@ -18,7 +18,18 @@ from harness import (
     ratio,
     speed_table,
 )
-from lookups import PRESENT, READERS, TARGETS, Lookup, found, installed_readers, lookups, prepare, tamis_own_count
+from lookups import (
+    POINT,
+    PRESENT,
+    READERS,
+    TARGETS,
+    Lookup,
+    found,
+    installed_readers,
+    lookups,
+    prepare,
+    tamis_own_count,
+)
 from new_process import in_new_process, measure
 from table_writers import PAGED_FILE, made_once, paged_hashes, size_on_disk, write_paged
 
@@ -41,9 +52,11 @@ def write(settings: Settings, rows: int, rows_per_group: int, rows_per_page: int
     )
 
 
-def questions(rows: int) -> list[Lookup]:
+def questions(rows: int, *, quick: bool = False) -> list[Lookup]:
+    """All lookups in a file of so many rows, or a few of them, since each takes a new process of everyone."""
     prefix = f"{rows // 5:010}"[:7]
-    return lookups(rows, lambda row: int(paged_hashes(row, 1)[0]), prefix)
+    asked = lookups(rows, lambda row: int(paged_hashes(row, 1)[0]), prefix)
+    return [lookup for lookup in asked if not quick or lookup.title in (POINT, PRESENT)]
 
 
 # --- The bytes that nobody can do without -----------------------------------------------------------------------------
@@ -119,7 +132,7 @@ def run(settings: Settings) -> Section:
     if missing:
         section.remark(f"Not installed, and so not measured: {', '.join(missing)}.")
     counts = []
-    for lookup in questions(rows):
+    for lookup in questions(rows, quick=settings.quick):
         wanted = {"place": str(path), "lookup": lookup.arguments()}
         spent = {name: measure(prepare, reader=name, **wanted, warm_up=str(small)) for name in readers}
         bytes_read = {name: f"read {mebibytes(each.bytes_read)}" for name, each in spent.items()}

@@ -111,8 +111,9 @@ def test_X10_terminal_obeys_no_value(tmp_path: Path) -> None:
     assert "\x1b[31m" not in shown
     assert "\x1b[2J" not in shown
     lines = [line.strip() for line in without_colours(shown).splitlines()]
-    assert lines[0] == "na\\x1b[31mme"
-    assert lines[2:4] == ["\\x1b[2Jcleared", "[bold]markup[/bold]"]
+    # On a busy machine a progress bar may come before.
+    start = lines.index("na\\x1b[31mme")
+    assert lines[start + 2 : start + 4] == ["\\x1b[2Jcleared", "[bold]markup[/bold]"]
 
 
 def test_terminal_shows_the_funnel_and_the_parts_of_the_filter(folder: Path) -> None:

@@ -309,20 +309,20 @@ class FileNarrower:
         saved = self.bytes_of(remaining)
         worth: dict[tuple[int, int], tuple[int, Leaf]] = {}
         unavailable: dict[int, str] = {}
+        groups = remaining.kept_row_groups
         for question, leaf in asked:
-            reason = None
-            found = False
-            for row_group in np.unique(remaining.row_groups[self._could_skip(remaining, question)]).tolist():
-                place = self._dictionary_range(row_group, leaf)
-                if place is None:
-                    reason = NOT_AVAILABLE
-                elif place[1] * DICTIONARY_SHARE > saved[row_group]:
-                    reason = TOO_COSTLY
-                else:
-                    found = True
-                    worth[row_group, leaf.index] = (row_group, leaf)
-            if not found and reason is not None:
-                unavailable[question.number] = reason
+            places = {group: self._dictionary_range(group, leaf) for group in groups}
+            cheap = [
+                group
+                for group, place in places.items()
+                if place is not None and place[1] * DICTIONARY_SHARE <= saved[group]
+            ]
+            if not cheap:
+                is_there = any(place is not None for place in places.values())
+                unavailable[question.number] = TOO_COSTLY if is_there else NOT_AVAILABLE
+                continue
+            could = set(remaining.row_groups[self._could_skip(remaining, question)].tolist())
+            worth |= {(group, leaf.index): (group, leaf) for group in cheap if group in could}
         return list(worth.values()), unavailable
 
     def _could_skip(self, remaining: Remaining, question: Question, *, by_bloom: bool = False) -> Bits:

@@ -20,8 +20,8 @@ QUEUED_RESULTS = 2
 MOST_WEIGHT = 256 * 1024 * 1024
 """The most bytes that tasks under way may hold together, however many processors there are; two run in any case."""
 
-LIGHT = 32 * 1024 * 1024
-"""A single task that weighs no more is done before a thread would have started."""
+LIGHT = 52 * 1024 * 1024
+"""A single task that weighs no more (a row group of some 4 MiB) is not worth a thread."""
 
 _WAKE_UP_SECONDS = 0.05
 
@@ -67,7 +67,7 @@ class _Stream(Generic[R]):
 def run_tasks(
     tasks: Iterator[T], run: Callable[[T], Iterator[R]], weigh: Callable[[T], int], threads: int | None = None
 ) -> Iterator[R]:
-    """The results of all tasks, in the order of the tasks, computed by several threads.
+    """The results of all tasks, in the order of the tasks, computed by several threads (one light task by the caller).
 
     At most `threads` tasks run at once, each keeps at most a few results, and together they weigh at most MOST_WEIGHT
     bytes, so memory grows neither with the input nor with the machine.
