@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from builders.choices import Choices
 from builders.predicates import Said, Subject, random_predicate
-from builders.values import FAMILIES, values_of
+from builders.values import FAMILIES, special_values, values_of
 from tamis.expr.ordering import sort_key
 
 PREDICATES = (3, 8)
@@ -31,7 +31,7 @@ def random_type(choices: Choices) -> pa.DataType:
 
 def random_values(choices: Choices, data_type: pa.DataType) -> list[Any]:
     """The few values that one column has: with more of them they would seldom meet."""
-    return choices.some_of(values_of(data_type), 1, 4)
+    return choices.some_of((*values_of(data_type), *special_values(data_type) * 2), 1, 4)
 
 
 def random_column(choices: Choices, values: list[Any], count: int) -> list[Any]:

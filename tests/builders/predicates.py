@@ -249,11 +249,17 @@ def random_null_test(choices: Choices, subject: Subject) -> Said:
 
 
 def random_bundle(choices: Choices, subject: Subject) -> Said:
-    """Several comparisons of one column, which are joined into ranges and lists."""
-    parts = [
-        choices.one_of((random_comparison, random_comparison, random_list))(choices, subject)
-        for _ in range(choices.number(2, 4))
-    ]
+    """Several comparisons of one column, which are joined into ranges and lists; often with the same few literals."""
+    few = choices.some_of(subject.literals, 1, 2)
+    parts = []
+    for _ in range(choices.number(2, 4)):
+        match choices.number(0, 3):
+            case 0 | 1:
+                parts.append(compared(subject.path, subject.type, choices.one_of(list(OPERATORS)), choices.one_of(few)))
+            case 2:
+                parts.append(random_comparison(choices, subject))
+            case _:
+                parts.append(random_list(choices, subject))
     return joined(choices.one_of(("and", "and", "or")), parts)
 
 

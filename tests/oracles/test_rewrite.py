@@ -94,6 +94,8 @@ def partly_removed(metadata: Metadata, choices: Choices) -> Metadata:
     """The metadata without some columns, and with gaps in others."""
     found = {}
     for name, array in metadata.items():
+        if name.startswith("nan_count:") and choices.flag():
+            continue  # as nearly all writers do
         match choices.number(0, 3):
             case 0:
                 found[name] = array

@@ -296,6 +296,19 @@ def test_F7_a_cast_that_fails_on_NaN_does_not_match_whole() -> None:
     assert pruned.matched[0].to_pylist() == [True, False, False]
 
 
+def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
+    """The rows may be far from a bound that lies further out, and from which `x + 1` overflows."""
+    schema = pa.schema([("x", types.LONG)])
+    world = World(types.LONG, (0, 2**63 - 1))
+    found = [Statistics(0, 2**63 - 1, 0, 0), Statistics(0, 3, 0, 0)]
+    batch = pa.record_batch({"row_count": pa.array([2, 2], pa.int64()), **world.columns("x", found)})
+    moved = Call("+", (Column(X), Literal(1, types.LONG)))
+    for operator in ("<", ">"):
+        pruned = prune(batch, rewrite(normalise(bind(Call(operator, (moved, Literal(2, types.LONG))), schema))))
+        assert pruned.selection.to_pylist() == [True, True]
+        assert pruned.matched[0].to_pylist() == [False, False]
+
+
 def test_O3_O4_functions_of_two_columns_skip_nothing_that_the_metadata_admits() -> None:
     """Bounds say nothing of them, but a unit in which both columns have one value does."""
     world = World(pa.int8(), (-1, 0, 1))

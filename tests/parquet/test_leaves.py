@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tamis.parquet.leaves import lacks_column, leaf_columns, leaf_indices, leaf_types
+import tamis
+from tamis.errors import CorruptFile
+from tamis.parquet.leaves import file_schema, lacks_column, leaf_columns, leaf_indices, leaf_types
 
 POINT = pa.struct({"x": pa.int32(), "y": pa.float64()})
 
@@ -129,6 +132,29 @@ def test_files_of_one_schema_share_their_leaves_and_others_do_not() -> None:
     bare = metadata_of(durations, store_schema=False)
     assert leaf_columns(bare)["a",].arrow_type == pa.int64()
     assert leaf_columns(metadata_of(pa.schema({"a": pa.int32()})))["a",].physical == "INT32"
+
+
+def test_structs_of_other_names_with_the_same_fields_are_told_apart(tmp_path: Path) -> None:
+    # Without Arrow's schema, as Spark writes them, pyarrow calls the two schemas equal.
+    for name in ("first", "second"):
+        rows = pa.table({name: [{"x": 1}, {"x": 2}]})
+        pq.write_table(rows, tmp_path / f"{name}.parquet", store_schema=False)
+        assert tamis.open(tmp_path / f"{name}.parquet").scan(f"{name}.x = 2").to_arrow().to_pylist() == [
+            {name: {"x": 2}}
+        ]
+    required = pa.schema([pa.field("s", pa.struct([pa.field("x", pa.int32())]), nullable=False)])
+    optional = pa.schema([pa.field("s", pa.struct([pa.field("x", pa.int32(), nullable=False)]))])
+    assert file_schema(metadata_of(required, store_schema=False)).arrow.equals(required)
+    assert file_schema(metadata_of(optional, store_schema=False)).arrow.equals(optional)
+
+
+def test_X10_a_group_whose_name_is_no_text_is_an_error(tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"lists": [[1]]}), sink, store_schema=False)
+    path = tmp_path / "f.parquet"
+    path.write_bytes(sink.getvalue().replace(b"lists", b"lis\xf4s"))
+    with pytest.raises(CorruptFile, match=r"schema of '.*f\.parquet' is damaged"):
+        tamis.open(path)
 
 
 @pytest.mark.parametrize(

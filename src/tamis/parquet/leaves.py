@@ -81,8 +81,9 @@ class _SchemaCache:
     def known(self, metadata: pq.FileMetaData, place: str) -> FileSchema:
         schema = metadata.schema
         try:
+            # To pyarrow two schemas are equal where their leaves are, whatever the groups around them are called.
             # Types restored from the writer's Arrow schema (durations, time zones) are in no Parquet type.
-            key = (tuple(schema.names), (metadata.metadata or {}).get(b"ARROW:schema"))
+            key = (_text_of(schema), (metadata.metadata or {}).get(b"ARROW:schema"))
             with self._lock:
                 found = self._entries.get(key)
                 if found is not None and found.parquet.equals(schema):
@@ -101,6 +102,11 @@ class _SchemaCache:
 
 
 _SCHEMAS = _SchemaCache(capacity=64)
+
+
+def _text_of(schema: pq.ParquetSchema) -> str:
+    """The schema in words, groups included, without the first line, which names the object in memory."""
+    return repr(schema).partition("\n")[2]
 
 
 def file_schema(metadata: pq.FileMetaData, place: str = "the file") -> FileSchema:

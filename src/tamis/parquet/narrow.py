@@ -202,23 +202,24 @@ class FileNarrower:
             return remaining, None
         own = questions.for_file(self._source.footer.schema.leaves, self._names)
         groups = remaining.row_groups.tolist()
-        layouts = {
-            (group, leaf.index): self._source.chunk(group, leaf.index)
-            for question, leaf, _ in own.asked
-            if leaf.index in own.leaves
-            for group in remaining.row_groups[self._could_skip(remaining, question, by_bloom=True)].tolist()
-        }
         asked_by = self._filter.questioned.asked_by
         asked = [
             [question for question in asked_by(conjunct) if question.items is not None]
             for conjunct in self._filter.questioned.conjuncts
         ]
         known = {question.number for question, *_ in own.asked}
-        if own.leaves and not any(layout.bloom_filter for layout in layouts.values()):
+        chunks = {(group, leaf): self._source.chunk(group, leaf) for group in groups for leaf in own.leaves}
+        if own.leaves and not any(chunk.bloom_filter for chunk in chunks.values()):
             reasons = own.reasons({}, groups)
             return remaining, self._not_asked(
                 "bloom", remaining, [_reason_of_bloom(each, reasons, known) for each in asked]
             )
+        layouts = {
+            (group, leaf.index): chunks[group, leaf.index]
+            for question, leaf, _ in own.asked
+            if leaf.index in own.leaves
+            for group in remaining.row_groups[self._could_skip(remaining, question, by_bloom=True)].tolist()
+        }
         filters = read_bloom_filters(self._source.storage, self._source.path, layouts, own.hashes, file=self._file)
         after, outcomes, report = self._ask("bloom", remaining, own.answers(filters, groups))
         reasons = own.reasons(filters, groups)
