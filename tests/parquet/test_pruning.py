@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis import col
-from tamis.errors import CorruptFile, InvalidArgument, TableNotFound, UnknownColumn
+from tamis.errors import CorruptFile, InvalidArgument, TableNotFound, TypeMismatch, UnknownColumn
 from tamis.parquet import Pruner, PruneRequest, PruneResult, RowSelection, read_selection
 
 ROWS = 6_000
@@ -198,7 +198,7 @@ def test_T4_a_file_whose_type_is_wider_than_the_schemas_is_an_error(file: Path) 
 
 @pytest.mark.parametrize(
     ("where", "error", "text"),
-    [("nope = 1", UnknownColumn, "no column 'nope'"), ("id", Exception, "not a predicate")],
+    [("nope = 1", UnknownColumn, "no column 'nope'"), ("id", TypeMismatch, "not a predicate")],
 )
 def test_a_wrong_predicate_is_an_error(file: Path, where: str, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
@@ -240,6 +240,10 @@ def test_reading_a_selection_refuses_what_does_not_fit(file: Path) -> None:
     assert sum(batch.num_rows for batch in read_selection(file, [1], everything)) == ROWS_PER_GROUP
     with pytest.raises(InvalidArgument, match="is over 1500 rows, and the row groups have 3000"):
         read_selection(file, [1, 2], everything)
+    with pytest.raises(InvalidArgument, match=r"no row group 5 in .*, which has 4"):
+        read_selection(file, [5], everything)
+    with pytest.raises(InvalidArgument, match="columns is empty"):
+        read_selection(file, [1], everything, [])
     with pytest.raises(UnknownColumn, match="no column 'nope'"):
         read_selection(file, [1], everything, ["nope"])
     with pytest.raises(InvalidArgument, match="there is a column 'id' already"):

@@ -152,3 +152,19 @@ def test_types_that_only_data_columns_have_do_not_stop_partitions_from_being_pru
     assert (report.levels[0].level, report.levels[0].total, report.levels[0].kept) == ("partitions", 4, 2)
     contradiction = tamis.open(tmp_path).scan("x > 5 AND x < 3").plan("files").report
     assert contradiction.levels[0].kept == 0
+
+
+def test_columns_of_one_file_that_differ_by_case_are_not_merged_into_one(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"A": [1], "a": [2]}), tmp_path / "1.parquet")
+    with pytest.raises(UnsupportedFeature, match="has columns 'A', 'a' that differ only by case"):
+        tamis.open(tmp_path, merge_schema=True)
+    assert tamis.open(tmp_path).schema.names == ["A", "a"]
+
+
+def test_a_merged_column_may_be_null_though_the_first_file_requires_it(tmp_path: Path) -> None:
+    required = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    pq.write_table(pa.table({"x": [1]}, schema=required), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"x": pa.array([None], pa.int64())}), tmp_path / "2.parquet")
+    table = tamis.open(tmp_path, merge_schema=True)
+    assert table.schema.field("x").nullable
+    assert table.scan("x IS NULL").count() == 1

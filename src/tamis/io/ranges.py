@@ -189,13 +189,18 @@ class RangedFile:
 
 
 def read_ranges(
-    storage: Storage, path: str, ranges: Sequence[tuple[int, int]], *, coalesce_gap: int | None = None
+    storage: Storage,
+    path: str,
+    ranges: Sequence[tuple[int, int]],
+    *,
+    size: int | None = None,
+    coalesce_gap: int | None = None,
 ) -> list[pa.Buffer]:
     """The bytes of each `(start, length)` of a file, in the order given.
 
-    A file that is gone is a MissingFile, a range that it does not have a CorruptFile.
+    A file that is gone is a MissingFile, one of another `size`, or without a range, a CorruptFile.
     """
-    with RangedFile(storage, path) as file:
+    with RangedFile(storage, path, size) as file:
         return file.read(ranges, coalesce_gap=coalesce_gap)
 
 

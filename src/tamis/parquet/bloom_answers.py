@@ -32,11 +32,15 @@ class BloomQuestions:
     def for_file(
         self, leaves: Mapping[FieldPath, Leaf], names: Mapping[FieldPath, FieldPath] | None = None
     ) -> FileQuestions:
-        """The questions as a file understands them. `names` gives the path in the file where the table's differs."""
+        """The questions as a file understands them.
+
+        `names` are the paths in the file of the columns that it is asked about; without it they are the table's own.
+        """
         found = []
         for question in self.questions:
             path = question.column.path
-            leaf = leaves.get(names.get(path, path) if names else path)
+            in_file = path if names is None else names.get(path)
+            leaf = None if in_file is None else leaves.get(in_file)
             if leaf is not None:
                 found.append((question, leaf, self._hashes(question, leaf)))
         return FileQuestions(tuple(found))

@@ -62,8 +62,8 @@ def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str) -> None
         if not holds(column.type, field.type):
             raise CorruptFile(
                 f"column {column.name!r} of '{place}' is {type_name(field.type)}, which does not fit into the "
-                f"{type_name(column.type)} of the table, whose schema is that of its first file: "
-                "open the table with merge_schema=True (--merge-schema), or rewrite the file"
+                f"{type_name(column.type)} of the table: "
+                "open it with merge_schema=True (--merge-schema) if it is not, else rewrite the file"
             )
 
 

@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.expr.nodes import Column, Expr, columns_of
 from tamis.io.ranges import RangedFile
@@ -130,13 +131,17 @@ class FileNarrower:
         file: RangedFile,
         given: Filter,
         needed: Sequence[int],
-        names: Mapping[FieldPath, FieldPath] | None = None,
+        names: Mapping[FieldPath, FieldPath],
     ) -> None:
+        """`names` are the columns of the filter that the file is asked about, with their paths in it.
+
+        A partition column is none of them, whatever the file has under its name.
+        """
         self._source = source
         self._file = file
         self._filter = given
         self._needed = needed
-        self._names = names or {}
+        self._names = names
         self._locations: dict[tuple[int, int], PageLocations | None] = {}
         self._sized: tuple[Remaining, dict[int, int]] | None = None
 
@@ -170,14 +175,17 @@ class FileNarrower:
         return sum(each.bytes_for(selection) for each in pages)
 
     def _leaf(self, column: Column) -> Leaf | None:
-        return self._source.footer.schema.leaves.get(self._names.get(column.path, column.path))
+        path = self._names.get(column.path)
+        return None if path is None else self._source.footer.schema.leaves.get(path)
 
     def _ask(
         self, level: str, remaining: Remaining, answers: Mapping[str, pa.Array]
     ) -> tuple[Remaining, list[ConjunctOutcome], LevelReport]:
         """What is left when more is known of the remaining stretches."""
         known = {name: remaining.units.column(name) for name in remaining.units.schema.names}
-        units = pa.record_batch(known | dict(answers))
+        # What one level does not know another may have told.
+        told = {name: pc.coalesce(found, known[name]) if name in known else found for name, found in answers.items()}
+        units = pa.record_batch(known | told)
         pruned = prune(units, self._filter.questioned.conjuncts)
         after = replace(remaining, units=units).keep(np.asarray(pruned.selection))
         matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.matched)])

@@ -49,6 +49,11 @@ def read_selection(
     source = open_file(file, storage_options)
     schema = source.schema
     wanted = schema.names if columns is None else list(columns)
+    repeated = [name for name in wanted if schema.names.count(name) > 1]
+    if repeated:
+        raise InvalidArgument(
+            f"'{source.place}' has several columns {repeated[0]!r}: nobody can say which one is meant"
+        )
     unknown = [name for name in wanted if name not in schema.names]
     if unknown:
         raise UnknownColumn(f"no column {unknown[0]!r} in '{source.place}'. Columns: {', '.join(schema.names)}")
@@ -58,6 +63,12 @@ def read_selection(
     if unreadable:
         kind = schema.field(unreadable[0]).type
         raise InvalidArgument(f"column {unreadable[0]!r} is {kind}, which cannot be read by pages: leave it out")
+    count = len(source.map.rows)
+    beyond = [group for group in row_groups if not 0 <= group < count]
+    if beyond:
+        raise InvalidArgument(f"no row group {beyond[0]} in '{source.place}', which has {count}, counted from 0")
+    if not wanted:
+        raise InvalidArgument("columns is empty: leave it away for all columns")
     counts = [source.rows_of(group) for group in row_groups]
     if selection.total != sum(counts):
         raise InvalidArgument(f"the selection is over {selection.total} rows, and the row groups have {sum(counts)}")

@@ -65,7 +65,11 @@ class PageLevels:
         names = {
             column.path: found for column in self._columns() if (found := find_path(schema, column.path)) is not None
         }
-        paths = [found for path in self.needed if (found := find_path(schema, path)) is not None]
+        paths = [
+            found
+            for path in self.needed
+            if path[0] not in self.partition_columns and (found := find_path(schema, path)) is not None
+        ]
         taken = pa.array(own)
         before = Remaining.of_row_groups(
             row_groups.units["row_group"].take(taken).to_pylist(),

@@ -272,13 +272,14 @@ class TaskReader:
         source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns)
         reading = self._reading(task.residual, projection)
         by_column = reading.leaves_by_column(source.footer.schema)
-        if not _can_assemble(source.schema, [leaf for leaves in by_column.values() for leaf in leaves]):
+        leaves = [leaf for found in by_column.values() for leaf in found]
+        if not _can_assemble(source.schema, leaves):
             yield from self._matching_of_row_groups([task], projection)
             return
         constants = reading.constants_of(task)
         rows = PagedRows(source, task.row_group, reading.schema, by_column, constants, reading.residual)
         with source.open() as file:
-            yield from rows.read(file, task.selection, MOST_ROWS)
+            yield from rows.read(file, task.selection, _rows_of_a_batch(source, task.row_group, leaves))
 
     def _matching_of_row_groups(
         self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]
@@ -307,7 +308,7 @@ class TaskReader:
         whole = first.content or content
         if whole is not None:
             return _Fetched(tasks, reading, footer, leaves, pa.BufferReader(whole))
-        buffers = read_ranges(self.storage, first.path, ranges)
+        buffers = read_ranges(self.storage, first.path, ranges, size=first.size)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
         return _Fetched(tasks, reading, footer, leaves, file_of_ranges(fetched, first.size, place))
 
@@ -375,6 +376,11 @@ def _select(batches: Iterator[pa.RecordBatch], selection: RowSelection) -> Itera
         start += batch.num_rows
         if not own.is_empty:
             yield batch if own.is_all else batch.filter(own.to_mask())
+
+
+def _rows_of_a_batch(source: ParquetFile, row_group: int, leaves: Collection[int]) -> int:
+    uncompressed = sum(source.chunk(row_group, leaf).total_uncompressed_size for leaf in leaves)
+    return max(1, min(MOST_ROWS, MOST_BYTES * source.rows_of(row_group) // max(uncompressed, 1)))
 
 
 def _can_assemble(schema: pa.Schema, leaves: Collection[int]) -> bool:

@@ -22,14 +22,26 @@ def merge_schemas(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
     fields: dict[str, pa.Field] = {}
     places: dict[str, str] = {}
     for schema, place in schemas:
+        _check_distinct(schema, place)
         for found in schema:
             key = found.name.lower()
-            plain = pa.field(found.name, without_views(found.type), found.nullable)
+            # A file that lacks the column has NULL for it.
+            plain = pa.field(found.name, without_views(found.type))
             if key not in fields:
                 fields[key], places[key] = plain, place
             elif plain.type != fields[key].type:
                 fields[key] = _common(fields[key], plain, places[key], place)
     return pa.schema(fields.values())
+
+
+def _check_distinct(schema: pa.Schema, place: str) -> None:
+    folded = [name.lower() for name in schema.names]
+    repeated = [name for name, key in zip(schema.names, folded, strict=True) if folded.count(key) > 1]
+    if repeated:
+        raise UnsupportedFeature(
+            f"'{place}' has columns {', '.join(map(repr, repeated))} that differ only by case, and names are matched "
+            "without regard to it: open the table without merge_schema, or rename one"
+        )
 
 
 def _common(known: pa.Field, found: pa.Field, known_place: str, place: str) -> pa.Field:

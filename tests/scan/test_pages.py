@@ -1,0 +1,55 @@
+"""The levels below row groups in whole scans: what they must not believe, and what they account for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from tamis.errors import CorruptFile
+from tamis.tables.source import LEVELS
+
+ROWS = 60_000
+
+
+def write(path: Path, rows: pa.Table, **options: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    given = {"write_page_index": True, "max_rows_per_page": 1_000} | options
+    pq.write_table(rows, path, **given)
+
+
+@pytest.mark.parametrize("levels", [LEVELS, ("pages",), ("bloom",), ("dictionary",), ("row_groups",), ()], ids=str)
+def test_H6_the_directory_wins_over_a_column_of_the_same_name_in_the_file(
+    tmp_path: Path, levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
+    rows = pa.table({"x": np.arange(ROWS), "p": np.full(ROWS, 7), "q": np.arange(ROWS)})
+    write(tmp_path / "p=1" / "a.parquet", rows, bloom_filter_options={"p": {"ndv": 10}})
+    table = tamis.open(tmp_path)
+    assert table.scan("p = 1 AND x < 5000", levels=levels).count() == 5_000
+    assert table.scan("p = 7 AND x < 5000", levels=levels).count() == 0
+    assert table.scan("p = 1 OR x < 5000", levels=levels).count() == ROWS
+    assert table.scan("p IN (1, 2) AND q > 59990", columns=["p"], levels=levels).to_arrow()["p"].to_pylist() == [1] * 9
+
+
+@pytest.mark.parametrize("where", ["x < 5000", "x >= 0"])
+def test_E2_a_file_that_was_replaced_after_planning_is_an_error(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "a.parquet"
+    write(path, pa.table({"x": np.arange(ROWS)}))
+    scan = tamis.open(tmp_path).scan(where)
+    scan.plan()
+    write(path, pa.table({"x": np.arange(2 * ROWS)}))
+    with pytest.raises(CorruptFile, match="was replaced"):
+        scan.to_arrow()
+
+
+def test_batches_of_wide_rows_stay_small(tmp_path: Path) -> None:
+    wide = [f"{n:06d}" * 1_000 for n in range(20_000)]
+    write(tmp_path / "a.parquet", pa.table({"x": np.arange(20_000), "s": wide}), compression="zstd")
+    batches = list(tamis.open(tmp_path).scan("x < 9800").to_batches())
+    assert sum(batch.num_rows for batch in batches) == 9_800
+    assert max(batch.nbytes for batch in batches) < 20 * 2**20
