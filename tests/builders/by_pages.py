@@ -1,0 +1,19 @@
+"""Switches that send small files down the way of large ones: nothing is too small to be pruned and read by pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from tamis.parquet import footer, narrow
+from tamis.scan import paged, pages, read
+
+
+def read_by_pages(patch: pytest.MonkeyPatch) -> None:
+    """Ask every level about every row group, read by pages whatever can be, filtered columns first."""
+    patch.setattr(footer, "WHOLE_FILE", 0)
+    patch.setattr(pages, "SMALLEST", 0)
+    patch.setattr(narrow, "DICTIONARY_SHARE", 0)
+    patch.setattr(read, "MOST_BY_PAGES", 1.0)
+    patch.setattr(read, "MOST_TO_FILTER_FIRST", 1.0)
+    for is_local in paged.WORTH_A_ROUND_TRIP:
+        patch.setitem(paged.WORTH_A_ROUND_TRIP, is_local, 0)

@@ -1,0 +1,79 @@
+"""Whole files with damage in every place: the right rows or an error of ours, in bounded memory and time.
+
+See `builders.damage` for what each place promises. Damage is done in processes of their own, since what is feared most
+is that one ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tamis
+from builders.by_pages import read_by_pages
+from builders.damage import FILES, FILTERS, Target, written
+from builders.page_checks import same_rows
+from tamis.errors import CorruptFile
+from tamis.parquet import Pruner
+
+TESTS = Path(__file__).parents[1]
+TIMES = 400
+SECONDS = 600
+"""Far more than it takes: only what never ends runs into it."""
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_X1_X3_X4_X5_damage_anywhere_is_refused_or_harmless(name: str) -> None:
+    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "builders.damage", name, str(TIMES), "1"],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
+    # Both outcomes occurred: files that are all refused would prove nothing, nor would files that are all read.
+    assert "'read'" in done.stdout
+    assert "'refused'" in done.stdout
+
+
+@pytest.mark.parametrize("by_pages", [True, False], ids=["by pages", "by row groups"])
+@pytest.mark.parametrize("name", ["second version", "without an index"])
+def test_pages_with_another_checksum_are_refused_whichever_way_they_are_read(
+    name: str, by_pages: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by_pages:
+        read_by_pages(monkeypatch)
+    target = Target(written(name))
+    bodies = target.places["bodies"]
+    path = tmp_path / "f.parquet"
+    for number, at in enumerate(bodies[:: len(bodies) // 12]):
+        changed = bytearray(target.content)
+        changed[at] ^= 1
+        path = tmp_path / f"{number}.parquet"
+        path.write_bytes(changed)
+        with pytest.raises(CorruptFile, match=path.name):
+            tamis.open(path).scan(None if not by_pages else "n >= 0 AND n <> 41").to_arrow()
+
+
+def test_files_without_damage_are_read_and_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_by_pages(monkeypatch)
+    for name in FILES:
+        target = Target(written(name))
+        path = tmp_path / f"{name}.parquet"
+        path.write_bytes(target.content)
+        pruned = 0
+        for where, given in FILTERS.items():
+            expected = target.expected[where]
+            assert 0 < expected.num_rows < 30
+            assert same_rows(tamis.open(path).scan(given).to_arrow(), expected)
+            left = Pruner(expected.schema, given).prune(path).row_selection.row_count
+            assert expected.num_rows <= left
+            pruned += left < 40
+        assert pruned >= 3
