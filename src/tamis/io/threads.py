@@ -79,12 +79,12 @@ class _Work(Generic[Item, Result]):
             self._next = len(self._items)
 
     def run(self) -> None:
-        while (position := self._take()) is not None:
-            try:
+        try:
+            while (position := self._take()) is not None:
                 self.results[position] = self._function(self._items[position])
-            except BaseException:
-                self.stop()
-                raise
+        finally:
+            # Where it ends without an error nothing is left to take.
+            self.stop()
 
     def _take(self) -> int | None:
         with self._lock:

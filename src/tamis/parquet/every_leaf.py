@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,7 +11,6 @@ from tamis import types
 from tamis.parquet.bounds import stored_type
 from tamis.parquet.leaves import FieldPath, FileSchema, Leaf
 
-_PARAMETRIC = ("INT", "TIME", "TIMESTAMP")
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _WIDEST_DECIMAL128 = 38
 
@@ -80,19 +78,7 @@ def every_leaf(schema: FileSchema) -> list[AnyLeaf]:
     found = []
     for index, (path, arrow_type) in enumerate(_walk(schema.arrow)):
         column = schema.parquet.column(index)
-        logical = column.logical_type
-        leaf = Leaf(
-            index=index,
-            path=_whole_path(path, column.path),
-            physical=column.physical_type,
-            logical=logical.type,
-            parameters=json.loads(logical.to_json()) if logical.type in _PARAMETRIC else {},
-            length=column.length,
-            precision=column.precision,
-            scale=column.scale,
-            nullable=column.max_definition_level > 0,
-            arrow_type=arrow_type,
-        )
+        leaf = Leaf.of_column(index, _whole_path(path, column.path), column, arrow_type)
         found.append(AnyLeaf(leaf, column.max_repetition_level > 0))
     return found
 

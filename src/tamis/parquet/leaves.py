@@ -43,6 +43,22 @@ class Leaf:
     arrow_type: pa.DataType
     """The type that pyarrow reads it as."""
 
+    @staticmethod
+    def of_column(index: int, path: FieldPath, column: pq.ColumnSchema, arrow_type: pa.DataType) -> Leaf:
+        logical = column.logical_type
+        return Leaf(
+            index=index,
+            path=path,
+            physical=column.physical_type,
+            logical=logical.type,
+            parameters=json.loads(logical.to_json()) if logical.type in _PARAMETRIC else {},
+            length=column.length,
+            precision=column.precision,
+            scale=column.scale,
+            nullable=column.max_definition_level > 0,
+            arrow_type=arrow_type,
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileSchema:
@@ -206,19 +222,7 @@ def _read_schema(schema: pq.ParquetSchema, place: str) -> FileSchema:
         column = columns[end - 1]
         if column.path != ".".join(path):
             raise UnsupportedFeature(f"'{place}': pyarrow reads the column '{column.path}' as '{'.'.join(path)}'")
-        logical = column.logical_type
-        leaves[path] = Leaf(
-            index=end - 1,
-            path=path,
-            physical=column.physical_type,
-            logical=logical.type,
-            parameters=json.loads(logical.to_json()) if logical.type in _PARAMETRIC else {},
-            length=column.length,
-            precision=column.precision,
-            scale=column.scale,
-            nullable=column.max_definition_level > 0,
-            arrow_type=arrow_type,
-        )
+        leaves[path] = Leaf.of_column(end - 1, path, column, arrow_type)
     if end != len(columns):
         raise UnsupportedFeature(f"'{place}': pyarrow reads {len(columns)} columns as {end} fields")
     # A path that is both a leaf and something else is ambiguous, as is a leaf below such a one.
