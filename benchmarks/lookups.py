@@ -226,7 +226,6 @@ def prepare(
     """The work of one reader that has seen nothing yet. With `warm_up`, the place of a small file, it has asked the
     same of that one: where bytes are counted, modules that are loaded on first use would count too."""
     asked = Lookup.from_arguments(lookup)
-    pa.array([0])  # pyarrow imports pandas, where it is installed, with the first value of Python that it is given
     make = READERS[reader]
     ask = make(place, storage_options, keep=False)
     if warm_up is not None:

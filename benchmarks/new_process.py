@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from harness import Contender, Measured
 
 Work = Callable[[], object]
@@ -83,6 +84,8 @@ def bytes_read() -> int | None:
 def main() -> None:
     module, preparation, arguments = sys.argv[1:]
     work = getattr(importlib.import_module(module), preparation)(**json.loads(arguments))
+    # pyarrow imports pandas, where it is installed, with the first value of Python that it is given.
+    pa.array([0])
     memory_before = peak_memory()
     read_before = bytes_read()
     started, cpu_started = time.perf_counter(), time.process_time()

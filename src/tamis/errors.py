@@ -45,6 +45,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
+def one_line(error: BaseException) -> str:
+    """What an error of another library says, for a message of ours."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 class TamisError(Exception):
     """The root: `except tamis.TamisError` catches everything that Tamis raises on purpose."""
 

@@ -38,9 +38,11 @@ def filters_of(
     hashes: Mapping[int, Any] | None = None,
     storage: Storage | None = None,
 ) -> dict[Chunk, Found]:
-    return read_bloom_filters(
-        storage or open_storage(path.parent), str(path), layouts_of(path) if layouts is None else layouts, hashes
-    )
+    found: dict[Chunk, Found] = {}
+    wanted = layouts_of(path) if layouts is None else layouts
+    for batch in read_bloom_filters(storage or open_storage(path.parent), str(path), wanted, hashes):
+        found |= batch
+    return found
 
 
 def kept_row_groups(path: Path, where: str, schema: pa.Schema | None = None) -> list[int]:

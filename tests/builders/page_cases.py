@@ -23,6 +23,7 @@ from builders.predicates import Said, Subject, random_predicate
 from builders.values import array_of, narrower_types, values_that_fit
 from tamis.expr.evaluate import physical_value
 
+PARTITION = "part"
 PAIR = pa.struct([("a", pa.int32()), ("b", pa.string())])
 LISTS = {
     pa.list_(pa.int32()): ([], [1], [None, -3], [2, 2, 2]),
@@ -71,19 +72,24 @@ def random_page_case(choices: Choices, predicates: int) -> PageCase:
 
 @dataclass(frozen=True)
 class TableCase:
-    """Files of one table, its rows, and predicates about them."""
+    """Files of one table by their paths, its rows, and predicates about them."""
 
-    contents: tuple[bytes, ...]
+    contents: dict[str, bytes]
     rows: pa.Table
     said: tuple[Said, ...]
     choices: Choices
 
 
 def random_table_case(choices: Choices, predicates: int) -> TableCase:
-    """Two or three files. The first says what the types are; the others have narrower ones, or lack a column."""
+    """Two or three files. The first says what the types are; the others have narrower ones, or lack a column.
+
+    They may lie in partitions, and then have a column of the partition's name inside, which says something else.
+    """
     first = random_rows(choices, nested=False)
-    contents = [_by_pyarrow(choices, first)[0]]
-    parts = [_read(contents[0])]
+    is_partitioned = choices.flag()
+    hidden = {PARTITION: pa.array([7] * len(first), pa.int32())} if is_partitioned and choices.flag() else {}
+    contents = [_by_pyarrow(choices, pa.table(dict(zip(first.column_names, first.columns, strict=True)) | hidden))[0]]
+    parts = [_read(contents[0]).select(first.column_names)]
     for _ in range(choices.number(1, 2)):
         count = choices.number(1, 20)
         stored = {field.name: _varied(choices, field.type, count) for field in parts[0].schema if not choices.flag(6)}
@@ -101,10 +107,19 @@ def random_table_case(choices: Choices, predicates: int) -> TableCase:
                 }
             )
         )
+    if is_partitioned:
+        parts = [
+            part.append_column(PARTITION, pa.array([number // 2] * part.num_rows, pa.int32()))
+            for number, part in enumerate(parts)
+        ]
+    folders = [f"{PARTITION}={number // 2}/" if is_partitioned else "" for number in range(len(parts))]
     rows = pa.concat_tables(parts)
     subjects = subjects_of(rows)
     return TableCase(
-        tuple(contents), rows, tuple(random_predicate(choices, subjects) for _ in range(predicates)), choices
+        {f"{folder}{number}.parquet": contents[number] for number, folder in enumerate(folders)},
+        rows,
+        tuple(random_predicate(choices, subjects) for _ in range(predicates)),
+        choices,
     )
 
 

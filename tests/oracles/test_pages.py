@@ -26,13 +26,14 @@ from builders.page_checks import same_rows
 from builders.predicates import Said, is_unknown, negated
 from tamis.expr.nodes import not_
 from tamis.io.storage import open_storage
-from tamis.parquet import Pruner, narrow
+from tamis.parquet import Pruner, batches, narrow
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.indexes import PageIndexes
 from tamis.parquet.leaves import leaf_indices
 from tamis.parquet.matching import find_path
-from tamis.parquet.narrow import FileNarrower, Filter, Remaining
+from tamis.parquet.narrow import FileNarrower, Filter
 from tamis.parquet.page_units import ColumnPages
+from tamis.parquet.remaining import Remaining
 from tamis.parquet.statistics import row_group_metadata
 from tamis.scan import paged, read
 from tamis.skipping.metadata import ROW_COUNT
@@ -70,7 +71,7 @@ def written(case: PageCase) -> Iterator[Path]:
 def some_way_of_reading(choices: Choices) -> Iterator[None]:
     """All columns at once or those of the filter first, in pieces of a few rows or as a whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "MOST_ROWS", choices.one_of([read.MOST_ROWS, 1, 3, 7]))
+        patch.setattr(batches, "MOST_ROWS", choices.one_of([batches.MOST_ROWS, 1, 3, 7]))
         patch.setattr(read, "MOST_TO_FILTER_FIRST", choices.one_of([1.0, -1.0]))
         patch.setattr(read, "MOST_BY_PAGES", choices.one_of([1.0, 1.0, 0.5]))
         for is_local in paged.WORTH_A_ROUND_TRIP:
@@ -113,6 +114,7 @@ def test_O1_every_subset_of_levels_returns_the_rows_of_a_full_scan(case: PageCas
                 names, rows = random_projection(case.choices, case.rows)
                 with some_way_of_reading(case.choices):
                     scan = table.scan(said.expr, columns=names, levels=levels)
+                    _check_bytes(scan.plan())
                     assert same_rows(scan.to_arrow(), rows.filter(mask)), (said, levels, case.written_by)
                     assert table.scan(said.expr, levels=levels).count() == mask.true_count, (said, levels)
 
@@ -123,18 +125,29 @@ def table_cases(draw: st.DrawFn) -> TableCase:
 
 
 @given(table_cases())
-def test_O1_B2_T11_files_of_narrower_types_and_without_some_columns(case: TableCase) -> None:
+def test_O1_B2_T11_H6_files_of_narrower_types_and_without_some_columns(case: TableCase) -> None:
     expected = [mask_of(answers) for answers in truths(case.rows, [said.sql for said in case.said])]
     with tempfile.TemporaryDirectory() as folder:
-        for number, content in enumerate(case.contents):
-            (Path(folder) / f"{number}.parquet").write_bytes(content)
+        for name, content in case.contents.items():
+            (Path(folder) / name).parent.mkdir(exist_ok=True)
+            (Path(folder) / name).write_bytes(content)
         table = tamis.open(folder)
+        names = [f"`{name}`" for name in case.rows.column_names]
         for said, mask in zip(case.said, expected, strict=True):
             for levels in (LEVELS, case.choices.one_of(SUBSETS)):
                 with some_way_of_reading(case.choices):
-                    found = table.scan(said.expr, levels=levels).to_arrow()
-                    assert same_rows(found, case.rows.filter(mask)), (said, levels)
+                    scan = table.scan(said.expr, columns=names, levels=levels)
+                    _check_bytes(scan.plan())
+                    assert same_rows(scan.to_arrow(), case.rows.filter(mask)), (said, levels)
                     assert table.scan(said.expr, levels=levels).count() == mask.true_count, (said, levels)
+
+
+def _check_bytes(plan: tamis.scan.plan.ScanPlan) -> None:
+    """Each level starts with what the one before left, and the last one leaves what is read."""
+    levels = [level for level in plan.report.levels if level.level not in ("partitions", "files")]
+    for one, next_one in itertools.pairwise(levels):
+        assert one.bytes_kept == next_one.bytes_total, (one, next_one)
+    assert levels[-1].bytes_kept == plan.bytes
 
 
 @given(page_cases(predicates=1))

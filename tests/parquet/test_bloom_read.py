@@ -226,7 +226,7 @@ def test_an_open_file_is_not_opened_again(tmp_path: Path) -> None:
     path = one_column(tmp_path / "file.parquet")
     storage = remote(tmp_path)
     with RangedFile(storage, str(path)) as file:
-        read_bloom_filters(storage, str(path), layouts_of(path), file=file)
+        list(read_bloom_filters(storage, str(path), layouts_of(path), file=file))
     assert storage.counters.requests == 2  # to open, to read
 
 
@@ -393,3 +393,15 @@ def nowhere(data_type: pa.DataType) -> pa.Scalar:
     if pa.types.is_decimal(data_type):
         return pa.scalar(Decimal(12_345), data_type)
     return pa.scalar(-5, data_type) if pa.types.is_date(data_type) else pa.scalar(12_345).cast(data_type)
+
+
+def test_filters_that_do_not_fit_into_memory_together_come_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = one_column(tmp_path / "file.parquet")
+    storage = open_storage(tmp_path)
+    together = filters_of(path)
+    monkeypatch.setattr("tamis.io.ranges.MOST_BYTES_AT_ONCE", 1)
+    batches = list(read_bloom_filters(storage, str(path), layouts_of(path)))
+    assert len(batches) == len(together) > 1
+    assert [len(batch) for batch in batches] == [1] * len(batches)

@@ -16,6 +16,7 @@ import pytest
 
 from tamis.errors import CorruptFile, MissingFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
+from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer import FOOTERS, TAIL_LENGTH, FooterCache, parse_footer, read_footer
 from tamis.parquet.leaves import leaf_columns
@@ -45,6 +46,9 @@ def wide_file(folder: Path) -> Path:
 
 
 def read(path: Path, storage: Storage | None = None, modified_ns: int | None = 1) -> pq.FileMetaData:
+    """The metadata of a file that was last written at some time."""
+    if modified_ns is not None:
+        os.utime(path, ns=(modified_ns, modified_ns))
     return read_footer(storage or open_storage(path.parent), str(path), path.stat().st_size, modified_ns)
 
 
@@ -113,7 +117,7 @@ def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Pat
         tree = pafs.SubTreeFileSystem(str(tmp_path / folder), pafs.LocalFileSystem())
         size = (tmp_path / folder / "f.parquet").stat().st_size
         # The same key but for the file system, also where the sizes happen to agree.
-        found.append(read_footer(Storage(tree, "", "memory"), "f.parquet", size, 1).num_rows)
+        found.append(read_footer(Storage(tree, "", "memory"), "f.parquet", size, NEVER_CHANGES).num_rows)
     assert found == [1, 2, 1]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tamis import col
 from tamis.errors import CorruptFile, InvalidArgument, TableNotFound, TypeMismatch, UnknownColumn
+from tamis.io.ranges import RangedFile
 from tamis.parquet import Pruner, PruneRequest, PruneResult, RowSelection, read_selection
 
 ROWS = 6_000
@@ -242,9 +243,36 @@ def test_reading_a_selection_refuses_what_does_not_fit(file: Path) -> None:
         read_selection(file, [1, 2], everything)
     with pytest.raises(InvalidArgument, match=r"no row group 5 in .*, which has 4"):
         read_selection(file, [5], everything)
+    with pytest.raises(InvalidArgument, match=r"rows to read are a RowSelection, .* not a NoneType"):
+        read_selection(file, [1], None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"a file is a path, a URI or the metadata .* not an int"):
+        request(5, "id = 1").prune()  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="columns is empty"):
         read_selection(file, [1], everything, [])
     with pytest.raises(UnknownColumn, match="no column 'nope'"):
         read_selection(file, [1], everything, ["nope"])
     with pytest.raises(InvalidArgument, match="there is a column 'id' already"):
         read_selection(file, [1], everything, positions="id")
+
+
+def test_P9_chunks_without_an_offset_index_are_fetched_once_for_all_batches(
+    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "plain.parquet"
+    pq.write_table(rows, path)
+    monkeypatch.setattr("tamis.parquet.batches.MOST_ROWS", 100)
+    fetched: list[int] = []
+    plainly = RangedFile.read
+
+    def read(self: RangedFile, ranges: Any, **options: Any) -> list[pa.Buffer]:
+        fetched.append(len(ranges))
+        return plainly(self, ranges, **options)
+
+    monkeypatch.setattr(RangedFile, "read", read)
+    chosen = RowSelection.from_ranges([(50, 1_000), (2_000, 2_500)], len(rows))
+    batches = list(read_selection(path, [0], chosen, ["id", "place"], positions="at"))
+    assert [batch.num_rows for batch in batches] == [100] * 14 + [50]
+    found = pa.Table.from_batches(batches)
+    assert found["at"].to_pylist() == chosen.to_indices().tolist()
+    assert found.select(["id", "place"]).equals(rows.select(["id", "place"]).take(found["at"]))
+    assert sum(fetched) == 4  # the footer, and three chunks

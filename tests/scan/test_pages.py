@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -53,3 +54,39 @@ def test_batches_of_wide_rows_stay_small(tmp_path: Path) -> None:
     batches = list(tamis.open(tmp_path).scan("x < 9800").to_batches())
     assert sum(batch.num_rows for batch in batches) == 9_800
     assert max(batch.nbytes for batch in batches) < 20 * 2**20
+
+
+def test_E2_a_file_that_was_replaced_by_one_of_the_same_size_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write(path, pa.table({"x": np.arange(ROWS)}), compression="none", use_dictionary=False)
+    size = path.stat().st_size
+    scan = tamis.open(tmp_path).scan("x < 5000")
+    scan.plan()
+    write(path, pa.table({"x": np.arange(ROWS)[::-1]}), compression="none", use_dictionary=False)
+    assert path.stat().st_size == size
+    with pytest.raises(CorruptFile, match="was written again"):
+        scan.to_arrow()
+
+
+def test_the_report_says_why_small_row_groups_are_read_as_they_are(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pa.table({"x": np.arange(100)}))
+    plan = tamis.open(tmp_path).scan("x < 50").plan()
+    assert [level.level for level in plan.report.levels] == ["files", "row_groups"]
+    assert plan.report.levels[-1].note == "read as they are: fewer than 256 KiB of each are needed"
+    assert "read as they are" in str(plan.report)
+    assert tamis.open(tmp_path).scan("x < 500").plan().report.levels[-1].note is None
+
+
+def test_bytes_of_pages_that_match_whole_and_of_others_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages of y hold rows of x that match whole and rows that must be tested, which the dictionary is asked about."""
+    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
+    rows = pa.table({"x": np.arange(ROWS) // 100, "y": np.arange(ROWS)})
+    write(tmp_path / "a.parquet", rows, row_group_size=ROWS)
+    plan = tamis.open(tmp_path).scan("x < 305 AND x % 7 <> 8").plan()
+    levels = plan.report.levels[1:]
+    assert [level.level for level in levels][:2] == ["row_groups", "pages"]
+    for one, next_one in pairwise(levels):
+        assert one.bytes_kept == next_one.bytes_total
+    assert levels[-1].bytes_kept == plan.bytes

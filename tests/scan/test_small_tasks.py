@@ -147,12 +147,12 @@ def test_dictionaries_that_do_not_fit_into_one_are_not_joined(tmp_path: Path) ->
 def test_E8_a_damaged_row_group_among_small_ones_is_named(tmp_path: Path) -> None:
     for number in range(3):
         pq.write_table(part(number), tmp_path / f"{number}.parquet", row_group_size=5, compression="snappy")
-    table = tamis.open(tmp_path)
     damaged = tmp_path / "1.parquet"
     start = pq.read_metadata(damaged).row_group(1).column(0).data_page_offset
     raw = bytearray(damaged.read_bytes())
     raw[start : start + 12] = b"\xff" * 12
     damaged.write_bytes(raw)
+    table = tamis.open(tmp_path)
     with pytest.raises(CorruptFile, match=r"row group 1 of '.*1\.parquet' cannot be decoded"):
         table.scan().to_arrow()
     assert table.scan("id < 15").to_arrow().num_rows == 15

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -63,20 +63,48 @@ SMALL_READS = MIB
 LOCAL = Coalescing(gap=4 * KIB, largest=8 * MIB)
 REMOTE = Coalescing(gap=256 * KIB, largest=16 * MIB)
 
+MOST_BYTES_AT_ONCE = 64 * MIB
+
+
+def batches_of_bytes(sizes: Sequence[int], most: int | None = None) -> Iterator[slice]:
+    """Which of some pieces to hold in memory together: as many as fit into `most` bytes, a larger one alone.
+
+    >>> list(batches_of_bytes([40, 50, 30, 200, 5], most=100))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
+    """
+    limit = MOST_BYTES_AT_ONCE if most is None else most
+    first = total = 0
+    for index, size in enumerate(sizes):
+        if index > first and total + size > limit:
+            yield slice(first, index)
+            first, total = index, 0
+        total += size
+    if first < len(sizes):
+        yield slice(first, len(sizes))
+
+
 REMOTE_AT_ONCE = 24
 """How many ranges of one remote file are on their way together. They mostly wait, on as many connections as pyarrow's
 client for S3 has, and all that was asked for is in memory at the end in any case."""
+
+
+NEVER_CHANGES = -1
+"""In place of the time when a file was written: nobody writes another one under its name, as in tables with a log."""
+
+_SECOND = 1_000_000_000
 
 
 class RangedFile:
     """An open file that gives exact ranges, from several threads if need be.
 
     Opening a remote file costs a request, so one of an object store stays open when this is closed: see
-    `tamis.io.open_files`. A file that does not have the `size` that the caller knows of (None: does not know) was
-    replaced, which is a CorruptFile.
+    `tamis.io.open_files`. A file that does not have the `size` that the caller knows of (None: does not know), or was
+    written at another time than `modified_ns`, was replaced, which is a CorruptFile.
     """
 
-    def __init__(self, storage: Storage, path: str, size: int | None = None) -> None:
+    def __init__(
+        self, storage: Storage, path: str, size: int | None = None, modified_ns: int | None = NEVER_CHANGES
+    ) -> None:
         self._storage = storage
         self._place = storage.place(path)
         self._is_local = storage.is_local
@@ -89,6 +117,17 @@ class RangedFile:
             raise CorruptFile(
                 f"'{self._place}' was replaced: it has {self.size} bytes, it had {size} when listed; plan again"
             )
+        if modified_ns not in (None, NEVER_CHANGES) and not self._was_modified_at(modified_ns, path):
+            self.close()
+            raise CorruptFile(f"'{self._place}' was replaced: it was written again after it was listed; plan again")
+
+    def _was_modified_at(self, modified_ns: int, path: str) -> bool:
+        """Whether the file was last written then, as far as that can be known without another request."""
+        if self._is_local:
+            return bool(self._storage.filesystem.get_file_info(path).mtime_ns == modified_ns)
+        told = self.modified_ns
+        # What opening tells has seconds, what listing tells may have more.
+        return told is None or told // _SECOND == modified_ns // _SECOND
 
     def _open_anew(self, path: str) -> OpenFile:
         try:
@@ -123,7 +162,7 @@ class RangedFile:
     def modified_ns(self) -> int | None:
         """When the file was last written, where opening it told."""
         told = (self._file.metadata() or {}).get("Last-Modified")
-        return None if told is None else int(datetime.fromisoformat(told.decode()).timestamp()) * 1_000_000_000
+        return None if told is None else int(datetime.fromisoformat(told.decode()).timestamp()) * _SECOND
 
     def read(self, ranges: Sequence[tuple[int, int]], *, coalesce_gap: int | None = None) -> list[pa.Buffer]:
         """The bytes of each `(start, length)`, in the order given, as slices of what was read."""
@@ -194,13 +233,14 @@ def read_ranges(
     ranges: Sequence[tuple[int, int]],
     *,
     size: int | None = None,
+    modified_ns: int | None = NEVER_CHANGES,
     coalesce_gap: int | None = None,
 ) -> list[pa.Buffer]:
     """The bytes of each `(start, length)` of a file, in the order given.
 
-    A file that is gone is a MissingFile, one of another `size`, or without a range, a CorruptFile.
+    A file that is gone is a MissingFile, one of another `size` or time, or without a range, a CorruptFile.
     """
-    with RangedFile(storage, path, size) as file:
+    with RangedFile(storage, path, size, modified_ns) as file:
         return file.read(ranges, coalesce_gap=coalesce_gap)
 
 

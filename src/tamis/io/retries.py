@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from tamis.errors import StorageError
+from tamis.errors import StorageError, one_line
 
 Result = TypeVar("Result")
 
@@ -77,21 +77,17 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, p
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise
         except PermissionError as error:
-            raise StorageError(f"no permission to {task} '{place}': {_one_line(error)}") from error
+            raise StorageError(f"no permission to {task} '{place}': {one_line(error)}") from error
         except OSError as error:
             failures += 1
             if not is_transient(error):
-                raise StorageError(f"cannot {task} '{place}': {_one_line(error)}") from error
+                raise StorageError(f"cannot {task} '{place}': {one_line(error)}") from error
             if failures >= policy.tries:
                 tries = "1 try" if failures == 1 else f"{failures} tries"
-                raise StorageError(f"cannot {task} '{place}' after {tries}: {_one_line(error)}") from error
+                raise StorageError(f"cannot {task} '{place}' after {tries}: {one_line(error)}") from error
             logger.info("cannot %s '%s' (try %d of %d): %s", task, place, failures, policy.tries, error)
             time.sleep(policy.pause(failures))
         except UnicodeDecodeError as error:
-            raise StorageError(f"cannot {task} '{place}': a name there is not UTF-8 ({_one_line(error)})") from error
+            raise StorageError(f"cannot {task} '{place}': a name there is not UTF-8 ({one_line(error)})") from error
         except (pa.ArrowException, ValueError) as error:
-            raise StorageError(f"cannot {task} '{place}': {_one_line(error)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+            raise StorageError(f"cannot {task} '{place}': {one_line(error)}") from error

@@ -42,9 +42,9 @@ def assemble(data_type: pa.DataType, leaves: LeafArrays, what: str) -> pa.Array:
         return pa.ExtensionArray.from_storage(data_type, assemble(data_type.storage_type, leaves, what))
     arrays = [_from_zero(array) for _, array in leaves]
     first = arrays[0]
-    if any(len(array) != len(first) or array.null_count != first.null_count for array in arrays):
-        raise _disagreement(what)
     mask = first.is_null() if first.null_count else None
+    if any(not _has_nulls(array, len(first), mask) for array in arrays[1:]):
+        raise _disagreement(what)
     numbers = [number for number, _ in leaves]
     if pa.types.is_struct(data_type):
         children, fields = _children(data_type, list(zip(numbers, arrays, strict=True)), what)
@@ -80,6 +80,13 @@ def _children(data_type: pa.DataType, leaves: LeafArrays, what: str) -> tuple[li
             fields.append(field.with_type(children[-1].type))
         start = end
     return children, fields
+
+
+def _has_nulls(array: pa.Array, length: int, mask: pa.BooleanArray | None) -> bool:
+    """Whether an array is NULL exactly where the mask says so, or nowhere."""
+    if mask is None:
+        return len(array) == length and array.null_count == 0
+    return bool(array.is_null().equals(mask))
 
 
 def _from_zero(array: pa.Array) -> pa.Array:

@@ -87,11 +87,14 @@ class FileQuestions:
             found[question.true_name] = pa.array(may_be_true, pa.bool_(), mask=is_unknown)
         return found
 
-    def reasons(self, filters: Mapping[Chunk, Found], row_groups: Sequence[int]) -> dict[int, str]:
-        """Why questions, by their numbers, have no answer in any of the row groups."""
+    def reasons(self, read: Mapping[Chunk, Found | None], row_groups: Sequence[int]) -> dict[int, str]:
+        """Why questions, by their numbers, have no answer in any of the row groups.
+
+        `read` are the filters, of which only those that could not be read matter.
+        """
         found = {}
         for question, leaf, hashes in self.asked:
-            given = [filters.get((group, leaf.index), NO_FILTER) for group in row_groups]
+            given = [read.get((group, leaf.index), NO_FILTER) for group in row_groups]
             if isinstance(hashes, Unavailable):
                 found[question.number] = hashes.reason
             elif len(hashes) and (missing := [each for each in given if isinstance(each, Unavailable)]) == given:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from tamis.io.ranges import LOCAL, REMOTE, RangedFile
+from tamis.io.ranges import LOCAL, REMOTE, RangedFile, batches_of_bytes
 from tamis.io.storage import Storage
 from tamis.parquet.bloom import (
     BLOCK_BYTES,
@@ -43,6 +43,9 @@ Found = BloomFilter | Unavailable
 
 NO_FILTER = Unavailable("no Bloom filter")
 
+USUAL_LENGTH = 1024 * 1024
+"""Filters of which the footer does not tell the length are taken to have about this one."""
+
 
 def read_bloom_filters(
     storage: Storage,
@@ -51,42 +54,50 @@ def read_bloom_filters(
     hashes: Mapping[int, Array] | None = None,
     *,
     file: RangedFile | None = None,
-) -> dict[Chunk, Found]:
-    """The filters of column chunks.
+) -> Iterator[dict[Chunk, Found]]:
+    """The filters of column chunks, some at a time, so that they are not all in memory together.
 
     `hashes` are what will be asked of the filters, by leaf; blocks that they do not need may be left out. Without them
     filters are read whole. `file` is the open file, where there is one.
     """
-    found: dict[Chunk, Found] = {}
     with nullcontext(file) if file is not None else RangedFile(storage, path) as opened:
         gap = (LOCAL if storage.is_local else REMOTE).gap
         noted = Counter(layout.bloom_filter[0] for layout in layouts.values() if layout.bloom_filter is not None)
         offsets = sorted(noted)
         requests = []
+        unavailable: dict[Chunk, Found] = {}
         for chunk, layout in layouts.items():
             place = _place(layout.bloom_filter, opened.size)
             if isinstance(place, Unavailable):
-                found[chunk] = place
+                unavailable[chunk] = place
                 continue
             offset, length = place
             if noted[offset] > 1:
-                found[chunk] = Unavailable("another column chunk claims the same Bloom filter")
+                unavailable[chunk] = Unavailable("another column chunk claims the same Bloom filter")
                 continue
             after = bisect_right(offsets, offset)
             end = min(opened.size, offsets[after] if after < len(offsets) else opened.size)
             asked = None if hashes is None else hashes.get(chunk[1])
             requests.append(_Request(chunk, offset, length, end, asked, gap))
-        first = _read(opened, [request.first_ranges() for request in requests])
-        unfinished, second = [], []
-        for request, buffers in zip(requests, first, strict=True):
-            result = request.take(buffers)
-            if isinstance(result, list):
-                unfinished.append(request)
-                second.append(result)
-            else:
-                found[request.chunk] = result
-        for request, buffers in zip(unfinished, _read(opened, second), strict=True):
-            found[request.chunk] = request.complete(buffers)
+        if unavailable:
+            yield unavailable
+        for batch in batches_of_bytes([request.length or USUAL_LENGTH for request in requests]):
+            yield _read_filters(opened, requests[batch])
+
+
+def _read_filters(file: RangedFile, requests: Sequence[_Request]) -> dict[Chunk, Found]:
+    found: dict[Chunk, Found] = {}
+    first = _read(file, [request.first_ranges() for request in requests])
+    unfinished, second = [], []
+    for request, buffers in zip(requests, first, strict=True):
+        result = request.take(buffers)
+        if isinstance(result, list):
+            unfinished.append(request)
+            second.append(result)
+        else:
+            found[request.chunk] = result
+    for request, buffers in zip(unfinished, _read(file, second), strict=True):
+        found[request.chunk] = request.complete(buffers)
     return found
 
 

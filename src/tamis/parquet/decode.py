@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import CorruptFile, UnsupportedFeature, one_line
 from tamis.parquet.chunks import CODECS, DICTIONARY_PAGE, PLAIN, PLAIN_DICTIONARY, RLE, UNCOMPRESSED, ChunkLayout
 from tamis.parquet.page_header import PageHeader, check_page_fits, decode_page_header, encode_plain_page_header
 from tamis.parquet.schema_path import REQUIRED, LeafSchema
@@ -195,17 +195,13 @@ def _read(file: SyntheticFile, what: str) -> pa.ChunkedArray:
         with pq.ParquetFile(file.open(), page_checksum_verification=True) as reader:
             return reader.read(use_threads=False).column(0)
     except NotImplementedError as error:
-        raise UnsupportedFeature(f"{what} cannot be decoded: {_one_line(error)}") from error
+        raise UnsupportedFeature(f"{what} cannot be decoded: {one_line(error)}") from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFile(f"{what} cannot be decoded: {_one_line(error)}") from error
+        raise CorruptFile(f"{what} cannot be decoded: {one_line(error)}") from error
 
 
 def _cast(column: pa.ChunkedArray, target: pa.DataType, what: str) -> pa.ChunkedArray:
     try:
         return column.cast(target)
     except pa.ArrowException as error:
-        raise CorruptFile(f"{what} is {column.type} where {target} was expected: {_one_line(error)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+        raise CorruptFile(f"{what} is {column.type} where {target} was expected: {one_line(error)}") from error

@@ -5,7 +5,7 @@ What is worked out of the footer is kept with it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
+from tamis.parquet.batches import rows_of_a_batch
 from tamis.parquet.chunks import ChunkLayout, FooterMap, chunk_layouts, map_footer
 from tamis.parquet.footer import Footer, load_footer
-from tamis.parquet.page_index import PageLocations
+from tamis.parquet.page_index import PageLocations, readable_index
 from tamis.parquet.page_reader import LeafPages, leaf_field
 from tamis.parquet.schema_path import LeafSchema, leaf_schemas
 
@@ -27,11 +28,12 @@ class ParquetFile:
     storage: Storage
     path: str
     size: int
+    modified_ns: int | None
     footer: Footer
 
     @staticmethod
     def load(storage: Storage, path: str, size: int, modified_ns: int | None) -> ParquetFile:
-        return ParquetFile(storage, path, size, load_footer(storage, path, size, modified_ns)[0])
+        return ParquetFile(storage, path, size, modified_ns, load_footer(storage, path, size, modified_ns)[0])
 
     @property
     def place(self) -> str:
@@ -51,7 +53,7 @@ class ParquetFile:
         return self.map.created_by
 
     def open(self) -> RangedFile:
-        return RangedFile(self.storage, self.path, self.size)
+        return RangedFile(self.storage, self.path, self.size, self.modified_ns)
 
     @cached_property
     def map(self) -> FooterMap:
@@ -65,6 +67,15 @@ class ParquetFile:
             return chunk_layouts(self.map, [leaf], [row_group], self.size, self.place)[row_group, leaf]
 
         return self.footer.keep(("chunk", row_group, leaf), read)
+
+    def rows_of_a_batch(self, row_group: int, leaves: Iterable[int]) -> int:
+        """How many rows of some leaves make a batch."""
+        uncompressed = sum(self.chunk(row_group, leaf).total_uncompressed_size for leaf in leaves)
+        return rows_of_a_batch(self.rows_of(row_group), uncompressed)
+
+    def has_page_locations(self, row_group: int, leaves: Iterable[int]) -> bool:
+        """Whether single pages of all these leaves can be read."""
+        return all(readable_index(self.chunk(row_group, leaf).offset_index) is not None for leaf in leaves)
 
     def leaf_pages(self, row_group: int, leaf: int, locations: PageLocations | None) -> LeafPages:
         """How to read the pages of a leaf that are at these places, or its chunk where nobody knows them."""

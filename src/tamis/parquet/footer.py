@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import CorruptFile, UnsupportedFeature, one_line
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.parquet.arrow_reader import open_reader
@@ -76,19 +76,19 @@ def load_footer(storage: Storage, path: str, size: int, modified_ns: int | None)
     footer = FOOTERS.get(key, storage.filesystem) if modified_ns is not None else None
     if footer is not None:
         return footer, None
-    content, tail = _read_footer_bytes(storage, path, size)
+    content, tail = _read_footer_bytes(storage, path, size, modified_ns)
     footer = footer_from_bytes(content, storage.place(path))
     if modified_ns is not None:
         FOOTERS.put(key, storage.filesystem, footer)
     return footer, tail if size <= WHOLE_FILE else None
 
 
-def _read_footer_bytes(storage: Storage, path: str, size: int) -> tuple[bytes, pa.Buffer]:
+def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
     """The footer, and the end of the file with which it came."""
     place = storage.place(path)
     if size < _SHORTEST_FILE:
         raise CorruptFile(f"'{place}' is no Parquet file: it has {size} bytes, the shortest has {_SHORTEST_FILE}")
-    with RangedFile(storage, path, size) as file:
+    with RangedFile(storage, path, size, modified_ns) as file:
         tail = file.read_tail(TAIL_LENGTH)
         length = _footer_length(tail[-_TRAILER:].to_pybytes(), size, place)
         missing = length + _TRAILER - tail.size
@@ -130,13 +130,9 @@ def _parse(footer: bytes, place: str) -> pq.FileMetaData:
         limits = {"thrift_string_size_limit": len(footer), "thrift_container_size_limit": len(footer)}
         return open_reader(source, **limits).metadata
     except NotImplementedError as error:
-        raise UnsupportedFeature(f"'{place}' cannot be read: {_one_line(error)}") from error
+        raise UnsupportedFeature(f"'{place}' cannot be read: {one_line(error)}") from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFile(f"the footer of '{place}' is damaged: {_one_line(error)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+        raise CorruptFile(f"the footer of '{place}' is damaged: {one_line(error)}") from error
 
 
 _Key = tuple[str, str, int, int | None]

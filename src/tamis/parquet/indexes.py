@@ -10,15 +10,17 @@ from typing import Any
 
 from tamis.expr.nodes import Column
 from tamis.io.ranges import RangedFile
-from tamis.parquet.chunks import ByteRange
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.leaves import Leaf
-from tamis.parquet.page_index import PageLocations, decode_offset_index, page_metadata, usable_column_index
+from tamis.parquet.page_index import (
+    PageLocations,
+    decode_offset_index,
+    page_metadata,
+    readable_index,
+    usable_column_index,
+)
 from tamis.parquet.page_units import ColumnPages
 from tamis.parquet.statistics import trusts_bytes
-
-LARGEST_INDEX = 64 * 1024 * 1024
-"""An index of more bytes is not read: it would cost more than the pages that it tells of."""
 
 Chunk = tuple[int, int]
 """A row group and a leaf."""
@@ -60,8 +62,8 @@ def read_indexes(
             pages[group, column] = INDEXES.get((identity, group, column.path, column.type, leaf.index))
         except KeyError:
             to_describe.append((group, column, leaf))
-    places = [_readable(source.chunk(*chunk).offset_index) for chunk in to_locate]
-    bounds = [_readable(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_describe]
+    places = [readable_index(source.chunk(*chunk).offset_index) for chunk in to_locate]
+    bounds = [readable_index(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_describe]
     wanted = [place for place in (*places, *bounds) if place is not None]
     buffers = iter(file.read(wanted))
     for (group, leaf_number), place in zip(to_locate, places, strict=True):
@@ -79,10 +81,6 @@ def read_indexes(
         weight = 0 if known is None else sum(array.nbytes for array in known.metadata.values())
         INDEXES.put((identity, group, column.path, column.type, leaf.index), known, weight)
     return PageIndexes(locations, pages)
-
-
-def _readable(place: ByteRange | None) -> ByteRange | None:
-    return place if place is not None and place[1] <= LARGEST_INDEX else None
 
 
 def _described(

@@ -31,10 +31,9 @@ from tamis.parquet.chunks import ByteRange, ChunkLayout, chunk_layouts
 from tamis.parquet.clustering import Clustering, Mask, measure_clustering
 from tamis.parquet.every_leaf import AnyLeaf, every_leaf
 from tamis.parquet.file import ParquetFile
-from tamis.parquet.indexes import LARGEST_INDEX
 from tamis.parquet.naming import find_leaves
 from tamis.parquet.page_facts import LocatedChunk, page_facts
-from tamis.parquet.page_index import PageLocations, decode_offset_index, usable_column_index
+from tamis.parquet.page_index import PageLocations, decode_offset_index, readable_index, usable_column_index
 from tamis.parquet.statistics import row_group_sizes, trusts_bytes
 
 Numbers = npt.NDArray[np.int64]
@@ -288,7 +287,11 @@ def _fetch(source: ParquetFile, layouts: Iterable[ChunkLayout]) -> dict[ByteRang
         {
             place
             for layout in layouts
-            for place in (_index(layout.offset_index), _index(layout.column_index), _filter_header(layout, source.size))
+            for place in (
+                readable_index(layout.offset_index),
+                readable_index(layout.column_index),
+                _filter_header(layout, source.size),
+            )
             if place is not None
         }
     )
@@ -296,10 +299,6 @@ def _fetch(source: ParquetFile, layouts: Iterable[ChunkLayout]) -> dict[ByteRang
         return {}
     with source.open() as opened:
         return dict(zip(places, opened.read(places), strict=True))
-
-
-def _index(place: ByteRange | None) -> ByteRange | None:
-    return place if place is not None and place[1] <= LARGEST_INDEX else None
 
 
 def _filter_header(layout: ChunkLayout, file_size: int) -> ByteRange | None:
@@ -318,7 +317,7 @@ def _column(
     have_bounds: list[bool] = []
     remarks: list[str] = []
     for layout in layouts:
-        place, bounds = _index(layout.offset_index), _index(layout.column_index)
+        place, bounds = readable_index(layout.offset_index), readable_index(layout.column_index)
         pages, index = None, None
         if place is not None:
             rows = source.rows_of(layout.row_group)

@@ -17,24 +17,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.expr.nodes import Column, Expr, columns_of
-from tamis.io.ranges import RangedFile
+from tamis.io.ranges import RangedFile, batches_of_bytes
+from tamis.parquet.bloom import Unavailable
 from tamis.parquet.bloom_answers import BloomQuestions
-from tamis.parquet.bloom_read import read_bloom_filters
+from tamis.parquet.bloom_read import Chunk, Found, read_bloom_filters
 from tamis.parquet.decode import decode_dictionary, leaf_value_field
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.indexes import Described, PageIndexes, read_indexes
 from tamis.parquet.leaves import FieldPath, Leaf
 from tamis.parquet.page_index import PageLocations, dictionary_range
-from tamis.parquet.page_units import ColumnPages, Stretches, cut_into_stretches
+from tamis.parquet.page_units import ColumnPages, cut_into_stretches
+from tamis.parquet.remaining import Bits, Remaining, concatenated, joined
 from tamis.parquet.selection import RowSelection
 from tamis.skipping.account import LevelReport
 from tamis.skipping.membership import Question, Questioned, ask, could_skip
-from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.prune import ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
 
@@ -46,9 +46,6 @@ TOO_COSTLY = "the dictionary costs more than it could save"
 
 DICTIONARY_SHARE = 4
 """A dictionary is read where the bytes that it could save are at least so many times its own."""
-
-Bits = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -71,55 +68,22 @@ class Filter:
         return tuple(columns_of(self.predicate))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Remaining:
-    """What is left to read of a file: stretches of rows, in the order of the file. At first each is a row group."""
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """What a level left of the stretches that it was asked about."""
 
-    row_groups: Rows
-    """The row group of each stretch."""
-    starts: Rows
-    ends: Rows
-    """Rows, counted within the row group."""
-    unmatched: Bits
-    """`unmatched[i, j]`: rows of stretch i must still be tested by conjunct j."""
-    units: pa.RecordBatch
-    """The metadata of the stretches."""
-    row_counts: Mapping[int, int]
-    """How many rows the row groups have."""
+    remaining: Remaining
+    total: int
+    """How many stretches there were, after the level had cut them."""
+    outcomes: Sequence[ConjunctOutcome]
 
-    @staticmethod
-    def of_row_groups(row_groups: Sequence[int], units: pa.RecordBatch, unmatched: Bits) -> Remaining:
-        """Whole row groups, whose metadata are `units`."""
-        rows = np.asarray(units.column(ROW_COUNT.name), np.int64)
-        counts = dict(zip(row_groups, rows.tolist(), strict=True))
-        return Remaining(np.array(row_groups, np.int64), np.zeros(len(rows), np.int64), rows, unmatched, units, counts)
-
-    @property
-    def kept_row_groups(self) -> tuple[int, ...]:
-        return tuple(np.unique(self.row_groups).tolist())
-
-    def keep(self, mask: Bits) -> Remaining:
-        if mask.all():
-            return self
-        return Remaining(
-            self.row_groups[mask],
-            self.starts[mask],
-            self.ends[mask],
-            self.unmatched[mask],
-            self.units.filter(pa.array(mask)),
-            self.row_counts,
-        )
-
-    def selection(self, row_group: int) -> RowSelection:
-        """The rows of a row group that are left."""
-        own = self.row_groups == row_group
-        runs = np.column_stack((self.starts[own], self.ends[own]))
-        return RowSelection.from_ranges(runs, self.row_counts[row_group])
-
-    def unmatched_in(self, row_group: int) -> Bits:
-        """For each conjunct, whether rows of a row group must still be tested by it."""
-        found: Bits = self.unmatched[self.row_groups == row_group].any(axis=0)
-        return found
+    def because(self, reasons: Sequence[str | None]) -> _Narrowed:
+        """The same with the reasons why conjuncts did not skip anything."""
+        outcomes = [
+            outcome if outcome.skipped else replace(outcome, unused_because=reason)
+            for outcome, reason in zip(self.outcomes, reasons, strict=True)
+        ]
+        return replace(self, outcomes=outcomes)
 
 
 class FileNarrower:
@@ -146,25 +110,37 @@ class FileNarrower:
         self._sized: tuple[Remaining, dict[int, int]] | None = None
 
     def narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
-        """Ask the levels in their order. Rows that match whole need no further question."""
+        """Ask the levels in their order. Rows that match whole need no further question.
+
+        The account of a level that was not asked has no outcomes.
+        """
         reports = []
         for level, ask_level in (("bloom", self._bloom), ("pages", self._pages), ("dictionary", self._dictionary)):
-            asked: Bits = np.any(remaining.unmatched, axis=1, keepdims=False)
-            if level not in levels or not asked.any():
+            if level not in levels:
                 continue
-            narrowed, report = ask_level(remaining.keep(asked))
-            if report is not None:
-                others = remaining.keep(~asked)
-                report.pass_by(len(others.starts), sum(self.bytes_of(others).values()))
-                reports.append(report)
-                remaining = _joined(others, narrowed)
+            asked: Bits = np.any(remaining.unmatched, axis=1, keepdims=False)
+            narrowed = ask_level(remaining.keep(asked)) if asked.any() else None
+            before = self._size(remaining)
+            if narrowed is None:
+                count = len(remaining.starts)
+                reports.append(LevelReport(level, count, count, before, before))
+                continue
+            others = remaining.keep(~asked)
+            remaining = joined(others, narrowed.remaining)
+            # A page may hold rows that were asked about and others, so what is left of both is measured together.
+            units = narrowed.total + len(others.starts), len(remaining.starts)
+            reports.append(LevelReport(level, *units, before, self._size(remaining), tuple(narrowed.outcomes)))
         return remaining, reports
 
     def bytes_of(self, remaining: Remaining) -> dict[int, int]:
         """The bytes of the needed columns that hold the remaining rows, by row group."""
-        return {
-            row_group: self._bytes(row_group, remaining.selection(row_group)) for row_group in remaining.kept_row_groups
-        }
+        if self._sized is None or self._sized[0] is not remaining:
+            groups = remaining.kept_row_groups
+            self._sized = remaining, {group: self._bytes(group, remaining.selection(group)) for group in groups}
+        return self._sized[1]
+
+    def _size(self, remaining: Remaining) -> int:
+        return sum(self.bytes_of(remaining).values())
 
     def _bytes(self, row_group: int, selection: RowSelection) -> int:
         if selection.is_all:
@@ -178,9 +154,7 @@ class FileNarrower:
         path = self._names.get(column.path)
         return None if path is None else self._source.footer.schema.leaves.get(path)
 
-    def _ask(
-        self, level: str, remaining: Remaining, answers: Mapping[str, pa.Array]
-    ) -> tuple[Remaining, list[ConjunctOutcome], LevelReport]:
+    def _ask(self, remaining: Remaining, answers: Mapping[str, pa.Array]) -> _Narrowed:
         """What is left when more is known of the remaining stretches."""
         known = {name: remaining.units.column(name) for name in remaining.units.schema.names}
         # What one level does not know another may have told.
@@ -190,24 +164,20 @@ class FileNarrower:
         after = replace(remaining, units=units).keep(np.asarray(pruned.selection))
         matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.matched)])
         after = replace(after, unmatched=after.unmatched & ~matched)
-        sizes = sum(self.bytes_of(remaining).values()), sum(self.bytes_of(after).values())
-        report = LevelReport(level, len(remaining.starts), len(after.starts), *sizes)
-        return after, list(pruned.outcomes), report
+        return _Narrowed(after, len(remaining.starts), pruned.outcomes)
 
-    def _not_asked(self, level: str, remaining: Remaining, reasons: Sequence[str | None]) -> LevelReport:
+    def _not_asked(self, remaining: Remaining, reasons: Sequence[str | None]) -> _Narrowed:
         """The account of a level that has nothing to say of the remaining rows."""
-        size = sum(self.bytes_of(remaining).values())
         conjuncts = self._filter.questioned.conjuncts
         outcomes = [ConjunctOutcome(each.text, 0, reason) for each, reason in zip(conjuncts, reasons, strict=True)]
-        count = len(remaining.starts)
-        return LevelReport(level, count, count, size, size, tuple(outcomes))
+        return _Narrowed(remaining, len(remaining.starts), outcomes)
 
     # --- Bloom filters --------------------------------------------------------------------------------------------
 
-    def _bloom(self, remaining: Remaining) -> tuple[Remaining, LevelReport | None]:
+    def _bloom(self, remaining: Remaining) -> _Narrowed | None:
         questions = self._filter.bloom
         if not questions.questions:
-            return remaining, None
+            return None
         own = questions.for_file(self._source.footer.schema.leaves, self._names)
         groups = remaining.row_groups.tolist()
         asked_by = self._filter.questioned.asked_by
@@ -219,48 +189,51 @@ class FileNarrower:
         chunks = {(group, leaf): self._source.chunk(group, leaf) for group in groups for leaf in own.leaves}
         if own.leaves and not any(chunk.bloom_filter for chunk in chunks.values()):
             reasons = own.reasons({}, groups)
-            return remaining, self._not_asked(
-                "bloom", remaining, [_reason_of_bloom(each, reasons, known) for each in asked]
-            )
+            return self._not_asked(remaining, [_reason_of_bloom(each, reasons, known) for each in asked])
         layouts = {
             (group, leaf.index): chunks[group, leaf.index]
             for question, leaf, _ in own.asked
             if leaf.index in own.leaves
             for group in remaining.row_groups[self._could_skip(remaining, question, by_bloom=True)].tolist()
         }
-        filters = read_bloom_filters(self._source.storage, self._source.path, layouts, own.hashes, file=self._file)
-        after, outcomes, report = self._ask("bloom", remaining, own.answers(filters, groups))
-        reasons = own.reasons(filters, groups)
-        report.by_predicate = tuple(
-            outcome if outcome.skipped else replace(outcome, unused_because=_reason_of_bloom(each, reasons, known))
-            for outcome, each in zip(outcomes, asked, strict=True)
-        )
-        return after, report
+        answers = own.answers({}, groups)
+        found: dict[Chunk, Found | None] = {}
+        for filters in read_bloom_filters(
+            self._source.storage, self._source.path, layouts, own.hashes, file=self._file
+        ):
+            told = own.answers(filters, groups)
+            answers = {name: pc.coalesce(answer, told[name]) for name, answer in answers.items()}
+            found |= {chunk: each if isinstance(each, Unavailable) else None for chunk, each in filters.items()}
+        narrowed = self._ask(remaining, answers)
+        reasons = own.reasons(found, groups)
+        return narrowed.because([_reason_of_bloom(each, reasons, known) for each in asked])
 
     # --- Pages ----------------------------------------------------------------------------------------------------
 
-    def _pages(self, remaining: Remaining) -> tuple[Remaining, LevelReport | None]:
+    def _pages(self, remaining: Remaining) -> _Narrowed | None:
         leaves = [(column, leaf) for column in self._filter.columns if (leaf := self._leaf(column)) is not None]
         if not leaves:
-            return remaining, None
+            return None
         groups = remaining.row_groups.tolist()
         described: list[Described] = [(group, column, leaf) for group in groups for column, leaf in leaves]
         chunks = [(group, leaf) for group in groups for leaf in self._needed]
         indexes = read_indexes(self._source, self._file, chunks, described)
         self._locations.update(indexes.locations)
-        cut = self._cut(remaining, indexes)
-        after, outcomes, report = self._ask("pages", cut, {})
+        narrowed = self._ask(self._cut(remaining, indexes), {})
         if all(pages is None for pages in indexes.columns.values()):
-            outcomes = [replace(each, unused_because=NOT_AVAILABLE) for each in outcomes]
-        report.by_predicate = tuple(outcomes)
-        return after, report
+            return narrowed.because([NOT_AVAILABLE] * len(narrowed.outcomes))
+        return narrowed
 
     def _cut(self, remaining: Remaining, indexes: PageIndexes) -> Remaining:
         """Row groups cut into stretches. What has no page index is known as the row group knows it."""
         stretches = []
+        described: dict[int, list[ColumnPages]] = {}
+        for (group, _), pages in indexes.columns.items():
+            if pages is not None:
+                described.setdefault(group, []).append(pages)
         for index, group in enumerate(remaining.row_groups.tolist()):
             of_group = {name: remaining.units.column(name).slice(index, 1) for name in remaining.units.schema.names}
-            paged = [pages for (own, _), pages in indexes.columns.items() if own == group and pages is not None]
+            paged = described.get(group, [])
             names = {name for pages in paged for name in pages.metadata}
             others = {name: array for name, array in of_group.items() if name not in names}
             columns = [*paged, ColumnPages(np.zeros(1, np.int64), others)]
@@ -271,20 +244,20 @@ class FileNarrower:
             np.concatenate([each.starts for each in stretches]),
             np.concatenate([each.ends for each in stretches]),
             np.repeat(remaining.unmatched, counts, axis=0),
-            _concatenated(stretches),
+            concatenated(stretches),
             remaining.row_counts,
         )
 
     # --- Dictionaries ---------------------------------------------------------------------------------------------
 
-    def _dictionary(self, remaining: Remaining) -> tuple[Remaining, LevelReport | None]:
+    def _dictionary(self, remaining: Remaining) -> _Narrowed | None:
         asked = [
             (question, leaf)
             for question in self._filter.questioned.questions
             if (leaf := self._leaf(question.column)) is not None
         ]
         if not asked:
-            return remaining, None
+            return None
         worth, unavailable = self._worth_reading(remaining, asked)
         known = {question.number for question, _ in asked}
         reasons = [
@@ -292,24 +265,18 @@ class FileNarrower:
             for questions in map(self._filter.questioned.asked_by, self._filter.questioned.conjuncts)
         ]
         if not worth:
-            return remaining, self._not_asked("dictionary", remaining, reasons)
+            return self._not_asked(remaining, reasons)
         answers: dict[str, list[bool | None]] = {
             name: [None] * len(remaining.starts) for question, _ in asked for name in question.names
         }
         for row_group, leaf, values in self._read_dictionaries(worth):
-            own = np.flatnonzero(remaining.row_groups == row_group).tolist()
+            own = remaining.of_row_group(row_group)
             for question, tested in asked:
                 if tested.index == leaf.index and (judged := _judge(question, values)) is not None:
                     for name, answer in zip(question.names, judged, strict=True):
-                        for index in own:
-                            answers[name][index] = answer
+                        answers[name][own.start : own.stop] = [answer] * len(own)
         columns = {name: pa.array(found, pa.bool_()) for name, found in answers.items()}
-        after, outcomes, report = self._ask("dictionary", remaining, columns)
-        report.by_predicate = tuple(
-            outcome if outcome.skipped else replace(outcome, unused_because=reason)
-            for outcome, reason in zip(outcomes, reasons, strict=True)
-        )
-        return after, report
+        return self._ask(remaining, columns).because(reasons)
 
     def _worth_reading(
         self, remaining: Remaining, asked: Sequence[tuple[Question, Leaf]]
@@ -354,15 +321,17 @@ class FileNarrower:
         return dictionary_range(chunk, self._locations.get((row_group, leaf.index)))
 
     def _read_dictionaries(self, worth: Sequence[tuple[int, Leaf]]) -> Iterator[tuple[int, Leaf, pa.Array]]:
-        ranges = [self._dictionary_range(row_group, leaf) for row_group, leaf in worth]
-        buffers = self._file.read([each for each in ranges if each is not None])
-        for (row_group, leaf), page in zip(worth, buffers, strict=True):
-            pages = self._source.leaf_pages(row_group, leaf.index, None)
-            field = leaf_value_field(pages.field)
-            values = decode_dictionary(
-                page, pages.layout, pages.schema, field, self._source.place, created_by=self._source.created_by
-            )
-            yield row_group, leaf, values
+        places = [self._dictionary_range(row_group, leaf) for row_group, leaf in worth]
+        ranges = [place for place in places if place is not None]
+        for batch in batches_of_bytes([length for _, length in ranges]):
+            buffers = self._file.read(ranges[batch])
+            for (row_group, leaf), page in zip(worth[batch], buffers, strict=True):
+                pages = self._source.leaf_pages(row_group, leaf.index, None)
+                field = leaf_value_field(pages.field)
+                values = decode_dictionary(
+                    page, pages.layout, pages.schema, field, self._source.place, created_by=self._source.created_by
+                )
+                yield row_group, leaf, values
 
 
 def _judge(question: Question, values: pa.Array) -> tuple[bool, bool, bool] | None:
@@ -390,31 +359,3 @@ def _reason_of_dictionary(
     if answered:
         return MAY_BE_THERE
     return next((unavailable[number] for number in sorted(numbers) if number in unavailable), NOT_AVAILABLE)
-
-
-def _concatenated(stretches: Sequence[Stretches]) -> pa.RecordBatch:
-    """What is known of the stretches of several row groups: what one of them lacks is unknown there."""
-    table = pa.concat_tables([pa.table(dict(each.metadata)) for each in stretches], promote_options="default")
-    return _as_batch(table)
-
-
-def _joined(one: Remaining, other: Remaining) -> Remaining:
-    """The stretches of both, in the order of the file."""
-    if not len(one.starts):
-        return other
-    order = np.lexsort((np.concatenate([one.starts, other.starts]), np.concatenate([one.row_groups, other.row_groups])))
-    units = pa.concat_tables(
-        [pa.Table.from_batches([each.units]) for each in (one, other)], promote_options="default"
-    ).take(pa.array(order))
-    return Remaining(
-        np.concatenate([one.row_groups, other.row_groups])[order],
-        np.concatenate([one.starts, other.starts])[order],
-        np.concatenate([one.ends, other.ends])[order],
-        np.concatenate([one.unmatched, other.unmatched])[order],
-        _as_batch(units),
-        {**one.row_counts, **other.row_counts},
-    )
-
-
-def _as_batch(table: pa.Table) -> pa.RecordBatch:
-    return table.combine_chunks().to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], table.schema)

@@ -43,6 +43,14 @@ from tamis.parquet.thrift import (
 )
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 
+LARGEST_INDEX = 64 * 1024 * 1024
+"""An index of more bytes is not read: it would cost more than the pages that it tells of."""
+
+
+def readable_index(place: ByteRange | None) -> ByteRange | None:
+    """Where an index is, unless there is none or it is too large."""
+    return place if place is not None and place[1] <= LARGEST_INDEX else None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageLocations:

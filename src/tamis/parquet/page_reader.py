@@ -6,13 +6,14 @@ is one page: its whole chunk. Rows of all leaves come out in the same order, tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tamis.errors import UnsupportedFeature, one_line
 from tamis.io.ranges import RangedFile
 from tamis.parquet.assemble import assemble
 from tamis.parquet.chunks import PLAIN_DICTIONARY, RLE_DICTIONARY, ByteRange, ChunkLayout
@@ -106,9 +107,13 @@ class FetchedPages:
             created_by=created_by,
         )
         positions = selection.positions_within(np.column_stack((starts, ends)))
-        if len(positions) == len(decoded):
-            return _combined(decoded)
-        return _combined(decoded.take(pa.array(positions)))
+        try:
+            chosen = decoded if len(positions) == len(decoded) else decoded.take(pa.array(positions))
+            return chosen.chunk(0) if chosen.num_chunks == 1 else chosen.combine_chunks()
+        except pa.ArrowException as error:
+            # One array holds at most 2 GiB of text.
+            what = f"{len(positions)} rows of column '{leaf.field.name}' of '{place}'"
+            raise UnsupportedFeature(f"{what} cannot be one batch: {one_line(error)}") from error
 
 
 def fetch_pages(file: RangedFile, leaves: Iterable[LeafPages], selection: RowSelection) -> list[FetchedPages]:
@@ -137,17 +142,24 @@ def read_rows(
     schema: pa.Schema, fetched: Sequence[FetchedPages], selection: RowSelection, place: str, created_by: bytes | None
 ) -> pa.RecordBatch:
     """The selected rows of the fetched leaves as columns of the file's Arrow schema, narrowed to those leaves."""
-    by_number = {each.leaf.layout.leaf: each for each in fetched}
+    return put_together(schema, decode_rows(fetched, selection, place, created_by), place)
+
+
+def decode_rows(
+    fetched: Sequence[FetchedPages], selection: RowSelection, place: str, created_by: bytes | None
+) -> dict[int, pa.Array]:
+    """The selected rows of each of the fetched leaves."""
+    return {each.leaf.layout.leaf: each.rows(selection, place, created_by) for each in fetched}
+
+
+def put_together(schema: pa.Schema, leaves: Mapping[int, pa.Array], place: str) -> pa.RecordBatch:
+    """Leaves as columns of the file's Arrow schema, narrowed to those leaves."""
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
     start = 0
     for field in schema:
         end = start + count_leaves(field.type)
-        own = [
-            (number - start, by_number[number].rows(selection, place, created_by))
-            for number in range(start, end)
-            if number in by_number
-        ]
+        own = [(number - start, leaves[number]) for number in range(start, end) if number in leaves]
         if own:
             arrays.append(assemble(field.type, own, f"column '{field.name}' of '{place}'"))
             fields.append(field.with_type(arrays[-1].type))
@@ -164,7 +176,3 @@ def leaf_field(schema: pa.Schema, leaf: int) -> pa.Field:
             return narrowed_field(field, leaf - start)
         start = end
     raise IndexError(leaf)
-
-
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

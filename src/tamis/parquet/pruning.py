@@ -21,13 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, with_article
 from tamis.expr.nodes import TRUE
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import MAGIC, Footer, footer_from_bytes
 from tamis.parquet.leaves import leaf_indices
 from tamis.parquet.matching import check_fits, find_path
-from tamis.parquet.narrow import FileNarrower, Filter, Remaining
+from tamis.parquet.narrow import FileNarrower, Filter
+from tamis.parquet.remaining import Remaining
 from tamis.parquet.rows import open_file
 from tamis.parquet.selection import RowSelection
 from tamis.parquet.statistics import row_group_metadata
@@ -162,7 +163,7 @@ class Pruner:
                 needed = leaf_indices(footer.schema.arrow, list(names.values()))
                 narrower = FileNarrower(source, opened, self._filter, needed, names)
                 remaining, below = narrower.narrow(remaining, self.levels)
-            reports += below
+            reports += [report for report in below if report.by_predicate]
         rows = [footer.metadata.row_group(group).num_rows for group in range(footer.metadata.num_row_groups)]
         kept = remaining.kept_row_groups
         selection = RowSelection.concat(remaining.selection(group) for group in kept)
@@ -184,12 +185,15 @@ def _row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining,
     return Remaining.of_row_groups(groups, units.filter(pruned.selection), unmatched), report
 
 
-def _open(file: Given, storage_options: Mapping[str, Any] | None) -> ParquetFile | Footer:
+def _open(file: object, storage_options: Mapping[str, Any] | None) -> ParquetFile | Footer:
     if isinstance(file, pq.FileMetaData):
         # Written out and read again, since its accessors end the process on damaged statistics.
         written = BytesIO()
         file.write_metadata_file(written)
         return footer_from_bytes(written.getvalue()[len(MAGIC) : -2 * len(MAGIC)], "the metadata")
+    if not isinstance(file, (str, os.PathLike)):
+        kind = with_article(type(file).__name__)
+        raise InvalidArgument(f"a file is a path, a URI or the metadata that pyarrow read of it, not {kind}")
     return open_file(file, storage_options)
 
 

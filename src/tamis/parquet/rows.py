@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, TableNotFound, UnknownColumn
+from tamis.errors import InvalidArgument, TableNotFound, UnknownColumn, with_article
 from tamis.io.listing import find_file
 from tamis.io.storage import open_storage
 from tamis.parquet.assemble import can_assemble
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.indexes import read_indexes
 from tamis.parquet.leaves import leaf_indices
-from tamis.parquet.page_reader import fetch_pages, read_rows
+from tamis.parquet.page_reader import decode_rows, fetch_pages, put_together
 from tamis.parquet.selection import RowSelection
-
-MOST_ROWS = 128 * 1024
-"""The most rows of a batch."""
 
 
 def open_file(file: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> ParquetFile:
@@ -63,6 +60,7 @@ def read_selection(
     if unreadable:
         kind = schema.field(unreadable[0]).type
         raise InvalidArgument(f"column {unreadable[0]!r} is {kind}, which cannot be read by pages: leave it out")
+    _check_selection(selection)
     count = len(source.map.rows)
     beyond = [group for group in row_groups if not 0 <= group < count]
     if beyond:
@@ -73,6 +71,12 @@ def read_selection(
     if selection.total != sum(counts):
         raise InvalidArgument(f"the selection is over {selection.total} rows, and the row groups have {sum(counts)}")
     return _batches(source, list(row_groups), selection.split(counts), wanted, positions)
+
+
+def _check_selection(selection: object) -> None:
+    if not isinstance(selection, RowSelection):
+        kind = with_article(type(selection).__name__)
+        raise InvalidArgument(f"the rows to read are a RowSelection, such as RowSelection.all(…), not {kind}")
 
 
 def _batches(
@@ -88,11 +92,18 @@ def _batches(
         for group, selection in zip(row_groups, selections, strict=True):
             if selection.is_empty:
                 continue
-            indexes = read_indexes(source, opened, [(group, leaf) for leaf in leaves])
-            pages = [source.leaf_pages(group, leaf, indexes.locations[group, leaf]) for leaf in leaves]
-            for piece in selection.pieces(MOST_ROWS):
-                fetched = fetch_pages(opened, pages, piece)
-                batch = read_rows(source.schema, fetched, piece, source.place, source.created_by)
+            locations = read_indexes(source, opened, [(group, leaf) for leaf in leaves]).locations
+            pages = [source.leaf_pages(group, leaf, locations[group, leaf]) for leaf in leaves]
+            # A chunk that nobody can read in part is read and decoded once.
+            whole = fetch_pages(opened, [each for each in pages if each.locations is None], selection)
+            decoded = decode_rows(whole, selection, source.place, source.created_by)
+            done = 0
+            for piece in selection.pieces(source.rows_of_a_batch(group, leaves)):
+                fetched = fetch_pages(opened, [each for each in pages if each.locations is not None], piece)
+                found = decode_rows(fetched, piece, source.place, source.created_by)
+                found |= {leaf: values.slice(done, piece.row_count) for leaf, values in decoded.items()}
+                done += piece.row_count
+                batch = put_together(source.schema, found, source.place)
                 arrays = {name: batch.column(name) for name in columns}
                 if positions is not None:
                     arrays[positions] = pa.array(starts[group] + piece.to_indices(), pa.int64())

@@ -17,7 +17,8 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.leaves import leaf_indices
 from tamis.parquet.matching import find_path
-from tamis.parquet.narrow import FileNarrower, Filter, Remaining
+from tamis.parquet.narrow import FileNarrower, Filter
+from tamis.parquet.remaining import Remaining
 from tamis.parquet.selection import RowSelection
 from tamis.scan.projection import Path
 from tamis.scan.row_groups import RowGroups
@@ -27,6 +28,8 @@ LEVELS_BELOW = ("bloom", "pages", "dictionary")
 
 SMALLEST = 256 * 1024
 """A row group of which fewer bytes are needed is read as it is: to ask about its pages would cost as much."""
+
+READ_WHOLE = f"read as they are: fewer than {SMALLEST // 1024} KiB of each are needed"
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,11 @@ class PageLevels:
         enabled = [level for level in LEVELS_BELOW if level in self.levels]
         units = row_groups.units
         asked = row_groups.unmatched.any(axis=1) & (units["bytes"].to_numpy() >= SMALLEST)
-        if not enabled or not asked.any():
+        if not enabled:
+            return row_groups, []
+        if not asked.any():
+            if row_groups.unmatched.any():
+                row_groups.report.note = READ_WHOLE
             return row_groups, []
         file_of_unit = units["file"].to_numpy()
         wanted = np.unique(file_of_unit[asked]).tolist()
@@ -123,4 +130,4 @@ def _merged(
         unmatched=np.concatenate(unmatched)[order],
         selections=selections,
     )
-    return merged, [reports[level] for level in levels if level in reports]
+    return merged, [reports[level] for level in levels if level in reports and reports[level].by_predicate]

@@ -7,7 +7,7 @@ row groups are joined before they are filtered.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
@@ -23,6 +23,7 @@ from tamis.errors import CorruptFile
 from tamis.io.ranges import PrefetchedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
+from tamis.parquet import batches
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.assemble import can_assemble
 from tamis.parquet.file import ParquetFile
@@ -37,12 +38,6 @@ from tamis.scan.paged import WORTH_A_ROUND_TRIP, PagedRows
 from tamis.scan.projection import Path, flat_paths, narrow
 from tamis.scan.residual import Residual
 from tamis.skipping.predicate import Predicate
-
-MOST_ROWS = 128 * 1024
-"""The most rows of a batch."""
-
-MOST_BYTES = 16 * 1024 * 1024
-"""About the most bytes of a batch, where rows are wide."""
 
 FEW_ROWS = 32 * 1024
 """A row group of so few rows is decoded faster by one thread than it takes to wake others."""
@@ -220,9 +215,23 @@ class TaskReader:
             if way is _Way.ROW_GROUPS:
                 yield from self._matching_of_row_groups(list(alike), projection)
             else:
-                read = self._selected if way is _Way.PAGES else self._filter_first
-                for task in alike:
-                    yield from read(task, projection)
+                yield from self._each(
+                    list(alike), self._selected if way is _Way.PAGES else self._filter_first, projection
+                )
+
+    def _each(
+        self,
+        tasks: Sequence[ScanTask],
+        read: Callable[[ScanTask, tuple[Path, ...]], Iterator[pa.RecordBatch]],
+        projection: tuple[Path, ...],
+    ) -> Iterator[pa.RecordBatch]:
+        if self.storage.is_local or len(tasks) == 1:
+            for task in tasks:
+                yield from read(task, projection)
+            return
+        # Tasks that come together are small, and remote requests mostly wait.
+        for found in run_in_threads(lambda task: list(read(task, projection)), tasks, self.storage.threads):
+            yield from found
 
     def _way(self, task: ScanTask, projection: tuple[Path, ...]) -> _Way:
         """How a task is read, decided once."""
@@ -273,13 +282,14 @@ class TaskReader:
         reading = self._reading(task.residual, projection)
         by_column = reading.leaves_by_column(source.footer.schema)
         leaves = [leaf for found in by_column.values() for leaf in found]
-        if not _can_assemble(source.schema, leaves):
+        if not (source.has_page_locations(task.row_group, leaves) and _can_assemble(source.schema, leaves)):
+            # Whoever must read whole chunks reads them once.
             yield from self._matching_of_row_groups([task], projection)
             return
         constants = reading.constants_of(task)
         rows = PagedRows(source, task.row_group, reading.schema, by_column, constants, reading.residual)
         with source.open() as file:
-            yield from rows.read(file, task.selection, _rows_of_a_batch(source, task.row_group, leaves))
+            yield from rows.read(file, task.selection, source.rows_of_a_batch(task.row_group, leaves))
 
     def _matching_of_row_groups(
         self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]
@@ -308,7 +318,7 @@ class TaskReader:
         whole = first.content or content
         if whole is not None:
             return _Fetched(tasks, reading, footer, leaves, pa.BufferReader(whole))
-        buffers = read_ranges(self.storage, first.path, ranges, size=first.size)
+        buffers = read_ranges(self.storage, first.path, ranges, size=first.size, modified_ns=first.modified_ns)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
         return _Fetched(tasks, reading, footer, leaves, file_of_ranges(fetched, first.size, place))
 
@@ -316,10 +326,10 @@ class TaskReader:
         """The matching rows of files that have the same partition values and the same rest of the filter."""
         reading = files[0].reading
         constants = reading.constants_of(files[0].tasks[0])
-        batches: Iterator[pa.RecordBatch] = chain.from_iterable(self._decode(file) for file in files)
+        decoded: Iterator[pa.RecordBatch] = chain.from_iterable(self._decode(file) for file in files)
         if reading.can_join and (len(files) > 1 or len(files[0].tasks) > 1):
-            batches = coalesce_batches(batches)
-        for batch in batches:
+            decoded = coalesce_batches(decoded)
+        for batch in decoded:
             if constants:
                 batch = conform_batch(batch, reading.schema, constants, "")
             yield batch if reading.residual is None else reading.residual.filter(batch)
@@ -328,8 +338,7 @@ class TaskReader:
         """The rows of row groups of one file, in the shape that the table has but for its partition columns."""
         place = self.storage.place(file.tasks[0].path)
         wanted = file.reading.of_files
-        batches = _decode_row_groups(file, place)
-        for batch in batches:
+        for batch in _decode_row_groups(file, place):
             # A batch without any column would not know its length.
             fits = not wanted.names or batch.schema.equals(wanted)
             yield batch if fits else conform_batch(batch, wanted, {}, f"'{place}'")
@@ -345,8 +354,8 @@ def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
         reader = open_reader(file.source, **options)
         for task in file.tasks:
             row_group = task.row_group
-            batches = _decode_row_group(reader, row_group, file, place)
-            yield from batches if task.selection is None else _select(batches, task.selection)
+            decoded = _decode_row_group(reader, row_group, file, place)
+            yield from decoded if task.selection is None else _select(decoded, task.selection)
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {error}") from error
 
@@ -354,7 +363,7 @@ def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
 def _decode_row_group(reader: pq.ParquetReader, row_group: int, file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
     group = file.footer.metadata.row_group(row_group)
     uncompressed = sum([group.column(leaf).total_uncompressed_size for leaf in file.leaves])
-    rows = max(1, min(MOST_ROWS, MOST_BYTES * group.num_rows // max(uncompressed, 1)))
+    rows = batches.rows_of_a_batch(group.num_rows, uncompressed)
     decoded = 0
     for batch in reader.iter_batches(
         rows, row_groups=[row_group], column_indices=file.leaves, use_threads=group.num_rows > FEW_ROWS
@@ -368,19 +377,14 @@ def _decode_row_group(reader: pq.ParquetReader, row_group: int, file: _Fetched, 
         )
 
 
-def _select(batches: Iterator[pa.RecordBatch], selection: RowSelection) -> Iterator[pa.RecordBatch]:
+def _select(decoded: Iterator[pa.RecordBatch], selection: RowSelection) -> Iterator[pa.RecordBatch]:
     """The selected rows of the batches of a row group."""
     start = 0
-    for batch in batches:
+    for batch in decoded:
         own = selection.slice(start, batch.num_rows)
         start += batch.num_rows
         if not own.is_empty:
             yield batch if own.is_all else batch.filter(own.to_mask())
-
-
-def _rows_of_a_batch(source: ParquetFile, row_group: int, leaves: Collection[int]) -> int:
-    uncompressed = sum(source.chunk(row_group, leaf).total_uncompressed_size for leaf in leaves)
-    return max(1, min(MOST_ROWS, MOST_BYTES * source.rows_of(row_group) // max(uncompressed, 1)))
 
 
 def _can_assemble(schema: pa.Schema, leaves: Collection[int]) -> bool:
@@ -396,8 +400,8 @@ def _can_assemble(schema: pa.Schema, leaves: Collection[int]) -> bool:
 
 def _rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
     """Rows of which nothing needs to be read: a batch needs some column to know its length."""
-    for start in range(0, count, MOST_ROWS):
-        yield pa.record_batch({"": pa.nulls(min(MOST_ROWS, count - start))})
+    for start in range(0, count, batches.MOST_ROWS):
+        yield pa.record_batch({"": pa.nulls(min(batches.MOST_ROWS, count - start))})
 
 
 def project(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

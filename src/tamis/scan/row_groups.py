@@ -65,12 +65,13 @@ def plan_row_groups(
     footers, contents = _load_footers(storage, files, keep_contents=keep_contents)
     in_files = [column for column in predicate.columns if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
+    of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
     found: dict[FileSchema, _Columns] = {}
     for path, footer in zip(files["path"], footers, strict=True):
         # The files of a table mostly share one schema.
         if footer.schema not in found:
             check_fits(footer.schema.arrow, mentioned, storage.place(path.as_py()))
-            found[footer.schema] = _find_columns(footer.schema.arrow, in_files, needed)
+            found[footer.schema] = _find_columns(footer.schema.arrow, in_files, of_files)
     rows = [row_counts(footer) for footer in footers]
     counts = [len(each) for each in rows]
     units = pa.record_batch(

@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from tamis.errors import InvalidArgument, MissingDependency
 from tamis.io.counters import IoCounters
+from tamis.parquet.batches import MOST_BYTES
 from tamis.parquet.narrow import Filter
 from tamis.scan.pages import PageLevels
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.projection import Path, projected_paths
-from tamis.scan.read import MOST_BYTES, MOST_TOGETHER, ScanTask, TaskReader, put_together
+from tamis.scan.read import MOST_TOGETHER, ScanTask, TaskReader, put_together
 from tamis.scan.report import Report
 from tamis.scan.row_groups import plan_row_groups
 from tamis.skipping.account import LevelReport
@@ -104,17 +105,18 @@ class Scan:
 
     def _plan_row_groups(self, depth: str) -> ScanPlan:
         report = self._new_report()
-        planned = self._plan_slice(0, self._listing.files.num_rows, to_pages=depth == "pages", keep_contents=False)
+        planned = self._plan_slice(
+            0, self._listing.files.num_rows, self._projection, to_pages=depth == "pages", keep_contents=False
+        )
         for level in (planned.row_groups.report, *planned.below):
             report.take_in(level)
         return ScanPlan(planned.surviving_files(), depth, report, planned)
 
-    @property
-    def _needed(self) -> tuple[Path, ...]:
-        """What must be read for the filter and the result."""
-        return (*self._projection, *(column.path for column in self._predicate.columns))
-
-    def _plan_slice(self, start: int, count: int, *, to_pages: bool, keep_contents: bool) -> PlannedFiles:
+    def _plan_slice(
+        self, start: int, count: int, projection: tuple[Path, ...], *, to_pages: bool, keep_contents: bool
+    ) -> PlannedFiles:
+        """Some of the files, down to the row groups and pages that must be read for the filter and a projection."""
+        needed = (*projection, *(column.path for column in self._predicate.columns))
         files = self._listing.files.slice(start, count)
         partitions = self._listing.partitions.slice(start, count)
         row_groups = plan_row_groups(
@@ -122,25 +124,27 @@ class Scan:
             files,
             partitions,
             self._predicate,
-            self._needed,
+            needed,
             enabled="row_groups" in self._levels,
             keep_contents=keep_contents,
         )
         below: list[LevelReport] = []
         if to_pages:
-            row_groups, below = self._page_levels.narrow(files, row_groups)
+            below_row_groups = PageLevels(
+                self._storage, self._filter, needed, self._source.partition_columns, self._levels
+            )
+            row_groups, below = below_row_groups.narrow(files, row_groups)
         return PlannedFiles(files, partitions, row_groups, below)
 
     @cached_property
-    def _page_levels(self) -> PageLevels:
-        given = Filter(self._predicate.expr, self._predicate.conjuncts)
-        return PageLevels(self._storage, given, self._needed, self._source.partition_columns, self._levels)
+    def _filter(self) -> Filter:
+        return Filter(self._predicate.expr, self._predicate.conjuncts)
 
     # --- Reading ------------------------------------------------------------------------------------------------
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch in the order of the files; memory does not grow with the table."""
-        run = _Run(self)
+        run = _Run(self, self._projection)
         remaining = self._limit
         try:
             if remaining == 0:
@@ -162,7 +166,7 @@ class Scan:
 
     def count(self) -> int:
         """How many rows match. Where metadata proves that all rows of a row group do, no column is read."""
-        run = _Run(self)
+        run = _Run(self, ())
         try:
             found = 0
             for counted in run_tasks(run.tasks(), lambda tasks: iter([self._reader.count(tasks)]), weight):
@@ -226,8 +230,9 @@ def weight(tasks: list[ScanTask]) -> int:
 class _Run:
     """One reading of a scan: its tasks as they are planned, and the report that grows with them."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, projection: tuple[Path, ...]) -> None:
         self._scan = scan
+        self._projection = projection
         self._before = scan._storage.counters.counts()
         self._rows_planned = 0
         self.rows = 0
@@ -244,7 +249,7 @@ class _Run:
         start, count = 0, _FIRST_LOCAL_FILES if is_local and self._scan._limit is None else _FIRST_FILES
         total = self._scan._listing.files.num_rows
         while start < total:
-            planned = self._scan._plan_slice(start, count, to_pages=True, keep_contents=True)
+            planned = self._scan._plan_slice(start, count, self._projection, to_pages=True, keep_contents=True)
             for level in (planned.row_groups.report, *planned.below):
                 self._report.take_in(level)
             yield from self._counted(planned.tasks())
