@@ -15,6 +15,7 @@ from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.parquet.batches import rows_of_a_batch
 from tamis.parquet.chunks import ChunkLayout, FooterMap, chunk_layouts, map_footer
+from tamis.parquet.field_names import FieldNames
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.page_index import PageLocations, readable_index
 from tamis.parquet.page_reader import LeafPages, leaf_field
@@ -32,8 +33,11 @@ class ParquetFile:
     footer: Footer
 
     @staticmethod
-    def load(storage: Storage, path: str, size: int, modified_ns: int | None) -> ParquetFile:
-        return ParquetFile(storage, path, size, modified_ns, load_footer(storage, path, size, modified_ns)[0])
+    def load(
+        storage: Storage, path: str, size: int, modified_ns: int | None, names: FieldNames | None = None
+    ) -> ParquetFile:
+        """The file at a path; with `names` its schema is in the words of a table."""
+        return ParquetFile(storage, path, size, modified_ns, load_footer(storage, path, size, modified_ns, names)[0])
 
     @property
     def place(self) -> str:
@@ -79,8 +83,10 @@ class ParquetFile:
 
     def leaf_pages(self, row_group: int, leaf: int, locations: PageLocations | None) -> LeafPages:
         """How to read the pages of a leaf that are at these places, or its chunk where nobody knows them."""
-        schema, field = self.footer.keep(("leaf", leaf), lambda: self._read_leaf(leaf))
-        return LeafPages(self.chunk(row_group, leaf), schema, field, self.rows_of(row_group), locations)
+        schema, field, named = self.footer.keep(("leaf", leaf), lambda: self._read_leaf(leaf))
+        return LeafPages(self.chunk(row_group, leaf), schema, field, named, self.rows_of(row_group), locations)
 
-    def _read_leaf(self, leaf: int) -> tuple[LeafSchema, pa.Field]:
-        return leaf_schemas(self.map, [leaf], self.place)[leaf], leaf_field(self.schema, leaf)
+    def _read_leaf(self, leaf: int) -> tuple[LeafSchema, pa.Field, pa.DataType]:
+        named = leaf_field(self.schema, leaf)
+        field = named if self.footer.names is None else leaf_field(self.footer.schema.parquet.to_arrow_schema(), leaf)
+        return leaf_schemas(self.map, [leaf], self.place)[leaf], field, named.type

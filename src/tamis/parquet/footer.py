@@ -22,6 +22,7 @@ from tamis.errors import CorruptFile, UnsupportedFeature, one_line
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.parquet.arrow_reader import open_reader
+from tamis.parquet.field_names import FieldNames
 from tamis.parquet.leaves import FileSchema, file_schema
 from tamis.parquet.vetting import vetted_footer
 
@@ -47,11 +48,19 @@ class Footer:
     """As it is in the file, without length and magic."""
     metadata: pq.FileMetaData
     schema: FileSchema
+    names: FieldNames | None = None
+    """How the table calls the columns of the file, where the schema is in its words."""
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @property
     def serialized_size(self) -> int:
         return int(self.metadata.serialized_size)
+
+    def renamed(self, names: FieldNames) -> Footer:
+        """The same footer with a schema in the words of a table."""
+        return self.keep(
+            ("renamed", names), lambda: Footer(self.content, self.metadata, names.renamed(self.schema), names)
+        )
 
     def keep(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """What `work_out` returns, worked out once. Meant for what is smaller than the footer itself, never None."""
@@ -70,8 +79,18 @@ def read_footer(storage: Storage, path: str, size: int, modified_ns: int | None)
     return load_footer(storage, path, size, modified_ns)[0].metadata
 
 
-def load_footer(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[Footer, pa.Buffer | None]:
-    """The footer of a file, as `read_footer` finds it, and the whole file where it is small and had to be read."""
+def load_footer(
+    storage: Storage, path: str, size: int, modified_ns: int | None, names: FieldNames | None = None
+) -> tuple[Footer, pa.Buffer | None]:
+    """The footer of a file, as `read_footer` finds it, and the whole file where it is small and had to be read.
+
+    With `names` its schema is in the words of a table.
+    """
+    footer, content = _load(storage, path, size, modified_ns)
+    return footer if names is None else footer.renamed(names), content
+
+
+def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[Footer, pa.Buffer | None]:
     key = (storage.filesystem.type_name, path, size, modified_ns)
     footer = FOOTERS.get(key, storage.filesystem) if modified_ns is not None else None
     if footer is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -225,6 +225,17 @@ def _read_schema(schema: pq.ParquetSchema, place: str) -> FileSchema:
         leaves[path] = Leaf.of_column(end - 1, path, column, arrow_type)
     if end != len(columns):
         raise UnsupportedFeature(f"'{place}': pyarrow reads {len(columns)} columns as {end} fields")
+    return _file_schema(schema, arrow, types, leaves, structs, others)
+
+
+def _file_schema(
+    schema: pq.ParquetSchema,
+    arrow: pa.Schema,
+    types: tuple[LeafType, ...],
+    leaves: dict[FieldPath, Leaf],
+    structs: set[FieldPath],
+    others: set[FieldPath],
+) -> FileSchema:
     # A path that is both a leaf and something else is ambiguous, as is a leaf below such a one.
     doubtful = others | (structs & leaves.keys())
     certain = {
@@ -233,3 +244,19 @@ def _read_schema(schema: pq.ParquetSchema, place: str) -> FileSchema:
         if not any(path[:depth] in doubtful for depth in range(1, len(path) + 1))
     }
     return FileSchema(schema, arrow, types, certain, frozenset(structs - doubtful), frozenset(others | doubtful))
+
+
+def with_arrow_schema(schema: FileSchema, arrow: pa.Schema) -> FileSchema:
+    """The same file with other names: `arrow` is its schema in all but those."""
+    by_index = {leaf.index: leaf for leaf in schema.leaves.values()}
+    leaves: dict[FieldPath, Leaf] = {}
+    others: set[FieldPath] = set()
+    structs: set[FieldPath] = set()
+    for path, indices, _ in _walk(arrow):
+        structs.update(path[:depth] for depth in range(1, len(path)))
+        leaf = by_index.get(indices.start) if len(indices) == 1 else None
+        if leaf is None or path in leaves:
+            others.add(path)
+        else:
+            leaves[path] = replace(leaf, path=path)
+    return _file_schema(schema.parquet, arrow, schema.types, leaves, structs, others)

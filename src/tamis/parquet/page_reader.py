@@ -34,7 +34,9 @@ class LeafPages:
     layout: ChunkLayout
     schema: LeafSchema
     field: pa.Field
-    """The Arrow field narrowed to this leaf."""
+    """The Arrow field narrowed to this leaf, as the file has it."""
+    named_type: pa.DataType
+    """Its type with the names that are wanted."""
     row_count: int
     """Of the row group."""
     locations: PageLocations | None
@@ -109,11 +111,12 @@ class FetchedPages:
         positions = selection.positions_within(np.column_stack((starts, ends)))
         try:
             chosen = decoded if len(positions) == len(decoded) else decoded.take(pa.array(positions))
-            return chosen.chunk(0) if chosen.num_chunks == 1 else chosen.combine_chunks()
+            rows = chosen.chunk(0) if chosen.num_chunks == 1 else chosen.combine_chunks()
         except pa.ArrowException as error:
             # One array holds at most 2 GiB of text.
             what = f"{len(positions)} rows of column '{leaf.field.name}' of '{place}'"
             raise UnsupportedFeature(f"{what} cannot be one batch: {one_line(error)}") from error
+        return rows if rows.type == leaf.named_type else rows.view(leaf.named_type)
 
 
 def fetch_pages(file: RangedFile, leaves: Iterable[LeafPages], selection: RowSelection) -> list[FetchedPages]:

@@ -14,6 +14,7 @@ from tamis import types
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
+from tamis.parquet.field_names import FieldNames
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.leaves import leaf_indices
 from tamis.parquet.matching import find_path
@@ -41,6 +42,7 @@ class PageLevels:
     needed: tuple[Path, ...]
     partition_columns: Collection[str]
     levels: Collection[str]
+    names: FieldNames | None = None
 
     def narrow(self, files: pa.Table, row_groups: RowGroups) -> tuple[RowGroups, list[LevelReport]]:
         """What these levels leave of row groups, and the account of each level."""
@@ -58,7 +60,7 @@ class PageLevels:
         paths, sizes, times = (files[name].take(wanted).to_pylist() for name in ("path", "size", "modified_ns"))
 
         def narrow_file(index: int) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
-            source = ParquetFile.load(self.storage, paths[index], sizes[index], times[index])
+            source = ParquetFile.load(self.storage, paths[index], sizes[index], times[index], self.names)
             own = np.flatnonzero(asked & (file_of_unit == wanted[index]))
             return self._narrow_file(source, row_groups, own)
 

@@ -76,15 +76,16 @@ class PlannedFiles:
             "bytes_to_read": per_file["bytes_sum"],
         }
         wanted = per_file["file"]
+        rows = [sum(self.row_groups.group_rows[file]) for file in wanted.to_pylist()]
         return describe_files(
-            self.files.take(wanted), self.partitions.take(wanted), self.row_groups.file_rows.take(wanted), to_read
+            self.files.take(wanted), self.partitions.take(wanted), pa.array(rows, types.LONG), to_read
         )
 
 
 def describe_files(
     files: pa.Table,
     partitions: pa.Table,
-    num_records: pa.ChunkedArray | None = None,
+    num_records: pa.Array | pa.ChunkedArray | None = None,
     more: Mapping[str, pa.ChunkedArray] | None = None,
 ) -> pa.Table:
     """Files as people see them: path, size, rows (null where not known), then partition values by their names."""

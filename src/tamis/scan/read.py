@@ -26,6 +26,7 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet import batches
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.assemble import can_assemble
+from tamis.parquet.field_names import FieldNames
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FileSchema, count_leaves, leaf_indices
@@ -186,6 +187,8 @@ class TaskReader:
     predicate: Predicate
     projection: tuple[Path, ...]
     partition_columns: tuple[str, ...]
+    names: FieldNames | None = None
+    """How the table calls the columns of its files, where those have other names for them."""
     output_schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -250,7 +253,7 @@ class TaskReader:
         """
         if not projection or self._tested.matched > MOST_TO_FILTER_FIRST * self._tested.rows:
             return False
-        source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns)
+        source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns, self.names)
         tested = set(self._reading(task.residual, ()).leaves(source.footer.schema))
         others = [leaf for leaf in self._reading((), projection).leaves(source.footer.schema) if leaf not in tested]
         chunks = [source.chunk(task.row_group, leaf) for leaf in others]
@@ -278,7 +281,7 @@ class TaskReader:
     def _selected(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """The matching ones among chosen rows of a row group."""
         assert task.selection is not None
-        source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns)
+        source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns, self.names)
         reading = self._reading(task.residual, projection)
         by_column = reading.leaves_by_column(source.footer.schema)
         leaves = [leaf for found in by_column.values() for leaf in found]
@@ -304,7 +307,7 @@ class TaskReader:
     def _fetch(self, tasks: list[ScanTask], projection: tuple[Path, ...]) -> _Fetched:
         """The bytes of some row groups of one file."""
         first = tasks[0]
-        footer, content = load_footer(self.storage, first.path, first.size, first.modified_ns)
+        footer, content = load_footer(self.storage, first.path, first.size, first.modified_ns, self.names)
         reading = self._reading(first.residual, projection)
         leaves = reading.leaves(footer.schema)
         if not leaves:
@@ -338,7 +341,8 @@ class TaskReader:
         """The rows of row groups of one file, in the shape that the table has but for its partition columns."""
         place = self.storage.place(file.tasks[0].path)
         wanted = file.reading.of_files
-        for batch in _decode_row_groups(file, place):
+        for decoded in _decode_row_groups(file, place):
+            batch = decoded if self.names is None or not file.leaves else self.names.rename_batch(decoded)
             # A batch without any column would not know its length.
             fits = not wanted.names or batch.schema.equals(wanted)
             yield batch if fits else conform_batch(batch, wanted, {}, f"'{place}'")

@@ -14,6 +14,7 @@ from tamis import types
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.parquet.field_names import FieldNames
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FieldPath, FileSchema, leaf_indices
 from tamis.parquet.matching import check_fits, find_path
@@ -36,8 +37,8 @@ class RowGroups:
     """
 
     units: pa.Table
-    file_rows: pa.Array
-    """How many rows each of the files has."""
+    group_rows: Sequence[Sequence[int]]
+    """How many rows each row group of each of the files has."""
     unmatched: np.ndarray[Any, Any]
     report: LevelReport
     contents: Sequence[pa.Buffer | None]
@@ -55,14 +56,16 @@ def plan_row_groups(
     predicate: Predicate,
     needed: tuple[Path, ...],
     *,
+    names: FieldNames | None = None,
     enabled: bool = True,
     keep_contents: bool = False,
 ) -> RowGroups:
     """Read the footers of files (several at the same time) and prune their row groups in one pass.
 
-    With `keep_contents`, whoever reads the files soon after gets the small ones along.
+    `names` are the table's for the columns of its files, where those have others. With `keep_contents`, whoever reads
+    the files soon after gets the small ones along.
     """
-    footers, contents = _load_footers(storage, files, keep_contents=keep_contents)
+    footers, contents = _load_footers(storage, files, names, keep_contents=keep_contents)
     in_files = [column for column in predicate.columns if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
@@ -110,19 +113,18 @@ def plan_row_groups(
         pruned.outcomes if enabled else (),
         None if enabled else "switched off",
     )
-    file_rows = pa.array([sum(each) for each in rows], types.LONG)
     if enabled:
         described = described.filter(pruned.selection)
-    return RowGroups(pa.Table.from_batches([kept]), file_rows, unmatched, report, contents, described)
+    return RowGroups(pa.Table.from_batches([kept]), rows, unmatched, report, contents, described)
 
 
 def _load_footers(
-    storage: Storage, files: pa.Table, *, keep_contents: bool
+    storage: Storage, files: pa.Table, names: FieldNames | None, *, keep_contents: bool
 ) -> tuple[list[Footer], list[pa.Buffer | None]]:
     wanted = zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True)
 
     def load(file: tuple[str, int, int | None]) -> tuple[Footer, pa.Buffer | None]:
-        footer, content = load_footer(storage, *file)
+        footer, content = load_footer(storage, *file, names)
         return footer, content if keep_contents else None
 
     loaded = run_in_threads(load, wanted, storage.threads, patience=LOCAL_PATIENCE if storage.is_local else 0.0)

@@ -8,18 +8,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, MissingDependency
 from tamis.io.counters import IoCounters
 from tamis.parquet.batches import MOST_BYTES
 from tamis.parquet.narrow import Filter
+from tamis.scan.deletes import without_deleted
 from tamis.scan.pages import PageLevels
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.projection import Path, projected_paths
 from tamis.scan.read import MOST_TOGETHER, ScanTask, TaskReader, put_together
 from tamis.scan.report import Report
-from tamis.scan.row_groups import plan_row_groups
+from tamis.scan.row_groups import RowGroups, plan_row_groups
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import make_predicate
 from tamis.tables.source import LEVELS, TableSource
@@ -65,7 +67,12 @@ class Scan:
         # Counts of its own, so that a report tells what this scan cost.
         self._storage = replace(source.storage, counters=IoCounters())
         self._reader = TaskReader(
-            self._storage, source.schema, self._predicate, self._projection, source.partition_columns
+            self._storage,
+            source.schema,
+            self._predicate,
+            self._projection,
+            source.partition_columns,
+            source.field_names,
         )
         self._plans: dict[str, ScanPlan] = {}
 
@@ -90,7 +97,7 @@ class Scan:
 
     @cached_property
     def _listing(self) -> Any:
-        return self._source.list_files(self._predicate, self._levels)
+        return self._source.list_files(self._predicate, self._levels, self._limit)
 
     def _new_report(self) -> Report:
         names = tuple(".".join(path) for path in self._projection)
@@ -125,16 +132,32 @@ class Scan:
             partitions,
             self._predicate,
             needed,
+            names=self._source.field_names,
             enabled="row_groups" in self._levels,
             keep_contents=keep_contents,
         )
         below: list[LevelReport] = []
         if to_pages:
             below_row_groups = PageLevels(
-                self._storage, self._filter, needed, self._source.partition_columns, self._levels
+                self._storage,
+                self._filter,
+                needed,
+                self._source.partition_columns,
+                self._levels,
+                self._source.field_names,
             )
             row_groups, below = below_row_groups.narrow(files, row_groups)
+        row_groups = self._without_deleted(files, row_groups)
         return PlannedFiles(files, partitions, row_groups, below)
+
+    def _without_deleted(self, files: pa.Table, row_groups: RowGroups) -> RowGroups:
+        wanted = pc.unique(row_groups.units["file"])
+        deleted = self._source.deleted_rows(self._storage, files.take(wanted))
+        if not deleted:
+            return row_groups
+        numbers = wanted.to_pylist()
+        places = {numbers[index]: self._storage.place(files["path"][numbers[index]].as_py()) for index in deleted}
+        return without_deleted(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, places)
 
     @cached_property
     def _filter(self) -> Filter:

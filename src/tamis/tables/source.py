@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tamis.io.storage import Storage
+from tamis.parquet.field_names import FieldNames
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate
 
@@ -20,8 +23,8 @@ LEVELS = ("partitions", "files", "row_groups", "bloom", "pages", "dictionary")
 class FileListing:
     """The files that may hold a matching row, one Arrow row each, and how the others were ruled out.
 
-    `files` has `path` (in the file system), `size` and `modified_ns`; `partitions` has the typed partition values of
-    the same files, in columns that may have any name.
+    `files` has `path` (in the file system), `size` and `modified_ns`, and what else the format wants to know of a
+    file again; `partitions` has the typed partition values of the same files, in columns that may have any name.
     """
 
     files: pa.Table
@@ -50,4 +53,15 @@ class TableSource(Protocol):
     @property
     def version(self) -> int | None: ...
 
-    def list_files(self, predicate: Predicate, levels: Collection[str]) -> FileListing: ...
+    @property
+    def field_names(self) -> FieldNames | None:
+        """The names of the table for the columns of its files, where those have others."""
+        ...
+
+    def list_files(self, predicate: Predicate, levels: Collection[str], limit: int | None = None) -> FileListing:
+        """The files that may hold a matching row. Of `limit` rows any will do, so some of the files may be enough."""
+        ...
+
+    def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, npt.NDArray[np.int64]]:
+        """The positions of rows that were deleted from some files of a listing, in order, by the indices of files."""
+        ...

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -77,7 +79,15 @@ class HiveTable:
     def partition_columns(self) -> tuple[str, ...]:
         return tuple(self.layout.partition_schema.names)
 
-    def list_files(self, predicate: Predicate, levels: Collection[str]) -> FileListing:
+    @property
+    def field_names(self) -> None:
+        """Files have the names of the table."""
+        return None
+
+    def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, npt.NDArray[np.int64]]:
+        return {}
+
+    def list_files(self, predicate: Predicate, levels: Collection[str], limit: int | None = None) -> FileListing:
         """Prune directories before they are listed, then list what is left."""
         pruner = _DirectoryPruner(predicate, self.layout.partition_schema, enabled="partitions" in levels)
         keep_raw = None

@@ -1,0 +1,109 @@
+"""Rows that were deleted by their positions: never read, whatever else is pruned, at every level."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tamis.errors import CorruptFile
+from tamis.io.storage import Storage, open_storage
+from tamis.scan.scan import Scan
+from tamis.tables.hive.table import HiveTable
+from tamis.tables.source import LEVELS
+
+ROWS, ROWS_PER_GROUP = 3_000, 500
+SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
+
+
+@dataclass(frozen=True)
+class WithDeletes(HiveTable):
+    """A folder of files of which some rows are gone, by the names of the files."""
+
+    gone: Mapping[str, Any] = None  # type: ignore[assignment]
+
+    def deleted_rows(self, storage: Storage, files: pa.Table) -> dict[int, Any]:
+        names = [Path(path).name for path in files["path"].to_pylist()]
+        return {index: np.array(self.gone[name]) for index, name in enumerate(names) if name in self.gone}
+
+
+def rows_of(number: int) -> pa.Table:
+    first = number * ROWS
+    return pa.table({"id": np.arange(first, first + ROWS), "kind": [f"k{n % 7}" for n in range(ROWS)]})
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
+    monkeypatch.setattr("tamis.parquet.batches.MOST_ROWS", 64)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(3):
+        pq.write_table(
+            rows_of(number),
+            tmp_path / f"{number}.parquet",
+            row_group_size=ROWS_PER_GROUP,
+            max_rows_per_page=50,
+            write_page_index=True,
+        )
+    return tmp_path
+
+
+def table_with(folder: Path, gone: Mapping[str, Any]) -> WithDeletes:
+    plain = HiveTable.open(open_storage(folder))
+    return WithDeletes(plain.storage, plain.layout, plain.schema, gone=gone)
+
+
+GONE = {
+    "0.parquet": [0, 1, 499, 500, 2_999],
+    "1.parquet": [*range(500, 1_000), 1_000, 1_777],
+    "2.parquet": [],
+}
+
+
+@pytest.mark.parametrize("levels", [*SUBSETS[::5], LEVELS], ids=str)
+@pytest.mark.parametrize(
+    "where", [None, "id < 40", "id BETWEEN 4450 AND 4800", "kind = 'k3' AND id > 3499", "id IN (0, 1, 2, 4777)"]
+)
+def test_E5_deleted_rows_do_not_come_back(folder: Path, where: str | None, levels: tuple[str, ...]) -> None:
+    everything = pa.concat_tables([rows_of(number) for number in range(3)])
+    deleted = {number * ROWS + row for number in range(3) for row in GONE[f"{number}.parquet"]}
+    plain = Scan(HiveTable.open(open_storage(folder)), where, levels=levels).to_arrow()
+    expected = [row for row in plain.to_pylist() if row["id"] not in deleted]
+    scan = Scan(table_with(folder, GONE), where, levels=levels)
+    assert scan.to_arrow().to_pylist() == expected
+    assert scan.count() == len(expected)
+    assert len(expected) <= everything.num_rows - (0 if where else len(deleted))
+
+
+def test_a_row_group_without_any_row_left_is_not_read(folder: Path) -> None:
+    plan = Scan(table_with(folder, GONE)).plan()
+    assert (1, 1) not in {(int(Path(task.path).stem), task.row_group) for task in plan.tasks}
+    assert len(plan.tasks) == 17
+    assert sum(task.row_count for task in plan.tasks) == 3 * ROWS - 507
+
+
+def test_a_limit_counts_rows_that_are_left(folder: Path) -> None:
+    gone = {f"{number}.parquet": list(range(ROWS - 2)) for number in range(3)}
+    scan = Scan(table_with(folder, gone), limit=5)
+    assert scan.to_arrow()["id"].to_pylist() == [2998, 2999, 5998, 5999, 8998]
+
+
+def test_D16_a_deleted_row_that_the_file_does_not_have_is_an_error(folder: Path) -> None:
+    table = table_with(folder, {"0.parquet": [5, ROWS]})
+    with pytest.raises(CorruptFile, match=r"row 3000 of '.*0\.parquet' is said to be deleted, and the file has 3000"):
+        Scan(table).count()
+
+
+def test_what_was_deleted_hides_nothing_of_other_tables(folder: Path) -> None:
+    table = table_with(folder, GONE)
+    assert Scan(replace(table, gone={})).count() == 3 * ROWS
