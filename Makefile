@@ -9,7 +9,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo verify-demo test lint format bench java clean
+.PHONY: help demo verify-demo test test-interop lint format bench java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,11 @@ verify-demo: demo ## prove on the demo table that pruning changes no result
 
 test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+test-interop: ## compare with Delta on Spark; skipped, with the reason, where Java or Maven cannot be had
+	@bash scripts/setup.sh interop
+	-@bash scripts/ensure_java.sh
+	$(BIN)/python -m pytest -n 0 -m interop tests/interop $(ARGS)
 
 lint: ## ruff (rules and format) and mypy --strict, changing nothing
 	@bash scripts/setup.sh test

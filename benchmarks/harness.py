@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-PACKAGES = ("tamis", "pyarrow", "duckdb", "polars", "datafusion", "numpy")
+PACKAGES = ("tamis", "pyarrow", "duckdb", "polars", "datafusion", "deltalake", "numpy")
 
 MIB = 1024 * 1024
 
@@ -39,7 +39,9 @@ class Settings:
     quick: bool = False
     """Small tables and few rounds: shows that everything works, measures nothing worth telling."""
     keep: bool = False
-    """Leave the tree of a hundred thousand files and the tables of 4 GB in place."""
+    """Leave the tree of a hundred thousand files, the tables of 4 GB and the largest logs in place."""
+    large: bool = False
+    """Also what takes much longer than the rest, and more of the disk."""
 
     @property
     def rounds(self) -> int:
@@ -55,6 +57,8 @@ class Measured:
     found: object
     process_seconds: float | None = None
     """From the start of a process of its own to its end: the interpreter and the imports too."""
+    peak_memory: int | None = None
+    """The most memory that a process of its own had at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ class Timings:
     @property
     def cpu_seconds(self) -> float:
         return statistics.median(each.cpu_seconds for each in self.rounds)
+
+    @property
+    def peak_memory(self) -> float:
+        return statistics.median(each.peak_memory or 0 for each in self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,16 @@ def ratio(numerator: Timings, denominator: Timings, *, cpu: bool = False) -> Rat
         for one, other in zip(numerator.rounds, denominator.rounds, strict=True)
     ]
     of_medians = numerator.cpu_seconds / denominator.cpu_seconds if cpu else numerator.seconds / denominator.seconds
+    return Ratio(statistics.median(each), min(each), max(each), of_medians)
+
+
+def memory_ratio(numerator: Timings, denominator: Timings) -> Ratio:
+    """How many times as much memory one had at its peak as the other, both in processes of their own."""
+    each = [
+        (one.peak_memory or 0) / max(other.peak_memory or 0, 1)
+        for one, other in zip(numerator.rounds, denominator.rounds, strict=True)
+    ]
+    of_medians = numerator.peak_memory / max(denominator.peak_memory, 1)
     return Ratio(statistics.median(each), min(each), max(each), of_medians)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness import RESULTS, ROOT, Section, Settings, write_section
 
-BENCHMARKS = ("rewrite", "full_scan", "hive_listing", "row_groups", "pages", "object_store", "memory")
+BENCHMARKS = ("rewrite", "full_scan", "hive_listing", "row_groups", "pages", "object_store", "memory", "delta")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -19,11 +19,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=ROOT / "bench-data", help="folder for tables (bench-data)")
     parser.add_argument("--results", type=Path, help="file for the results (benchmarks/RESULTS.md, none with --quick)")
     parser.add_argument("--keep", action="store_true", help="leave the 100,000 files and the 4 GB tables in place")
+    parser.add_argument("--large", action="store_true", help="also the Delta table of 10 M files, 1 GB, memory alone")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     return options
+
+
+def _flags(options: argparse.Namespace) -> str:
+    return "".join(f" --{flag}" for flag in ("quick", "large") if getattr(options, flag))
 
 
 def run(name: str, settings: Settings) -> Section:
@@ -35,11 +40,11 @@ def run(name: str, settings: Settings) -> Section:
 
 def main() -> None:
     options = parse(sys.argv[1:])
-    settings = Settings(options.data.resolve(), options.quick, options.keep)
+    settings = Settings(options.data.resolve(), options.quick, options.keep, options.large)
     settings.data.mkdir(parents=True, exist_ok=True)
     results = options.results or (None if options.quick else RESULTS)
     for name in options.names or BENCHMARKS:
-        command = f"python benchmarks/run.py {name}" + (" --quick" if options.quick else "")
+        command = f"python benchmarks/run.py {name}{_flags(options)}"
         print(f"{command} …", file=sys.stderr, flush=True)
         section = run(name, settings)
         print(section.markdown(command), flush=True)

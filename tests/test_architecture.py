@@ -69,6 +69,7 @@ def test_public_names() -> None:
         "Expression",
         "PartitionFilter",
         "TamisError",
+        "delta",
         "errors",
         "hive",
         "__version__",

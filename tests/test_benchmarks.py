@@ -102,6 +102,18 @@ def test_the_object_store_counts_what_everyone_asks_it_for(tmp_path: Path) -> No
     assert asked == ["HEAD /bench/rows.parquet", *["GET /bench/rows.parquet"] * 2]
 
 
+def test_plans_of_delta_logs_find_the_same_files_and_only_small_logs_stay(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="the peer in planning Delta tables comes with tamis[test]")
+    done = run("delta", "--quick", "--large", "--data", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| deltalake ") == 11
+    assert "Not measured: left out with `--quick`." in done.stdout
+    alone = done.stdout.split("new process, tamis alone")[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in alone.splitlines() if line.startswith("| ")]
+    assert [(row[0], row[-1]) for row in rows[2:]] == [("partition and ids", "1"), ("one id", "1")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["delta-2-parts-1000", "delta-20-commits-100"]
+
+
 def test_round_trips_are_the_longest_chain_of_requests_that_wait_for_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,7 +136,7 @@ def test_round_trips_are_the_longest_chain_of_requests_that_wait_for_each_other(
 def test_unknown_benchmark_is_refused_with_the_names_that_exist(tmp_path: Path) -> None:
     done = run("speed", "--data", str(tmp_path))
     assert done.returncode == 2
-    known = "rewrite, full_scan, hive_listing, row_groups, pages, object_store, memory"
+    known = "rewrite, full_scan, hive_listing, row_groups, pages, object_store, memory, delta"
     assert f"no benchmark 'speed'; there are {known}" in done.stderr
 
 

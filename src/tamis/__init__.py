@@ -5,7 +5,7 @@
 >>> print(table.scan("month = 3 AND dep_delay > 60").explain())       # doctest: +SKIP
 """
 
-from tamis import errors, hive
+from tamis import delta, errors, hive
 from tamis.errors import TamisError
 from tamis.expr.builder import Expression, col, lit
 from tamis.expr.partition_filter import PartitionFilter
@@ -28,6 +28,7 @@ __all__ = [
     "Expression",
     "PartitionFilter",
     "TamisError",
+    "delta",
     "errors",
     "hive",
     "__version__",

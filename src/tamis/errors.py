@@ -10,6 +10,7 @@
     ├── EvaluationError         an expression that failed on a value (overflow, a cast that does not fit)
     ├── TableError              a table that cannot be read as it is
     │   ├── TableNotFound       nothing at that place that is a table
+    │   ├── VersionNotFound     a version that the table does not have, or no longer
     │   ├── UnsupportedFeature  a table that needs something Tamis does not have
     │   ├── PartitionLayoutError  directories that contradict each other
     │   ├── CorruptFile         bytes that are not what they claim to be
@@ -50,6 +51,29 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+class Position(int):
+    """The place of a character in a text, counted from 1. In a text of several lines it knows its line as well."""
+
+    line: int
+    column: int
+
+    def __new__(cls, character: int, line: int = 1, column: int = 0) -> Position:
+        position = super().__new__(cls, character)
+        position.line, position.column = line, column
+        return position
+
+
+def place_in_text(position: int) -> str:
+    """A place in words.
+
+    >>> place_in_text(14), place_in_text(Position(14, line=2, column=3))
+    ('character 14', 'line 2, character 3')
+    """
+    if isinstance(position, Position) and position.line > 1:
+        return f"line {position.line}, character {position.column}"
+    return f"character {position}"
+
+
 class TamisError(Exception):
     """The root: `except tamis.TamisError` catches everything that Tamis raises on purpose."""
 
@@ -64,7 +88,7 @@ class ParseError(ExpressionError):
     def __init__(self, message: str, *, position: int | None = None, hint: str | None = None) -> None:
         self.position = position
         self.hint = hint
-        place = f" (character {position})" if position is not None else ""
+        place = f" ({place_in_text(position)})" if position is not None else ""
         super().__init__(f"{message}{place}{f'. {hint}' if hint else ''}")
 
 
@@ -98,6 +122,10 @@ class TableError(TamisError):
 
 class TableNotFound(TableError):
     """Nothing at that place that is a table."""
+
+
+class VersionNotFound(TableError):
+    """A version that the table does not have, or no longer."""
 
 
 class UnsupportedFeature(TableError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,12 @@ from tamis.io.storage import open_storage
 from tamis.scan.plan import describe_files
 from tamis.scan.scan import Scan
 from tamis.skipping.predicate import Predicate
+from tamis.tables.delta.table import DeltaTable
+from tamis.tables.hive.formats import is_delta
 from tamis.tables.hive.table import HiveTable
 from tamis.tables.source import LEVELS, TableSource
 
-FORMATS = ("hive", "parquet")
+FORMATS = ("delta", "hive", "parquet")
 
 
 class Table:
@@ -32,7 +35,7 @@ class Table:
 
     @property
     def format(self) -> str:
-        """`hive` for a folder of Parquet files, `parquet` for a single file."""
+        """`delta`, `hive` for a folder of Parquet files, `parquet` for a single file."""
         return self._source.format
 
     @property
@@ -52,9 +55,22 @@ class Table:
         """The version that was opened; None for formats without versions."""
         return self._source.version
 
+    def history(self, limit: int | None = None) -> pa.Table:
+        """The commits of a Delta table up to this version, newest first: when and by what each was made."""
+        return self._delta("history").history(limit)
+
+    def refresh(self) -> Table:
+        """The table at its newest version; only the commits that are new are read."""
+        return Table(self._delta("refresh").refresh())
+
+    def _delta(self, what: str) -> DeltaTable:
+        if not isinstance(self._source, DeltaTable):
+            raise UnsupportedFeature(f"a {self.format} table has no versions, so there is no {what}(): open it anew")
+        return self._source
+
     def files(self) -> pa.Table:
-        """All files of the table: path, size, partition values."""
-        listing = self._source.list_files(Predicate(TRUE), LEVELS)
+        """All files of the table: path, size, rows where they are known, partition values."""
+        listing = self._source.list_files(Predicate(TRUE), LEVELS, with_rows=True)
         return describe_files(listing.files, listing.partitions)
 
     def scan(
@@ -88,12 +104,15 @@ def open_table(
     *,
     partitioning: Mapping[str, str | pa.DataType] | None = None,
     merge_schema: bool = False,
+    allow_outside: bool = False,
 ) -> Table:
-    """Open a table: a folder of Parquet files, Hive-style partition directories, or a single Parquet file.
+    """Open a table: a Delta table, a folder of Parquet files, Hive-style partition directories, or a single file.
 
-    `partitioning` declares types of partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
-    The schema is that of the first file; `merge_schema` reads the footers of all files instead, and takes every
-    column that one of them has in the widest of its types.
+    `version` or `timestamp` choose a version of a Delta table; `allow_outside` lets it have files outside of its folder
+    where its log gives absolute paths. `partitioning` declares types of Hive partition columns, as in
+    `{"day": "date"}`; others are inferred as Spark does. The schema of a folder is that of its first file;
+    `merge_schema` reads the footers of all files instead, and takes every column that one of them has in the widest of
+    its types.
     """
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
@@ -101,13 +120,31 @@ def open_table(
         raise InvalidArgument(
             f"partitioning is a mapping of columns to types, as in {{'day': 'date'}}, not {partitioning!r}"
         )
-    given = {"version": version, "timestamp": timestamp, "snapshot_id": snapshot_id, "ref": ref, "catalog": catalog}
-    asked = [name for name, value in given.items() if value is not None]
-    if asked:
-        raise UnsupportedFeature(
-            f"{asked[0]}= was given, but a Hive-style table has no versions and no catalog: open it without"
-        )
-    table = HiveTable.open(open_storage(uri, storage_options), partitioning, merge_schema=merge_schema)
+    storage = open_storage(uri, storage_options)
+    if format == "delta" or (format is None and is_delta(storage)):
+        _refuse("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
+        if merge_schema:
+            raise InvalidArgument(
+                "merge_schema= was given, but the log of a Delta table tells its schema: leave it away"
+            )
+        moment = _moment(timestamp)
+        return Table(DeltaTable.open(storage, version, moment, allow_outside=allow_outside))
+    _refuse(
+        "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
+    )
+    table = HiveTable.open(storage, partitioning, merge_schema=merge_schema)
     if format is not None and format != table.format:
         raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
     return Table(table)
+
+
+def _refuse(kind: str, **given: object) -> None:
+    asked = [name for name, value in given.items() if value is not None]
+    if asked:
+        raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without")
+
+
+def _moment(timestamp: object) -> datetime | str | None:
+    if timestamp is None or isinstance(timestamp, datetime | str):
+        return timestamp
+    raise InvalidArgument(f"timestamp is a datetime or a text as '2024-03-01T12:00:00Z', not {timestamp!r}")

@@ -27,7 +27,7 @@ def check_by_pages(
 
     Of the probes, which are many, one in `every` is tried. All columns are read, unless some are named.
     """
-    full = pq.ParquetFile(path).read()
+    full = pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read()
     table = tamis.open(path)
     assert same_rows(table.scan().to_arrow(), full), path
     wanted = columns or full.column_names

@@ -83,7 +83,7 @@ def test_wrong_columns_are_one_line_and_exit_code_1(arguments: list[str], words:
         (["scan", "orders", "--limit", "ten"], ["--limit", "'ten'"]),
         (["scan", "orders", "--columns", "id,"], ["--columns", "empty name"]),
         (["scan", "orders", "--levels", "pags"], ["'pags'", "row_groups"]),
-        (["scan", "orders", "--format", "delta"], ["delta", "hive"]),
+        (["scan", "orders", "--format", "orc"], ["orc", "hive"]),
         (["scan", "orders", "--partitioning", "day"], ["--partitioning", "COLUMN=TYPE"]),
         (["scan", "orders", "--partitioning", "day=date", "--partitioning", "day=int"], ["'day'", "twice"]),
         (["scan", "orders", "--json", "--output", "x.csv"], ["--json", "--output", "jsonl"]),

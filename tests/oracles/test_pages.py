@@ -34,7 +34,7 @@ from tamis.parquet.matching import find_path
 from tamis.parquet.narrow import FileNarrower, Filter
 from tamis.parquet.page_units import ColumnPages
 from tamis.parquet.remaining import Remaining
-from tamis.parquet.statistics import row_group_metadata
+from tamis.parquet.statistics import row_group_metadata, row_group_sizes
 from tamis.scan import paged, read
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import make_predicate
@@ -224,7 +224,9 @@ class Narrowing:
         needed = leaf_indices(self.source.schema, list(self._names.values()))
         given_filter = Filter(self.predicate.expr, self.predicate.conjuncts)
         with self.source.open() as file:
-            return FileNarrower(self.source, file, given_filter, needed, self._names).narrow(self.before, levels)[0]
+            sizes = dict(enumerate(row_group_sizes(self.source.footer.metadata, needed)))
+            narrower = FileNarrower(self.source, file, given_filter, needed, self._names, sizes)
+            return narrower.narrow(self.before, levels)[0]
 
     def rows(self, remaining: Remaining) -> tuple[Bits, Bits]:
         """Which rows of the file are left, and which of those are known to match."""

@@ -98,7 +98,8 @@ def read_selected(
         locations = (
             None if found is None else decode_offset_index(content[found[0] : found[0] + found[1]], layout, rows, "f")
         )
-        pages.append(LeafPages(layout, paths[leaf], leaf_field(schema, leaf), rows, locations))
+        field = leaf_field(schema, leaf)
+        pages.append(LeafPages(layout, paths[leaf], field, field.type, rows, locations))
     with RangedFile(open_storage(path), str(path)) as file:
         fetched = fetch_pages(file, pages, selection)
     return read_rows(schema, fetched, selection, "f", footer.created_by)
@@ -199,7 +200,8 @@ def test_only_the_pages_with_selected_rows_are_fetched(tmp_path: Path) -> None:
     assert layout.offset_index is not None
     start, size = layout.offset_index
     locations = decode_offset_index(content[start : start + size], layout, rows, "f")
-    leaf = LeafPages(layout, leaf_schemas(footer, [0], "f")[0], table.schema.field(0), rows, locations)
+    field = table.schema.field(0)
+    leaf = LeafPages(layout, leaf_schemas(footer, [0], "f")[0], field, field.type, rows, locations)
     selection = RowSelection.from_indices([5_500, 90_000], rows)
     with RangedFile(storage, str(path)) as file:
         fetch_pages(file, [leaf], selection)

@@ -90,7 +90,7 @@ def test_a_single_file_and_a_flat_folder_are_tables(root: Path, tmp_path: Path) 
 
 
 def test_versions_of_a_hive_table_are_an_error_that_says_so(root: Path) -> None:
-    with pytest.raises(tamis.TamisError, match="version= was given, but a Hive-style table has no versions"):
+    with pytest.raises(tamis.TamisError, match="version= was given, which a Hive-style table does not have"):
         tamis.open(root, version=3)
     with pytest.raises(InvalidArgument, match=r"no table format 'csv'\. Formats: "):
         tamis.open(root, format="csv")

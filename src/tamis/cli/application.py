@@ -10,6 +10,7 @@ import tamis
 from tamis.cli.count import count
 from tamis.cli.errors import Program, show_unexpected_error
 from tamis.cli.files import files
+from tamis.cli.history import history
 from tamis.cli.inspect import inspect
 from tamis.cli.options import debug_option
 from tamis.cli.plan import plan
@@ -23,6 +24,8 @@ Examples:
   tamis scan   s3://bucket/orders --where "region = 'eu'" --output eu.parquet
   tamis count  orders --where "id < 150"
   tamis files  orders --where "region <> 'us'"
+  tamis scan   orders --version 12 --limit 5
+  tamis history orders --limit 5
   tamis verify orders --where "region = 'eu' AND id BETWEEN 2800 AND 2850"
   tamis inspect part-0.parquet --column id --svg id.svg
 """
@@ -34,12 +37,12 @@ Examples:
 def program() -> None:
     """Reads of a table only what can hold a matching row, and tells what it skipped and why.
 
-    URI is a folder of Parquet files, a Hive-style table (directories like day=2024-03-03) or a single Parquet file: a
-    local path or s3://, gs://, abfss://, hdfs://.
+    URI is a Delta table, a folder of Parquet files, a Hive-style table (directories like day=2024-03-03) or a single
+    Parquet file: a local path or s3://, gs://, abfss://, hdfs://.
     """
 
 
-for _command in (plan, scan, count, files, inspect, verify):
+for _command in (plan, scan, count, files, history, inspect, verify):
     program.add_command(_command)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 from types import TracebackType
@@ -28,6 +29,18 @@ INTERRUPTED = 130
 READER_GONE = 141
 
 _DEBUG = "tamis.debug"
+
+_IN_THE_WORDS_OF_THE_COMMAND_LINE = (
+    (r"\bmerge_schema=True \(--merge-schema\)", "--merge-schema"),
+    (r"\b(format|version|timestamp|partitioning)=(?=\s|$)", r"--\1"),
+    (r"\bmerge_schema=(?=\s|$)", "--merge-schema"),
+    (r"; for others pass storage_options=\{[^}]*\}", "; others can be opened from Python"),
+    (r", or pass storage_options=\{[^}]*\}", ""),
+    (r"\bstorage_options for\b", "storage options for"),
+    (r", and in Python as col\([^)]*\)", ""),
+    (r", or build the filter with col\('name'\) == value", ""),
+)
+"""How what a message says to a program in Python is said to whoever typed a command."""
 
 
 class Program(click.Group):
@@ -58,6 +71,8 @@ class Program(click.Group):
 
 def show_error(message: str) -> None:
     line = " ".join(part.strip() for part in message.splitlines())
+    for pattern, spoken in _IN_THE_WORDS_OF_THE_COMMAND_LINE:
+        line = re.sub(pattern, spoken, line)
     click.echo(f"tamis: {printable(line)}", err=True)
 
 

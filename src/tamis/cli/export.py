@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
@@ -175,6 +176,30 @@ def _explained_format(format: str) -> Iterator[None]:
         raise InvalidArgument(
             f"these rows cannot be written as {format}: {error}. Try --output-format arrow"
         ) from error
+
+
+def refuse_to_overwrite(
+    place: str, output: str, option: str = "--output", files: Callable[[], pa.Table] | None = None
+) -> None:
+    """Raise where a file would be written into the very folder, or over the very file, that is read.
+
+    A file of the table that is a link, or has a second name, is found by what it leads to.
+    """
+    if "://" in place or "://" in output:
+        return
+    table, target = Path(os.path.realpath(place)), Path(os.path.realpath(output))
+    if target == table:
+        raise InvalidArgument(f"{option} '{output}' is the file that is read: write to another file")
+    if table in target.parents or (files is not None and target.is_file() and _is_among(target, files())):
+        raise InvalidArgument(
+            f"{option} '{output}' lies inside the table '{place}', whose rows it would become: write it elsewhere"
+        )
+
+
+def _is_among(target: Path, files: pa.Table) -> bool:
+    # Only a file of as many bytes can be the same.
+    alike = files.filter(pc.equal(files["size"], target.stat().st_size))["path"].to_pylist()
+    return any(Path(path).exists() and target.samefile(path) for path in alike)
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 import pyarrow as pa
 
 from tamis.cli.options import Request, debug_option, json_option, request_options
-from tamis.cli.output import is_terminal, json_array, note, show_rows, write, write_lines
+from tamis.cli.output import is_terminal, json_array, note, select_columns, show_rows, write, write_lines
 from tamis.cli.progress import bytes_meter, is_watched, show_progress
-from tamis.errors import UnknownColumn, counted
+from tamis.errors import counted
 from tamis.scan.funnel import format_bytes
 
 
@@ -39,14 +37,15 @@ def files(request: Request, as_json: bool) -> None:
     No file is opened: `tamis plan` goes further.
     """
     table = request.open()
-    scan = table.scan(request.where, levels=request.levels)
+    with request.explained_names(table):
+        scan = table.scan(request.filter, levels=request.levels)
     with show_progress(bytes_meter("listing", scan), is_wanted=is_watched()):
         found = scan.plan("files").files
     total = found.num_rows
     found = found.slice(0, request.most_rows)
     size = sum(found["size"].to_pylist())
     if request.columns is not None:
-        found = _selected(found, request.columns)
+        found = select_columns(found, request.columns, of="the list of files")
     if as_json:
         write(json_array(found) + "\n")
     elif not is_terminal():
@@ -79,10 +78,3 @@ def _with_short_paths(found: pa.Table, uri: str) -> pa.Table:
     root = uri.rpartition("://")[2].rstrip("/") + "/"
     short = [path.removeprefix(root) for path in found["path"].to_pylist()]
     return found.set_column(found.column_names.index("path"), "path", pa.array(short, pa.string()))
-
-
-def _selected(found: pa.Table, names: Sequence[str]) -> pa.Table:
-    for name in names:
-        if name not in found.column_names:
-            raise UnknownColumn(f"the list of files has no column {name!r}. Columns: {', '.join(found.column_names)}")
-    return found.select(list(names))

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from tamis.cli.export import STDOUT, new_file
+from tamis.cli.export import STDOUT, new_file, refuse_to_overwrite
 from tamis.cli.options import debug_option, json_option, storage_option
 from tamis.cli.output import (
     ROWS_OF_A_TABLE,
@@ -48,6 +48,12 @@ _OVERLAP = "overlap: the share of pages, or else row groups, whose range holds a
 _CUT = "min and max of pages are bounds: those of texts and bytes may be cut short"
 
 
+def _one_name(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> str | None:
+    if len(values) > 1:
+        raise click.BadParameter(f"{', '.join(values)}: name one column, or leave it away for all")
+    return values[0] if values else None
+
+
 @click.command(
     short_help="Show what a Parquet file says of itself, down to its pages.",
     epilog="""\b
@@ -58,7 +64,13 @@ Examples:
 """,
 )
 @click.argument("file", metavar="FILE")
-@click.option("--column", metavar="NAME", help="Only this column; a field of a struct is a.b.  [default: all]")
+@click.option(
+    "--column",
+    metavar="NAME",
+    multiple=True,
+    callback=_one_name,
+    help="Only this column; a field of a struct is a.b.  [default: all]",
+)
 @click.option("--pages", "with_pages", is_flag=True, help="List the pages too.")
 @json_option("One JSON object.")
 @click.option(
@@ -90,6 +102,7 @@ def inspect(
         if svg == STDOUT:
             write(picture)
             return
+        refuse_to_overwrite(found.place, svg, "--svg")
         with new_file(svg, "--svg") as target, explained_writing(f"'{svg}'"):
             write_all(target, picture)
     if as_json:
@@ -392,4 +405,5 @@ def _may_be_cut(data_type: pa.DataType) -> bool:
 
 
 def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    """A text cut short to fit a terminal; a pipe gets all of it."""
+    return text if len(text) <= longest or not is_terminal() else text[: longest - 1] + "…"

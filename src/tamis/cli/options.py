@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
 
 from tamis.cli.errors import switch_on_debugging
+from tamis.errors import UnknownColumn
+from tamis.expr.nodes import Expr, and_
+from tamis.expr.sql import parse_sql
 from tamis.scan.scan import Scan
 from tamis.table import FORMATS, Table, open_table
 from tamis.tables.source import LEVELS
@@ -25,10 +29,14 @@ class Request:
 
     uri: str
     format: str | None = None
+    version: int | None = None
+    timestamp: str | None = None
+    allow_outside: bool = False
     partitioning: Mapping[str, str] | None = None
     merge_schema: bool = False
     storage_options: Mapping[str, str] | None = None
-    where: str | None = None
+    where: Sequence[str] = ()
+    """Filters, all of which must hold."""
     columns: Sequence[str] | None = None
     limit: Limit = None
     levels: Collection[str] = LEVELS
@@ -37,13 +45,35 @@ class Request:
         return open_table(
             self.uri,
             self.format,
+            self.version,
+            self.timestamp,
             storage_options=self.storage_options,
             partitioning=self.partitioning,
             merge_schema=self.merge_schema,
+            allow_outside=self.allow_outside,
         )
 
     def scan(self) -> Scan:
-        return self.open().scan(self.where, self.columns, self.most_rows, levels=self.levels)
+        return self.scan_of(self.open())
+
+    def scan_of(self, table: Table) -> Scan:
+        with self.explained_names(table):
+            return table.scan(self.filter, self.columns, self.most_rows, levels=self.levels)
+
+    @property
+    def filter(self) -> Expr | None:
+        return and_(*map(parse_sql, self.where)) if self.where else None
+
+    @contextmanager
+    def explained_names(self, table: Table) -> Iterator[None]:
+        """A column that is missing may be one that only some of the files have."""
+        try:
+            yield
+        except UnknownColumn as error:
+            if table.format != "hive" or self.merge_schema:
+                raise
+            hint = "These are the columns of the first file: --merge-schema takes those of all files."
+            raise UnknownColumn(f"{error} {hint}") from error
 
     @property
     def most_rows(self) -> int | None:
@@ -53,13 +83,14 @@ class Request:
         return replace(self, limit=limit)
 
 
-def _columns(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    names = tuple(name.strip() for name in split_names(value))
-    if not all(names):
-        raise click.BadParameter(f"{value!r} has an empty name: give names between commas, as in id,amount")
-    return names
+def _columns(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
+    found: list[str] = []
+    for value in values:
+        names = [name.strip() for name in split_names(value)]
+        if not all(names):
+            raise click.BadParameter(f"{value!r} has an empty name: give names between commas, as in id,amount")
+        found += names
+    return tuple(found) or None
 
 
 def _limit(context: click.Context, parameter: click.Parameter, value: str | None) -> Limit:
@@ -131,12 +162,14 @@ def json_option(help: str) -> Callable[[Command], Command]:
 _SCAN_OPTIONS: dict[str, dict[str, Any]] = {
     "where": {
         "metavar": "SQL",
-        "help": "Only rows for which this is true, in Spark's SQL: \"day > DATE '2024-03-01'\".",
+        "multiple": True,
+        "help": "Only rows for which this is true, in Spark's SQL: \"day > DATE '2024-03-01'\"; given twice, both.",
     },
     "columns": {
         "metavar": "A,B",
+        "multiple": True,
         "callback": _columns,
-        "help": "Only these columns, as in id,amount; a field of a struct is a.b.  [default: all]",
+        "help": "Only these columns, as in id,amount; a field of a struct is a.b; may be repeated.  [default: all]",
     },
     "limit": {"metavar": "N", "callback": _limit, "help": "At most so many rows, or 'all'.  [default: all]"},
     "levels": {
@@ -160,6 +193,22 @@ storage_option: Callable[[Any], Any] = click.option(
 _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--format", type=click.Choice(FORMATS), help="Format of the table.  [default: found out]"),
     click.option(
+        "--version",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="This version of a Delta table.  [default: the newest]",
+    ),
+    click.option(
+        "--timestamp",
+        metavar="TIME",
+        help="The version of a Delta table at a moment, as in 2024-03-01T12:00:00Z; UTC where no zone is given.",
+    ),
+    click.option(
+        "--allow-outside",
+        is_flag=True,
+        help="Read files of a Delta table that its log places outside of its folder.",
+    ),
+    click.option(
         "--partitioning",
         metavar="COLUMN=TYPE",
         callback=_assignments,
@@ -173,6 +222,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     storage_option,
 )
+_TABLE_NAMES = ("format", "version", "timestamp", "allow_outside", "partitioning", "merge_schema", "storage_options")
 
 
 def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
@@ -182,11 +232,13 @@ def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
     """
 
     def decorate(command: Command) -> Command:
-        asked = ("uri", *names, "format", "partitioning", "merge_schema", "storage_options")
+        asked = ("uri", *names, *_TABLE_NAMES)
 
         @functools.wraps(command)
         def with_request(**given: Any) -> Any:
             request = Request(**{name: given.pop(name) for name in asked})
+            if request.version is not None and request.timestamp is not None:
+                raise click.UsageError("--version and --timestamp exclude each other: a moment has one version")
             return command(request=request, **given)
 
         scan_options = [

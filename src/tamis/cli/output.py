@@ -6,6 +6,7 @@ a tab or a line break inside a value is written `\\\\`, `\\t`, `\\n`, `\\r`. A p
 
 from __future__ import annotations
 
+import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from rich.text import Text
 
 from tamis import types
 from tamis.cli.text import cell_texts, json_objects, lines, printable
-from tamis.errors import StorageError
+from tamis.errors import StorageError, UnknownColumn
 from tamis.scan.coalesce import coalesce_batches
 
 NULL_IN_LINES = "\\N"
@@ -95,6 +96,16 @@ def json_array(table: pa.Table) -> str:
     """The rows of a table as a JSON array, an object on each line."""
     rows = [text for batch in table.to_batches() for text in json_rows(batch).to_pylist()]
     return "[\n" + ",\n".join(rows) + "\n]" if rows else "[]"
+
+
+def select_columns(rows: pa.Table, names: Sequence[str], of: str) -> pa.Table:
+    """Some columns of a list that a command prints, which messages call `of`."""
+    for name in names:
+        if name not in rows.column_names:
+            near = difflib.get_close_matches(name.casefold(), rows.column_names, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise UnknownColumn(f"{of} has no column {name!r}.{hint} Columns: {', '.join(rows.column_names)}")
+    return rows.select(list(names))
 
 
 def write_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

@@ -25,7 +25,7 @@ from tamis.skipping.prune import ConjunctOutcome
 @click.option(
     "--depth",
     type=click.Choice(DEPTHS),
-    default="row_groups",
+    default="pages",
     show_default=True,
     help="How far to plan; with files no file is opened.",
 )

@@ -8,7 +8,7 @@ from itertools import chain, islice
 import click
 import pyarrow as pa
 
-from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format
+from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format, refuse_to_overwrite
 from tamis.cli.options import Request, debug_option, json_option, request_options
 from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, show_rows, write_json_lines, write_lines
 from tamis.cli.progress import bytes_meter, expect_bytes, is_watched, show_progress
@@ -63,7 +63,10 @@ def scan(request: Request, as_json: bool, output: str | None, output_format: str
 
 def _to_file(request: Request, output: str, format: str | None) -> None:
     format = output_format(output, format)
-    rows = request.scan()
+    table = request.open()
+    if output != STDOUT:
+        refuse_to_overwrite(table.uri, output, files=table.files)
+    rows = request.scan_of(table)
     is_wanted = output != STDOUT and sys.stderr.isatty()
     with show_progress(bytes_meter("scanning", rows), is_wanted=is_wanted) as meter:
         if is_wanted and request.most_rows is None:

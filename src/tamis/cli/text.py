@@ -5,7 +5,7 @@ Both forms agree on what a value looks like:
     numbers         digits; NaN, Infinity, -Infinity as words, which JSON has only as strings
     decimals        all of their digits
     dates, times    ISO 8601: 2024-03-03, 2024-03-03T12:30:00.250000, with a Z where they are instants
-    bytes           hexadecimal, as between the quotes of the SQL literal X'00ff'
+    bytes           hexadecimal, as the SQL literal X'00ff'
     durations       the count and the unit: 1500 ms
     lists, structs  JSON; a map with texts as keys is an object, another one a list of {"key": …, "value": …}
     NULL            null in JSON; a table and a tab-separated line have their own signs for it
@@ -150,7 +150,7 @@ def _hex_texts(array: pa.Array) -> pa.Array:
     digits = _HEX_DIGITS[np.frombuffer(stored or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]]
     ends = pa.py_buffer((offsets - offsets[0]) * np.int32(2))
     texts = pa.StringArray.from_buffers(len(values), ends, pa.py_buffer(digits.tobytes()))
-    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
+    return pc.if_else(values.is_valid(), _joined("X'", texts, "'"), pa.scalar(None, pa.string()))
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

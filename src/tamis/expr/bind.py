@@ -1,25 +1,22 @@
 """Binding: names become columns of a schema, operands get one type, literals are coerced exactly.
 
-Names are resolved without regard to case. Where two columns differ only by case, an exact spelling picks one and
-anything else is an error that lists them. A name without a match is an error with the nearest names.
+`tamis.expr.names` says what a name means.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import AmbiguousColumn, ExpressionError, TypeMismatch, UnknownColumn
+from tamis.errors import ExpressionError, TypeMismatch, place_in_text
 from tamis.expr.coerce import Placed, place
 from tamis.expr.functions import COMPARISONS, MIRRORED, type_of
-from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, columns_of, fold, or_, with_args
+from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, fold, or_, walk, with_args
+from tamis.expr.names import resolve
 from tamis.expr.printer import shown
 from tamis.types import a_type, decimal_digits, is_bytes, is_number, is_ordered, is_text, type_name
-
-_SHOWN_COLUMNS = 12
 
 
 def bind(
@@ -38,9 +35,9 @@ def bind(
     def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
         match node:
             case Column():
-                column = resolve(node, schema, table, where)
+                column = resolve(node, schema, table, where, context=expr)
                 is_typed = typed is None or column.path[0] in typed
-                return column if is_typed else Column(column.path, column.position)
+                return column if is_typed else Column(column.path, column.position, exact=column.exact)
             case Literal():
                 return node
             case Call():
@@ -50,63 +47,6 @@ def bind(
                 return _bind_call(bound)
 
     return fold(expr, combine)
-
-
-# --- Names ----------------------------------------------------------------------------------------------------------
-
-
-def resolve(column: Column, schema: pa.Schema, table: str = "the table", where: str = "where") -> Column:
-    """The column of a schema that a path means, with its exact spelling and type."""
-    place_text = f" (at: {where}, character {column.position})" if column.position is not None else ""
-    fields: Iterable[pa.Field] = schema
-    found: list[pa.Field] = []
-    for depth, part in enumerate(column.path):
-        field = _field(fields, part, place_text)
-        if field is None:
-            # `a.b` may also be the whole name of a column.
-            whole = _field(schema, column.name, place_text) if len(column.path) > 1 else None
-            if whole is not None:
-                return Column((whole.name,), column.position, _decoded(whole.type))
-            raise _unknown(column, depth, list(fields), found, table, place_text)
-        found.append(field)
-        fields = field.type if pa.types.is_struct(field.type) else ()
-    return Column(tuple(field.name for field in found), column.position, _decoded(found[-1].type))
-
-
-def _field(fields: Iterable[pa.Field], name: str, place_text: str) -> pa.Field | None:
-    folded = name.casefold()
-    matches = [field for field in fields if field.name.casefold() == folded]
-    exact = [field for field in matches if field.name == name]
-    if len(exact) == 1:
-        return exact[0]
-    if len(matches) > 1:
-        names = ", ".join(repr(field.name) for field in matches)
-        raise AmbiguousColumn(
-            f"the name {name!r} fits several columns{place_text}: {names}. Spell it exactly as one of them"
-        )
-    return matches[0] if matches else None
-
-
-def _unknown(
-    column: Column, depth: int, fields: list[pa.Field], found: list[pa.Field], table: str, place_text: str
-) -> UnknownColumn:
-    name = column.path[depth]
-    if found and not fields:
-        inside = ".".join(field.name for field in found)
-        return UnknownColumn(
-            f"no field {name!r} in column {inside!r} of {table}{place_text}: "
-            f"it is {a_type(found[-1].type)}, not a struct"
-        )
-    owner = f"struct {'.'.join(field.name for field in found)!r} of {table}" if found else table
-    names = [field.name for field in fields]
-    near = difflib.get_close_matches(name.casefold(), [each.casefold() for each in names], n=3, cutoff=0.6)
-    hint = ""
-    if near:
-        spelled = [each for each in names if each.casefold() in near]
-        hint = f" Did you mean {' or '.join(repr(each) for each in spelled)}?"
-    shown = ", ".join(names[:_SHOWN_COLUMNS]) + (f", … {len(names) - _SHOWN_COLUMNS} more" if len(names) > 12 else "")
-    kind = "field" if found else "column"
-    return UnknownColumn(f"no {kind} {name!r} in {owner}{place_text}.{hint} {kind.capitalize()}s: {shown or 'none'}.")
 
 
 # --- Types ----------------------------------------------------------------------------------------------------------
@@ -145,7 +85,7 @@ def _bind_logic(call: Call, args: tuple[Expr, ...]) -> Expr:
         data_type = type_of(arg)
         if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
             raise TypeMismatch(
-                f"{call.function.upper()} takes predicates, but {shown(arg)} is {a_type(data_type)}{_place_of(arg)}. "
+                f"{call.function.upper()} takes predicates, but {shown(arg)} is {a_type(data_type)}{place_of(arg)}. "
                 f"Compare it with something, as in {shown(arg)} = …"
             )
     return call
@@ -178,20 +118,21 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
 def _mismatch(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
     if isinstance(value, Literal) and is_text(right):
         return TypeMismatch(
-            f"cannot compare in {shown(call)}{_place_of(call)}: {shown(value)} is no {type_name(left)}. "
+            f"cannot compare in {shown(call)}{place_of(call)}: {shown(value)} is no {type_name(left)}. "
             "Correct the value, or cast one side"
         )
     return TypeMismatch(
-        f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}{_place_of(call)}. "
+        f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}{place_of(call)}. "
         "Cast one side, as in CAST(… AS …)"
     )
 
 
-def _place_of(expr: Expr) -> str:
-    """Where the first column of an expression stood in the text, if it came from one."""
-    positions = (column.position for column in columns_of(expr) if column.position is not None)
+def place_of(expr: Expr) -> str:
+    """Where an expression stood in the text, if it came from one: its first column, or a function of which nothing is
+    known but the place."""
+    positions = (node.position for node in walk(expr) if not isinstance(node, Literal) and node.position is not None)
     first = next(positions, None)
-    return "" if first is None else f" (at: where, character {first})"
+    return "" if first is None else f" (at: where, {place_in_text(first)})"
 
 
 def _number_in(text: Expr, number_type: pa.DataType) -> Expr:
@@ -276,11 +217,6 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         if is_text(text) and not is_bytes(other):
             return types.STRING if is_text(other) else _common_with_text(other)
     return types.BINARY if is_bytes(left) and is_bytes(right) else None
-
-
-def _decoded(data_type: pa.DataType) -> pa.DataType:
-    """A dictionary is a way to store values, and a predicate is about the values."""
-    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
 def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:

@@ -183,7 +183,7 @@ class Expression:
             raise InvalidArgument(f"only a column has fields, and {shown(self.node)} is none")
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"the name of a field is a text, not {name!r}")
-        return Expression(Column((*self.node.path, name)))
+        return Expression(Column((*self.node.path, name), exact=self.node.exact))
 
     # --- What an expression is not
 
@@ -205,7 +205,7 @@ def col(name: str) -> Expression:
     """
     if not isinstance(name, str):
         raise InvalidArgument(f"the name of a column is a text, not {name!r}")
-    return Expression(Column(split_name(name)))
+    return Expression(Column(split_name(name), exact="`" in name))
 
 
 def lit(value: Any) -> Expression:

@@ -287,6 +287,7 @@ class Evaluator:
             return slots[node]
 
         self._result = fold(expr, place)
+        self._constants: dict[int, pa.Scalar] = {}
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
         """The value of the expression for each row of the batch."""
@@ -297,13 +298,20 @@ class Evaluator:
                     case Column():
                         values.append(self._read(batch, node))
                     case Literal():
-                        values.append(literal_value(node))
+                        values.append(self._constant(node, len(values)))
                     case Call(function):
                         given = [values[arg] for arg in args]
                         values.append(_KERNELS[function](node, given if items is None else [*given, items]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EvaluationError) as error:
             raise EvaluationError(f"cannot evaluate {shown(self._expr)}: {error}") from error
         return _as_array(values[self._result], batch.num_rows)
+
+    def _constant(self, literal: Literal, step: int) -> pa.Scalar:
+        """Made when it is first needed, since whoever makes a predicate need not evaluate it."""
+        found = self._constants.get(step)
+        if found is None:
+            found = self._constants[step] = literal_value(literal)
+        return found
 
     def _read(self, batch: pa.RecordBatch, column: Column) -> Value:
         index = batch.schema.get_field_index(column.path[0])

@@ -52,9 +52,9 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
             case "call":
                 calls.append(_OpenCall(text))
             case "field_ref":
-                calls[-1].args.append(Column((text,)))
+                calls[-1].args.append(Column((text,), exact=True))
             case "nested_field_ref":
-                calls[-1].args.append(Column(_nested_path(text, tokens)))
+                calls[-1].args.append(Column(_nested_path(text, tokens), exact=True))
             case "literal":
                 calls[-1].args.append(literal(layout.value(text)))
             case "options":
@@ -263,7 +263,7 @@ def _struct_field(call: _OpenCall) -> Expr:
     path = call.option("field_ref").as_py()
     match call.args[0]:
         case Column(path=outer) if isinstance(path, str) and re.fullmatch(r"(?:\.[^.\[\\]+)+", path):
-            return Column((*outer, *path[1:].split(".")))
+            return Column((*outer, *path[1:].split(".")), exact=True)
         case _:
             raise ExpressionError(f"pyarrow's struct_field {path!r} is not a plain path of a column: {WAY_OUT}")
 

@@ -110,7 +110,7 @@ def _column(term: Any) -> Column:
         raise ExpressionError(f"the pyiceberg term {type(term).__name__} is not a column: write the filter as SQL text")
     parts = tuple(term.name.split("."))
     # A dot separates the fields of a nested column; a name that begins or ends with one is just a name.
-    return Column(parts if all(parts) else (term.name,))
+    return Column(parts if all(parts) else (term.name,), exact=True)
 
 
 def _member(column: Column, node: Any) -> Call:

@@ -314,6 +314,12 @@ def _truncated(argument: pa.DataType | None) -> pa.DataType | None:
     return types.TIMESTAMP if pa.types.is_date(argument) else None
 
 
+NOT_DETERMINISTIC = frozenset(
+    ("gen_random_uuid", "monotonically_increasing_id", "rand", "randn", "random", "shuffle", "uniform", "uuid", "uuidv4",
+     "uuidv7")
+)  # fmt: skip
+"""Functions that give another value each time they are asked. Those that ask for the time are not among them: it stops."""
+
 FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}
 
 NEGATIONS = {

@@ -24,12 +24,14 @@ class Column:
     """A column, or a field inside a struct column: `a.b` has the path `("a", "b")`.
 
     `position` is the character of the SQL text where it stood, counted from 1; it does not count for equality.
-    `type` is known once the expression is bound to a schema, and does not count for equality either.
+    `type` is known once the expression is bound to a schema, and does not count for equality either, nor does `exact`:
+    whether the name was written between back-ticks, and so picks one of the columns that differ only by case.
     """
 
     path: tuple[str, ...]
     position: int | None = field(default=None, compare=False, repr=False)
     type: pa.DataType | None = field(default=None, compare=False, repr=False)
+    exact: bool = field(default=False, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -70,10 +72,14 @@ class Literal:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call:
-    """A function or an operator applied to arguments. `tamis.expr.functions` lists the known ones."""
+    """A function or an operator applied to arguments. `tamis.expr.functions` lists the known ones.
+
+    `position` is the character of the SQL text where an unknown function stood; it does not count for equality.
+    """
 
     function: str
     args: tuple[Expr, ...]
+    position: int | None = None
     _hash: int = field(init=False, default=0)
     _evaluable: bool | None = field(init=False, default=None)
     """Whether Arrow can evaluate it, once `evaluate.can_evaluate` found out."""
@@ -262,5 +268,5 @@ def from_steps(steps: tuple[Step, ...]) -> Expr:
 def with_args(node: Expr, args: tuple[Expr, ...]) -> Expr:
     """The node with other operands, or the very same node where they are the same."""
     if isinstance(node, Call) and any(new is not old for new, old in zip(args, node.args, strict=False)):
-        return Call(node.function, (*args, *node.args[len(args) :]))
+        return Call(node.function, (*args, *node.args[len(args) :]), node.position)
     return node

@@ -60,7 +60,7 @@ def to_sql(expr: Expr, max_items: int | None = None) -> str:
         node, needed = part
         match node:
             case Column(path):
-                pieces.append(".".join(_name(name) for name in path))
+                pieces.append(".".join(map(_quoted_name if node.exact else _name, path)))
             case Literal():
                 text = literal_text(node)
                 pieces.append(f"({text})" if _continues_interval(pieces, text) else text)

@@ -76,7 +76,10 @@ def _known_or_not(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pendin
     if known is not None and not known.fewest <= len(args) <= known.most:
         wanted = str(known.fewest) if known.fewest == known.most else f"at least {known.fewest}"
         raise ParseError(f"{name} takes {wanted} arguments, not {len(args)}", position=position_of(node))
-    return call(name, *args)
+    if known is not None:
+        return call(name, *args)
+    position = position_of(node)
+    return Pending(args, lambda converted: Call(name, converted, position))
 
 
 def _truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Expr) -> Shape:

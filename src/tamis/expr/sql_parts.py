@@ -80,4 +80,5 @@ def column_of(node: exp.Expr) -> Column:
     refuse(node.this)
     parts = [node.args[key] for key in ("catalog", "db", "table", "this") if node.args.get(key)]
     parts += reversed(fields)
-    return Column(tuple(part.name for part in parts), position=position_of(parts[0]))
+    is_exact = any(part.args.get("quoted") for part in parts)
+    return Column(tuple(part.name for part in parts), position=position_of(parts[0]), exact=is_exact)

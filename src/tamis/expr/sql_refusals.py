@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tamis.errors import ParseError
+from tamis.errors import ParseError, Position
 
 AGGREGATES = frozenset({
     "any", "any_value", "approx_count_distinct", "approx_percentile", "array_agg", "avg", "bit_and", "bit_or",
@@ -49,7 +49,11 @@ def refuse(node: object) -> None:
         raise _aggregate("any", node)
     if isinstance(node, exp.DataType) and getattr(node.this, "name", None) == "TIME":
         # sqlglot would print it as TIMESTAMP, which is another type.
-        raise ParseError("no type 'TIME'", position=position_of(node), hint="Compare texts or timestamps instead")
+        raise ParseError(
+            "a TIME cannot stand inside of this",
+            position=position_of(node),
+            hint="Compare a time by itself, as in clock > TIME '10:30:00'",
+        )
     if isinstance(node, exp.Anonymous):
         refuse_aggregate(node)
 
@@ -69,5 +73,9 @@ def _aggregate(name: str, node: exp.Expr) -> ParseError:
 
 def position_of(node: exp.Expr) -> int | None:
     """The first character, counted from 1, of a node or of the first thing in it that kept its place."""
-    starts = [inner.meta["start"] for inner in node.dfs() if "start" in inner.meta]
-    return min(starts) + 1 if starts else None
+    places = [inner.meta for inner in node.dfs() if "start" in inner.meta]
+    if not places:
+        return None
+    first = min(places, key=lambda place: int(place["start"]))
+    # sqlglot tells the column in which a word ends.
+    return Position(first["start"] + 1, first["line"], first["col"] - (first["end"] - first["start"]))

@@ -60,6 +60,12 @@ def find_file(storage: Storage, path: str) -> FileEntry | None:
     return FileEntry(info.path, info.size, info.mtime_ns)
 
 
+def has_directory(storage: Storage, path: str) -> bool:
+    """Whether there is a directory at a path."""
+    info = with_retries(partial(_look_up, storage, path), storage.retries, "look up", storage.place(path))
+    return bool(info.type == pafs.FileType.Directory)
+
+
 def _find_by_opening(storage: Storage, path: str) -> FileEntry | None:
     """To open an object tells all that a look-up does, in the same request, and whoever reads it next has it open."""
     try:

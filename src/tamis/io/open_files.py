@@ -29,6 +29,8 @@ class OpenFile:
     file: pa.NativeFile
     size: int
     tail: pa.Buffer | None = None
+    looked_up_ns: int | None = None
+    """When it was written, where opening did not tell and somebody looked it up."""
     opened_at: float = field(default_factory=monotonic)
 
     def keep_tail(self, tail: pa.Buffer) -> None:

@@ -88,7 +88,7 @@ REMOTE_AT_ONCE = 24
 client for S3 has, and all that was asked for is in memory at the end in any case."""
 
 
-NEVER_CHANGES = -1
+NEVER_CHANGES = -(2**62)
 """In place of the time when a file was written: nobody writes another one under its name, as in tables with a log."""
 
 _SECOND = 1_000_000_000
@@ -114,20 +114,27 @@ class RangedFile:
         self.size: int = self._open.size
         if size is not None and size != self.size:
             self.close()
-            raise CorruptFile(
-                f"'{self._place}' was replaced: it has {self.size} bytes, it had {size} when listed; plan again"
-            )
+            raise self._replaced(f"it has {self.size} bytes, it had {size} when listed")
         if modified_ns not in (None, NEVER_CHANGES) and not self._was_modified_at(modified_ns, path):
             self.close()
-            raise CorruptFile(f"'{self._place}' was replaced: it was written again after it was listed; plan again")
+            raise self._replaced("it was written again after it was listed")
+
+    def _replaced(self, what: str) -> CorruptFile:
+        return CorruptFile(f"'{self._place}' was replaced: {what}; open the table again")
 
     def _was_modified_at(self, modified_ns: int, path: str) -> bool:
         """Whether the file was last written then, as far as that can be known without another request."""
         if self._is_local:
             return bool(self._storage.filesystem.get_file_info(path).mtime_ns == modified_ns)
         told = self.modified_ns
+        if told is None:
+            # Opening does not tell it everywhere, and then the file system is asked as it was when files were listed.
+            if self._open.looked_up_ns is None:
+                self._storage.counters.add(requests=1)
+                self._open.looked_up_ns = self._storage.filesystem.get_file_info(path).mtime_ns
+            return self._open.looked_up_ns in (None, modified_ns)
         # What opening tells has seconds, what listing tells may have more.
-        return told is None or told // _SECOND == modified_ns // _SECOND
+        return told // _SECOND == modified_ns // _SECOND
 
     def _open_anew(self, path: str) -> OpenFile:
         try:

@@ -8,6 +8,7 @@ An object store answers 429 and 503 under load, connections break, reads come ba
 from __future__ import annotations
 
 import logging
+import os
 import random
 import time
 from collections.abc import Callable
@@ -64,6 +65,11 @@ def is_transient(error: OSError) -> bool:
     return not any(permanent in text for permanent in _PERMANENT_TEXTS)
 
 
+def _reason(error: OSError) -> str:
+    """What went wrong, without the place, which the message names already, and without the number of the error."""
+    return os.strerror(error.errno) if error.errno else one_line(error)
+
+
 def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, place: str) -> Result:
     """What `action` returns; a StorageError that says `cannot <task> '<place>'` where it keeps failing.
 
@@ -77,14 +83,17 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, p
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise
         except PermissionError as error:
-            raise StorageError(f"no permission to {task} '{place}': {one_line(error)}") from error
+            reason = "" if error.errno else f": {one_line(error)}"
+            raise StorageError(
+                f"no permission to {task} '{place}'{reason}. Ask its owner for the right to read it, or run as another user"
+            ) from error
         except OSError as error:
             failures += 1
             if not is_transient(error):
-                raise StorageError(f"cannot {task} '{place}': {one_line(error)}") from error
+                raise StorageError(f"cannot {task} '{place}': {_reason(error)}") from error
             if failures >= policy.tries:
                 tries = "1 try" if failures == 1 else f"{failures} tries"
-                raise StorageError(f"cannot {task} '{place}' after {tries}: {one_line(error)}") from error
+                raise StorageError(f"cannot {task} '{place}' after {tries}: {_reason(error)}") from error
             logger.info("cannot %s '%s' (try %d of %d): %s", task, place, failures, policy.tries, error)
             time.sleep(policy.pause(failures))
         except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 def open_reader(source: object, **options: Any) -> pq.ParquetReader:
     """A reader of a file that stays the caller's to close; `options` are those of `ParquetFile`."""
     reader = pq.ParquetReader()
-    # The one option that has another default there.
-    reader.open(source, **{"arrow_extensions_enabled": True} | options)
+    # The first has another default there; what the second is for, see `tamis.parquet.leaves`.
+    defaults = {"arrow_extensions_enabled": True, "coerce_int96_timestamp_unit": "us"}
+    reader.open(source, **defaults | options)
     return reader

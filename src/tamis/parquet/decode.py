@@ -192,7 +192,8 @@ def _check_counts(
 
 def _read(file: SyntheticFile, what: str) -> pa.ChunkedArray:
     try:
-        with pq.ParquetFile(file.open(), page_checksum_verification=True) as reader:
+        options = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": "us"}
+        with pq.ParquetFile(file.open(), **options) as reader:
             return reader.read(use_threads=False).column(0)
     except NotImplementedError as error:
         raise UnsupportedFeature(f"{what} cannot be decoded: {one_line(error)}") from error

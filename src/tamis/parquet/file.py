@@ -88,5 +88,5 @@ class ParquetFile:
 
     def _read_leaf(self, leaf: int) -> tuple[LeafSchema, pa.Field, pa.DataType]:
         named = leaf_field(self.schema, leaf)
-        field = named if self.footer.names is None else leaf_field(self.footer.schema.parquet.to_arrow_schema(), leaf)
+        field = named if self.footer.names is None else leaf_field(self.footer.schema.own_arrow, leaf)
         return leaf_schemas(self.map, [leaf], self.place)[leaf], field, named.type

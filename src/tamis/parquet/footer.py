@@ -28,6 +28,8 @@ from tamis.parquet.vetting import vetted_footer
 
 TAIL_LENGTH = 64 * 1024
 
+NAMES_OF_FILES = (".parquet", ".parq", ".pq")
+
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 _TRAILER = 8  # the length of the footer, then the magic
@@ -105,8 +107,12 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
 def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
     """The footer, and the end of the file with which it came."""
     place = storage.place(path)
+    if not size:
+        raise CorruptFile(about_empty_file(place))
     if size < _SHORTEST_FILE:
-        raise CorruptFile(f"'{place}' is no Parquet file: it has {size} bytes, the shortest has {_SHORTEST_FILE}")
+        raise CorruptFile(
+            f"'{place}' is no Parquet file: it has {size} bytes, the shortest has {_SHORTEST_FILE}. {_way_out(place)}"
+        )
     with RangedFile(storage, path, size, modified_ns) as file:
         tail = file.read_tail(TAIL_LENGTH)
         length = _footer_length(tail[-_TRAILER:].to_pybytes(), size, place)
@@ -117,12 +123,25 @@ def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int 
         return tail[-_TRAILER - length : -_TRAILER].to_pybytes(), tail
 
 
+def about_empty_file(place: str) -> str:
+    return (
+        f"the file '{place}' is empty: it has 0 bytes, and a Parquet file without rows has a footer. "
+        "Its writer did not finish: write it again"
+    )
+
+
+def _way_out(place: str) -> str:
+    if place.lower().endswith(NAMES_OF_FILES):
+        return "If its writer did not finish, write it again"
+    return "If it is no data, remove it from the table, or start its name with _ or . which hides it"
+
+
 def _footer_length(trailer: bytes, size: int, place: str) -> int:
     magic = trailer[4:]
     if magic == ENCRYPTED_MAGIC:
         raise UnsupportedFeature(f"'{place}' has an encrypted footer, which Tamis cannot read; decrypt the file first")
     if magic != MAGIC:
-        raise CorruptFile(f"'{place}' is no Parquet file, or is cut off: it ends in {magic!r}, not in {MAGIC!r}")
+        raise CorruptFile(f"'{place}' is no Parquet file, or is cut off: it does not end in PAR1. {_way_out(place)}")
     length = int.from_bytes(trailer[:4], "little")
     if not 0 < length <= size - _SHORTEST_FILE:
         raise CorruptFile(f"'{place}' is damaged: its footer would have {length} bytes, in a file of {size}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any
 
 from tamis.expr.nodes import Column
 from tamis.io.ranges import RangedFile
+from tamis.io.weighted_cache import WeightedCache
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.leaves import Leaf
 from tamis.parquet.page_index import (
@@ -103,39 +101,5 @@ def _described(
     return ColumnPages(pages.first_rows, metadata)
 
 
-class IndexCache:
-    """What was decoded last, up to a number of bytes. Any thread may use it at any time."""
-
-    OWN_WEIGHT = 1024
-    """What an entry takes besides its arrays, about."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._weight = 0
-        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: Hashable) -> Any:
-        """What is kept under a key, which may be None; a KeyError where nothing is."""
-        with self._lock:
-            self._entries.move_to_end(key)
-            return self._entries[key][0]
-
-    def put(self, key: Hashable, value: object, weight: int) -> None:
-        weight += self.OWN_WEIGHT
-        with self._lock:
-            _, before = self._entries.pop(key, (None, 0))
-            self._entries[key] = (value, weight)
-            self._weight += weight - before
-            while self._weight > self._capacity:
-                _, (_, dropped) = self._entries.popitem(last=False)
-                self._weight -= dropped
-
-    def clear(self) -> None:
-        with self._lock:
-            self._entries.clear()
-            self._weight = 0
-
-
-INDEXES = IndexCache(capacity=128 * 1024 * 1024)
+INDEXES = WeightedCache(capacity=128 * 1024 * 1024)
 """The page indexes of this process."""

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import TableNotFound
-from tamis.io.listing import find_file
+from tamis.io.listing import find_file, has_directory
 from tamis.io.storage import open_storage
 from tamis.parquet.bloom import LONGEST_HEADER, BloomHeader, parse_header
 from tamis.parquet.chunk_facts import chunk_facts, without_values
@@ -238,7 +238,9 @@ def inspect(
     storage = open_storage(uri, storage_options)
     found = find_file(storage, storage.root)
     if found is None:
-        raise TableNotFound(f"no file at '{storage.uri}': name one Parquet file; `tamis files` lists those of a table")
+        is_folder = has_directory(storage, storage.root)
+        what = "is a folder: give one of its files" if is_folder else "is no file: give the path of a Parquet file"
+        raise TableNotFound(f"'{storage.uri}' {what}; `tamis files` lists those of a table")
     return inspect_file(ParquetFile.load(storage, found.path, found.size, found.modified_ns), column)
 
 

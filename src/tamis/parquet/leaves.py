@@ -65,7 +65,10 @@ class FileSchema:
     """The columns of a file. Files with the same ones share one object: what follows from them is worked out once."""
 
     parquet: pq.ParquetSchema
+    own_arrow: pa.Schema
+    """With the names that the file has."""
     arrow: pa.Schema
+    """With the names that are wanted, which mostly are the same."""
     types: tuple[LeafType, ...]
     """Of all leaves, in order."""
     leaves: dict[FieldPath, Leaf]
@@ -210,7 +213,7 @@ def _read_schema(schema: pq.ParquetSchema, place: str) -> FileSchema:
     others: set[FieldPath] = set()
     structs: set[FieldPath] = set()
     end = 0
-    arrow = schema.to_arrow_schema()
+    arrow = _in_microseconds(schema.to_arrow_schema(), columns)
     for path, indices, arrow_type in _walk(arrow):
         structs.update(path[:depth] for depth in range(1, len(path)))
         end = indices.stop
@@ -225,11 +228,38 @@ def _read_schema(schema: pq.ParquetSchema, place: str) -> FileSchema:
         leaves[path] = Leaf.of_column(end - 1, path, column, arrow_type)
     if end != len(columns):
         raise UnsupportedFeature(f"'{place}': pyarrow reads {len(columns)} columns as {end} fields")
-    return _file_schema(schema, arrow, types, leaves, structs, others)
+    return _file_schema(schema, arrow, arrow, types, leaves, structs, others)
+
+
+def _in_microseconds(arrow: pa.Schema, columns: Sequence[pq.ColumnSchema]) -> pa.Schema:
+    """Timestamps of 96 bits, which reach far beyond what 64 bits of nanoseconds can count, in microseconds.
+
+    As nanoseconds pyarrow would read the year 9999 as 1816, without a word.
+    """
+    if not any(column.physical_type == "INT96" for column in columns):
+        return arrow
+    leaves = iter(columns)
+
+    def retyped(data_type: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(data_type):
+            return pa.struct([field.with_type(retyped(field.type)) for field in data_type])
+        if pa.types.is_map(data_type):
+            key, item = data_type.key_field, data_type.item_field
+            return pa.map_(key.with_type(retyped(key.type)), item.with_type(retyped(item.type)))
+        if pa.types.is_list(data_type):
+            return pa.list_(data_type.value_field.with_type(retyped(data_type.value_type)))
+        if pa.types.is_large_list(data_type):
+            return pa.large_list(data_type.value_field.with_type(retyped(data_type.value_type)))
+        own = [next(leaves, None) for _ in range(count_leaves(data_type))]
+        is_wide = len(own) == 1 and own[0] is not None and own[0].physical_type == "INT96"
+        return pa.timestamp("us", data_type.tz) if is_wide and pa.types.is_timestamp(data_type) else data_type
+
+    return pa.schema([field.with_type(retyped(field.type)) for field in arrow], arrow.metadata)
 
 
 def _file_schema(
     schema: pq.ParquetSchema,
+    own_arrow: pa.Schema,
     arrow: pa.Schema,
     types: tuple[LeafType, ...],
     leaves: dict[FieldPath, Leaf],
@@ -243,7 +273,8 @@ def _file_schema(
         for path, leaf in leaves.items()
         if not any(path[:depth] in doubtful for depth in range(1, len(path) + 1))
     }
-    return FileSchema(schema, arrow, types, certain, frozenset(structs - doubtful), frozenset(others | doubtful))
+    structs, others = structs - doubtful, others | doubtful
+    return FileSchema(schema, own_arrow, arrow, types, certain, frozenset(structs), frozenset(others))
 
 
 def with_arrow_schema(schema: FileSchema, arrow: pa.Schema) -> FileSchema:
@@ -259,4 +290,4 @@ def with_arrow_schema(schema: FileSchema, arrow: pa.Schema) -> FileSchema:
             others.add(path)
         else:
             leaves[path] = replace(leaf, path=path)
-    return _file_schema(schema.parquet, arrow, schema.types, leaves, structs, others)
+    return _file_schema(schema.parquet, schema.own_arrow, arrow, schema.types, leaves, structs, others)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -11,6 +11,7 @@ from tamis.expr.nodes import Column
 from tamis.types import (
     STRING,
     UNITS_PER_SECOND,
+    a_type,
     integer_range,
     is_bytes,
     is_number,
@@ -60,11 +61,50 @@ def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str) -> None
         for part in found[1:]:
             field = field.type.field(part)
         if not holds(column.type, field.type):
-            raise CorruptFile(
-                f"column {column.name!r} of '{place}' is {type_name(field.type)}, which does not fit into the "
-                f"{type_name(column.type)} of the table: "
-                "open it with merge_schema=True (--merge-schema) if it is not, else rewrite the file"
-            )
+            raise CorruptFile(misfit(column.name, f"'{place}'", column.type, field.type))
+
+
+def misfit(name: str, place: str, table_type: pa.DataType, file_type: pa.DataType) -> str:
+    """That a file has a column in a type that does not fit into the table's, and what to do about it."""
+    wanted = type_name(table_type)
+    wider = _wider(table_type, file_type)
+    merging = f"open the table with merge_schema=True (--merge-schema), which makes it {wider}, or " if wider else ""
+    return (
+        f"column {name!r} of {place} is {a_type(file_type)}, which does not fit into the {wanted} of the table: "
+        f"{merging}write the file again with {name!r} as {wanted}"
+    )
+
+
+def _wider(table_type: pa.DataType, file_type: pa.DataType) -> str | None:
+    """The type that holds both, where merging the schemas of files finds one and the table does not have it."""
+    schemas = [pa.schema([("", each)]) for each in (table_type, file_type)]
+    try:
+        merged = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return None
+    return None if merged == table_type else type_name(merged)
+
+
+def can_convert(table_type: pa.DataType, file_type: pa.DataType) -> bool:
+    """Whether values of a file's type may be read as the table's: all of them fit, or both are counts, and each value is
+    looked at. A text is never read as a number, nor a number as a date.
+    """
+    pairs = [(table_type, file_type)]
+    while pairs:
+        wanted, found = pairs.pop()
+        if pa.types.is_nested(wanted) and pa.types.is_nested(found) and wanted.num_fields == found.num_fields:
+            pairs += [(wanted.field(index).type, found.field(index).type) for index in range(wanted.num_fields)]
+        elif not (holds(wanted, found) or any(is_kind(wanted) and is_kind(found) for is_kind in _COUNTS)):
+            return False
+    return True
+
+
+_COUNTS: tuple[Callable[[pa.DataType], bool], ...] = (
+    is_number,
+    pa.types.is_timestamp,
+    pa.types.is_time,
+    pa.types.is_duration,
+)
 
 
 def holds(table_type: pa.DataType, file_type: pa.DataType) -> bool:

@@ -44,6 +44,10 @@ SEVERAL_COLUMNS = "no predicate of one column"
 MAY_BE_THERE = "may be there"
 TOO_COSTLY = "the dictionary costs more than it could save"
 
+MOST_AHEAD = 256
+"""Of so many column chunks it is looked up where their pages are before anybody knows which of them are read: that
+saves a round of requests. Of more it is looked up afterwards."""
+
 DICTIONARY_SHARE = 4
 """A dictionary is read where the bytes that it could save are at least so many times its own."""
 
@@ -96,16 +100,19 @@ class FileNarrower:
         given: Filter,
         needed: Sequence[int],
         names: Mapping[FieldPath, FieldPath],
+        sizes: Mapping[int, int],
     ) -> None:
         """`names` are the columns of the filter that the file is asked about, with their paths in it.
 
-        A partition column is none of them, whatever the file has under its name.
+        A partition column is none of them, whatever the file has under its name. `sizes` are the bytes of the needed
+        leaves in each row group.
         """
         self._source = source
         self._file = file
         self._filter = given
         self._needed = needed
         self._names = names
+        self._sizes = sizes
         self._locations: dict[tuple[int, int], PageLocations | None] = {}
         self._sized: tuple[Remaining, dict[int, int]] | None = None
 
@@ -144,7 +151,7 @@ class FileNarrower:
 
     def _bytes(self, row_group: int, selection: RowSelection) -> int:
         if selection.is_all:
-            return sum(self._source.chunk(row_group, leaf).total_compressed_size for leaf in self._needed)
+            return self._sizes[row_group]
         pages = [
             self._source.leaf_pages(row_group, leaf, self._locations.get((row_group, leaf))) for leaf in self._needed
         ]
@@ -180,21 +187,24 @@ class FileNarrower:
             return None
         own = questions.for_file(self._source.footer.schema.leaves, self._names)
         groups = remaining.row_groups.tolist()
-        asked_by = self._filter.questioned.asked_by
         asked = [
-            [question for question in asked_by(conjunct) if question.items is not None]
-            for conjunct in self._filter.questioned.conjuncts
+            [question for question in of_conjunct if question.items is not None]
+            for of_conjunct in self._filter.questioned.asked
         ]
         known = {question.number for question, *_ in own.asked}
         chunks = {(group, leaf): self._source.chunk(group, leaf) for group in groups for leaf in own.leaves}
         if own.leaves and not any(chunk.bloom_filter for chunk in chunks.values()):
             reasons = own.reasons({}, groups)
             return self._not_asked(remaining, [_reason_of_bloom(each, reasons, known) for each in asked])
+        could = self._could_skip(remaining, [[question.true_name for question in each] for each in asked])
+        matters: dict[int, Bits] = {}
+        for question, leaf, _ in own.asked:
+            if leaf.index in own.leaves and question.number in could:
+                matters[leaf.index] = matters.get(leaf.index, could[question.number]) | could[question.number]
         layouts = {
-            (group, leaf.index): chunks[group, leaf.index]
-            for question, leaf, _ in own.asked
-            if leaf.index in own.leaves
-            for group in remaining.row_groups[self._could_skip(remaining, question, by_bloom=True)].tolist()
+            (group, leaf): chunks[group, leaf]
+            for leaf, bits in matters.items()
+            for group in remaining.row_groups[bits].tolist()
         }
         answers = own.answers({}, groups)
         found: dict[Chunk, Found | None] = {}
@@ -217,9 +227,13 @@ class FileNarrower:
         groups = remaining.row_groups.tolist()
         described: list[Described] = [(group, column, leaf) for group in groups for column, leaf in leaves]
         chunks = [(group, leaf) for group in groups for leaf in self._needed]
-        indexes = read_indexes(self._source, self._file, chunks, described)
+        is_small = len(chunks) <= MOST_AHEAD
+        indexes = read_indexes(self._source, self._file, chunks if is_small else (), described)
         self._locations.update(indexes.locations)
         narrowed = self._ask(self._cut(remaining, indexes), {})
+        if not is_small:
+            left = [(group, leaf) for group in narrowed.remaining.in_part for leaf in self._needed]
+            self._locations.update(read_indexes(self._source, self._file, left).locations)
         if all(pages is None for pages in indexes.columns.values()):
             return narrowed.because([NOT_AVAILABLE] * len(narrowed.outcomes))
         return narrowed
@@ -262,7 +276,7 @@ class FileNarrower:
         known = {question.number for question, _ in asked}
         reasons = [
             _reason_of_dictionary([question.number for question in questions], unavailable, known)
-            for questions in map(self._filter.questioned.asked_by, self._filter.questioned.conjuncts)
+            for questions in self._filter.questioned.asked
         ]
         if not worth:
             return self._not_asked(remaining, reasons)
@@ -286,6 +300,9 @@ class FileNarrower:
         worth: dict[tuple[int, int], tuple[int, Leaf]] = {}
         unavailable: dict[int, str] = {}
         groups = remaining.kept_row_groups
+        of_conjuncts = self._filter.questioned.asked
+        names = [[name for question in each for name in question.names] for each in of_conjuncts]
+        skippable = self._could_skip(remaining, names)
         for question, leaf in asked:
             places = {group: self._dictionary_range(group, leaf) for group in groups}
             cheap = [
@@ -297,22 +314,24 @@ class FileNarrower:
                 is_there = any(place is not None for place in places.values())
                 unavailable[question.number] = TOO_COSTLY if is_there else NOT_AVAILABLE
                 continue
-            could = set(remaining.row_groups[self._could_skip(remaining, question)].tolist())
-            worth |= {(group, leaf.index): (group, leaf) for group in cheap if group in could}
+            if question.number in skippable:
+                could = set(remaining.row_groups[skippable[question.number]].tolist())
+                worth |= {(group, leaf.index): (group, leaf) for group in cheap if group in could}
         return list(worth.values()), unavailable
 
-    def _could_skip(self, remaining: Remaining, question: Question, *, by_bloom: bool = False) -> Bits:
-        """The stretches for which an answer to a question may matter, with the best answers to all others."""
-        could = np.zeros(len(remaining.starts), bool)
-        for conjunct in self._filter.questioned.conjuncts:
-            asked = self._filter.questioned.asked_by(conjunct)
-            if question in asked:
-                if by_bloom:
-                    names = [each.true_name for each in asked if each.items is not None]
-                else:
-                    names = [name for each in asked for name in each.names]
-                could |= np.asarray(could_skip(remaining.units, conjunct, names))
-        return could
+    def _could_skip(self, remaining: Remaining, names: Sequence[Sequence[str]]) -> dict[int, Bits]:
+        """By the numbers of questions, the stretches for which an answer may matter, with the best answers to all.
+
+        `names` are the answers that a level may give, for each conjunct.
+        """
+        questioned = self._filter.questioned
+        found: dict[int, Bits] = {}
+        for conjunct, questions, own in zip(questioned.conjuncts, questioned.asked, names, strict=True):
+            if own:
+                could = np.asarray(could_skip(remaining.units, conjunct, own))
+                for question in questions:
+                    found[question.number] = found[question.number] | could if question.number in found else could
+        return found
 
     def _dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
         chunk = self._source.chunk(row_group, leaf.index)

@@ -31,7 +31,7 @@ from tamis.parquet.narrow import FileNarrower, Filter
 from tamis.parquet.remaining import Remaining
 from tamis.parquet.rows import open_file
 from tamis.parquet.selection import RowSelection
-from tamis.parquet.statistics import row_group_metadata
+from tamis.parquet.statistics import row_group_metadata, row_group_sizes
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.skipping.prune import prune
@@ -161,7 +161,8 @@ class Pruner:
         if isinstance(source, ParquetFile) and self.levels and len(remaining.starts) and self.bound.expr != TRUE:
             with source.open() as opened:
                 needed = leaf_indices(footer.schema.arrow, list(names.values()))
-                narrower = FileNarrower(source, opened, self._filter, needed, names)
+                sizes = dict(enumerate(row_group_sizes(footer.metadata, needed)))
+                narrower = FileNarrower(source, opened, self._filter, needed, names, sizes)
                 remaining, below = narrower.narrow(remaining, self.levels)
             reports += [report for report in below if report.by_predicate]
         rows = [footer.metadata.row_group(group).num_rows for group in range(footer.metadata.num_row_groups)]

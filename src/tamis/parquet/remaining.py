@@ -67,6 +67,15 @@ class Remaining:
         runs = np.column_stack((self.starts[own], self.ends[own]))
         return RowSelection.from_ranges(runs, self.row_counts[row_group])
 
+    @property
+    def in_part(self) -> tuple[int, ...]:
+        """The row groups of which some rows are left, and not all."""
+        groups, first = np.unique(self.row_groups, return_index=True)
+        rows = np.add.reduceat(self.ends - self.starts, first) if len(groups) else groups
+        return tuple(
+            group for group, left in zip(groups.tolist(), rows.tolist(), strict=True) if left < self.row_counts[group]
+        )
+
     def unmatched_in(self, row_group: int) -> Bits:
         """For each conjunct, whether rows of a row group must still be tested by it."""
         found: Bits = np.any(self.unmatched[self._own(row_group)], axis=0, keepdims=False)

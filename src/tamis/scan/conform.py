@@ -5,9 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile
-from tamis.parquet.matching import find_name
-from tamis.types import a_type, type_name
+from tamis.errors import CorruptFile, one_line
+from tamis.parquet.matching import can_convert, find_name, misfit
 
 
 def conform_batch(
@@ -46,11 +45,12 @@ def _conform(values: pa.Array, target: pa.DataType, place: str, name: str) -> pa
             inner = pa.nulls(len(values), child.type) if index is None else values.field(index)
             children.append(_conform(inner, child.type, place, f"{name}.{child.name}"))
         return pa.StructArray.from_arrays(children, fields=list(target), mask=values.is_null())
-    misfit = f"column {name!r} of {place} is {a_type(values.type)} that does not fit the table's {type_name(target)}"
+    if not can_convert(target, values.type):
+        raise CorruptFile(misfit(name, place, target, values.type))
     try:
         cast = values.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise CorruptFile(f"{misfit}: {error}") from error
+        raise CorruptFile(f"{misfit(name, place, target, values.type)} ({one_line(error)})") from error
     if _loses_digits(values, cast):
-        raise CorruptFile(f"{misfit}: a value would be rounded")
+        raise CorruptFile(f"{misfit(name, place, target, values.type)} (a value would be rounded)")
     return cast

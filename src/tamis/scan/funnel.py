@@ -77,7 +77,8 @@ def funnel_text(report: Report) -> str:
         first, *rest = (cell.ljust(width) if index == 0 else cell.rjust(width)
                         for index, (cell, width) in enumerate(zip(row, widths, strict=True)))  # fmt: skip
         lines.append("   ".join((first, *rest)).rstrip())
-    details = [line for level in report.levels for line in _details(level, widths[0])]
+    longest = max((len(outcome.predicate) for level in report.levels for outcome in level.by_predicate), default=0)
+    details = [line for level in report.levels for line in _details(level, widths[0], longest)]
     if details:
         lines += ["", *details]
     if (read := _read(report)) is not None:
@@ -85,15 +86,12 @@ def funnel_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _details(level: LevelReport, width: int) -> list[str]:
-    entries = [(outcome.predicate, outcome_text(outcome)) for outcome in level.by_predicate]
+def _details(level: LevelReport, width: int, longest: int) -> list[str]:
+    entries = [f"{outcome.predicate:<{longest}}   {outcome_text(outcome)}" for outcome in level.by_predicate]
     if level.note:
-        entries.append((level.note, ""))
-    longest = max((len(predicate) for predicate, _ in entries), default=0)
-    return [
-        f"{level.level if index == 0 else '':<{width}}   {predicate:<{longest}}   {text}".rstrip()
-        for index, (predicate, text) in enumerate(entries)
-    ]
+        # A sentence of its own, which must not push the columns aside.
+        entries.append(level.note)
+    return [f"{'' if index else level.level:<{width}}   {entry}".rstrip() for index, entry in enumerate(entries)]
 
 
 def funnel_html(report: Report) -> str:

@@ -85,8 +85,9 @@ class PageLevels:
             row_groups.metadata.take(taken),
             row_groups.unmatched[own],
         )
+        sizes = dict(zip(before.row_groups.tolist(), row_groups.units["bytes"].take(taken).to_pylist(), strict=True))
         with source.open() as opened:
-            narrower = FileNarrower(source, opened, self.given, leaf_indices(schema, paths), names)
+            narrower = FileNarrower(source, opened, self.given, leaf_indices(schema, paths), names, sizes)
             after, reports = narrower.narrow(before, self.levels)
             return after, narrower.bytes_of(after), reports
 

@@ -89,11 +89,11 @@ def describe_files(
     more: Mapping[str, pa.ChunkedArray] | None = None,
 ) -> pa.Table:
     """Files as people see them: path, size, rows (null where not known), then partition values by their names."""
-    columns: dict[str, Any] = {
-        "path": files["path"],
-        "size": files["size"],
-        "num_records": pa.nulls(len(files), types.LONG) if num_records is None else num_records,
-    } | dict(more or {})
+    if num_records is None:
+        has_records = "num_records" in files.column_names
+        num_records = files["num_records"] if has_records else pa.nulls(len(files), types.LONG)
+    columns: dict[str, Any] = {"path": files["path"], "size": files["size"], "num_records": num_records}
+    columns |= dict(more or {})
     for name in partitions.column_names:
         # A partition column may be called like one of the others.
         columns[name if name not in columns else f"partition.{name}"] = partitions[name]

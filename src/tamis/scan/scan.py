@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,12 +25,15 @@ from tamis.scan.report import Report
 from tamis.scan.row_groups import RowGroups, plan_row_groups
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import make_predicate
-from tamis.tables.source import LEVELS, TableSource
+from tamis.tables.source import LEVELS, FileListing, TableSource
 
 if TYPE_CHECKING:
     import duckdb
     import pandas
     import polars
+
+MOST_LIMIT = 2**62
+"""No table has more rows, and Arrow could not count them."""
 
 _FIRST_FILES = 16
 _FIRST_LOCAL_FILES = 64
@@ -54,6 +58,8 @@ class Scan:
     ) -> None:
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
             raise InvalidArgument(f"limit is a number of rows, 0 or more, not {limit!r}")
+        if limit is not None and limit > MOST_LIMIT:
+            limit = None
         if isinstance(levels, str):
             raise InvalidArgument(f"levels is a list of names, not one text: levels=[{levels!r}]")
         unknown = set(levels) - set(LEVELS)
@@ -75,6 +81,7 @@ class Scan:
             source.field_names,
         )
         self._plans: dict[str, ScanPlan] = {}
+        self._reported = self._storage.counters.counts()
 
     @property
     def schema(self) -> pa.Schema:
@@ -96,36 +103,33 @@ class Scan:
         return str(self.plan())
 
     @cached_property
-    def _listing(self) -> Any:
+    def _listing(self) -> FileListing:
         return self._source.list_files(self._predicate, self._levels, self._limit)
 
-    def _new_report(self) -> Report:
+    def _new_report(self, listing: FileListing) -> Report:
         names = tuple(".".join(path) for path in self._projection)
         report = Report(self._source.name, self._source.format, self._predicate.text, names)
-        for level in self._listing.levels:
+        for level in listing.levels:
             report.take_in(replace(level))
         return report
 
     def _plan_files(self) -> ScanPlan:
         files = describe_files(self._listing.files, self._listing.partitions)
-        return ScanPlan(files, "files", self._new_report())
+        return ScanPlan(files, "files", self._new_report(self._listing))
 
     def _plan_row_groups(self, depth: str) -> ScanPlan:
-        report = self._new_report()
-        planned = self._plan_slice(
-            0, self._listing.files.num_rows, self._projection, to_pages=depth == "pages", keep_contents=False
-        )
+        report = self._new_report(self._listing)
+        planned = self._plan_slice(self._listing, self._projection, to_pages=depth == "pages", keep_contents=False)
         for level in (planned.row_groups.report, *planned.below):
             report.take_in(level)
         return ScanPlan(planned.surviving_files(), depth, report, planned)
 
     def _plan_slice(
-        self, start: int, count: int, projection: tuple[Path, ...], *, to_pages: bool, keep_contents: bool
+        self, listing: FileListing, projection: tuple[Path, ...], *, to_pages: bool, keep_contents: bool
     ) -> PlannedFiles:
-        """Some of the files, down to the row groups and pages that must be read for the filter and a projection."""
+        """Some files, down to the row groups and pages that must be read for the filter and a projection."""
         needed = (*projection, *(column.path for column in self._predicate.columns))
-        files = self._listing.files.slice(start, count)
-        partitions = self._listing.partitions.slice(start, count)
+        files, partitions = listing.files, listing.partitions
         row_groups = plan_row_groups(
             self._storage,
             files,
@@ -167,7 +171,7 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch in the order of the files; memory does not grow with the table."""
-        run = _Run(self, self._projection)
+        run = _Run(self, self._projection, self._listing)
         remaining = self._limit
         try:
             if remaining == 0:
@@ -189,14 +193,18 @@ class Scan:
 
     def count(self) -> int:
         """How many rows match. Where metadata proves that all rows of a row group do, no column is read."""
-        run = _Run(self, ())
+        listing = self._source.list_files(self._predicate, self._levels, self._limit, with_rows=True)
+        found, rest = _counted(listing)
+        run = _Run(self, (), rest)
+        run.count_known(found)
         try:
-            found = 0
-            for counted in run_tasks(run.tasks(), lambda tasks: iter([self._reader.count(tasks)]), weight):
+            enough = self._limit is not None and found >= self._limit
+            tasks = iter(()) if enough else run.tasks()
+            for counted in run_tasks(tasks, lambda tasks: iter([self._reader.count(tasks)]), weight):
                 found += counted
                 if self._limit is not None and found >= self._limit:
-                    found = self._limit
                     break
+            found = found if self._limit is None else min(found, self._limit)
             run.rows = found
         finally:
             run.finish()
@@ -244,6 +252,15 @@ class Scan:
         return self.plan()._repr_html_()
 
 
+def _counted(listing: FileListing) -> tuple[int, FileListing]:
+    """The rows of files that match whole and tell how many they have, and the other files."""
+    if listing.rows is None or listing.matched is None:
+        return 0, listing
+    is_counted = listing.matched & np.asarray(listing.rows.is_valid())
+    found = pc.sum(listing.rows.filter(pa.array(is_counted))).as_py() or 0
+    return found, listing.take(np.flatnonzero(~is_counted))
+
+
 def weight(tasks: list[ScanTask]) -> int:
     """What tasks hold while they are read: their column chunks, and about three batches decoded from them."""
     size = sum(task.bytes for task in tasks)
@@ -253,15 +270,22 @@ def weight(tasks: list[ScanTask]) -> int:
 class _Run:
     """One reading of a scan: its tasks as they are planned, and the report that grows with them."""
 
-    def __init__(self, scan: Scan, projection: tuple[Path, ...]) -> None:
+    def __init__(self, scan: Scan, projection: tuple[Path, ...], listing: FileListing) -> None:
         self._scan = scan
         self._projection = projection
-        self._before = scan._storage.counters.counts()
+        self._listing = listing
+        # What planning read, and no run has reported yet, belongs to this one.
+        self._before = scan._reported
         self._rows_planned = 0
+        self._has_enough = False
         self.rows = 0
-        plan = scan._plans.get("pages")
+        plan = scan._plans.get("pages") if listing is scan._listing else None
         self._plan = plan
-        self._report = plan.report if plan is not None else scan._new_report()
+        self._report = plan.report if plan is not None else scan._new_report(listing)
+
+    def count_known(self, rows: int) -> None:
+        """Take in rows that need not be read."""
+        self._rows_planned += rows
 
     def tasks(self) -> Iterator[list[ScanTask]]:
         """The row groups to read, in groups to be read together, planned a few files ahead of the reading."""
@@ -270,12 +294,15 @@ class _Run:
             return
         is_local = self._scan._storage.is_local
         start, count = 0, _FIRST_LOCAL_FILES if is_local and self._scan._limit is None else _FIRST_FILES
-        total = self._scan._listing.files.num_rows
+        total = self._listing.files.num_rows
         while start < total:
-            planned = self._scan._plan_slice(start, count, self._projection, to_pages=True, keep_contents=True)
+            some = self._listing.slice(start, count)
+            planned = self._scan._plan_slice(some, self._projection, to_pages=True, keep_contents=True)
             for level in (planned.row_groups.report, *planned.below):
                 self._report.take_in(level)
             yield from self._counted(planned.tasks())
+            if self._has_enough:
+                return
             start += count
             count = min(count * 2, _MOST_FILES)
 
@@ -283,13 +310,21 @@ class _Run:
         storage = self._scan._storage
         # What is fetched together from afar is fetched at the same time.
         most = MOST_TOGETHER if storage.is_local else storage.threads
-        for group in put_together(tasks, self._scan._limit, most):
+        limit = self._scan._limit
+        certain = 0
+        for group in put_together(tasks, limit, most):
             self._rows_planned += sum(task.row_count for task in group)
             yield group
+            certain += sum(task.row_count for task in group if not task.residual)
+            if limit is not None and certain >= limit:
+                # Whatever else is planned would be read ahead for nothing.
+                self._has_enough = True
+                return
 
     def finish(self) -> None:
         self._scan._storage.open_files.clear()
-        spent = self._scan._storage.counters.counts() - self._before
+        now = self._scan._storage.counters.counts()
+        spent, self._scan._reported = now - self._before, now
         self._report.bytes_read = spent.bytes_read
         self._report.requests = spent.requests
         self._report.levels = [level for level in self._report.levels if level.level != "rows"]

@@ -18,7 +18,7 @@ from tamis.skipping.prune import ConjunctOutcome
 
 @dataclass(slots=True)
 class LevelReport:
-    """What one level of pruning did. Bytes are None where the level does not know them."""
+    """What one level of pruning did. Bytes and rows are None where the level does not know them."""
 
     level: str
     total: int
@@ -27,6 +27,9 @@ class LevelReport:
     bytes_kept: int | None = None
     by_predicate: tuple[ConjunctOutcome, ...] = ()
     note: str | None = None
+    rows_total: int | None = None
+    """Rows after deletes, for levels that know them."""
+    rows_kept: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -35,6 +38,8 @@ class LevelReport:
             "kept": self.kept,
             "bytes_total": self.bytes_total,
             "bytes_kept": self.bytes_kept,
+            "rows_total": self.rows_total,
+            "rows_kept": self.rows_kept,
             "by_predicate": [
                 {"predicate": each.predicate, "skipped": each.skipped, "unused_because": each.unused_because}
                 for each in self.by_predicate
@@ -56,6 +61,8 @@ class LevelReport:
         self.kept += other.kept
         self.bytes_total = _sum(self.bytes_total, other.bytes_total)
         self.bytes_kept = _sum(self.bytes_kept, other.bytes_kept)
+        self.rows_total = _sum(self.rows_total, other.rows_total)
+        self.rows_kept = _sum(self.rows_kept, other.rows_kept)
         self.note = self.note or other.note
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ _ZERO = Literal(0, types.LONG)
 _LOGIC = frozenset(("and", "or", "not"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
     """What may a predicate of one column be, for the values of that column in a unit?"""
 
@@ -95,15 +96,18 @@ class Question:
             any_of(_flag(self.null_name), has_nulls if at_null is None else FALSE),
         )
 
+    @cached_property
+    def _evaluate(self) -> Evaluator:
+        given = Column(("value",), type=self.column.type)
+        return Evaluator(transform(self.predicate, lambda node: given if node == self.column else node))
+
     def judge(self, values: pa.Array) -> tuple[bool, bool, bool] | None:
         """Whether the predicate is TRUE, FALSE, NULL for some of the values, which are of the column's type.
 
         None where that cannot be found out: it fails for a value, which may be in no row.
         """
-        given = Column(("value",), type=self.column.type)
-        predicate = transform(self.predicate, lambda node: given if node == self.column else node)
         try:
-            outcome = Evaluator(predicate)(pa.record_batch({"value": values.drop_null()}))
+            outcome = self._evaluate(pa.record_batch({"value": values.drop_null()}))
         except EvaluationError:
             return None
         return outcome.true_count > 0, outcome.false_count > 0, outcome.null_count > 0
@@ -113,7 +117,7 @@ def _flag(name: str) -> Column:
     return Column((name,), type=types.BOOLEAN)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Questioned:
     """The conjuncts of a predicate that make use of answers to questions, one for each of `rewrite` and in its order.
 
@@ -123,8 +127,14 @@ class Questioned:
     conjuncts: tuple[Conjunct, ...]
     questions: tuple[Question, ...]
 
-    def asked_by(self, conjunct: Conjunct) -> tuple[Question, ...]:
-        return tuple(question for question in self.questions if question.true_name in conjunct.metadata_names)
+    @cached_property
+    def asked(self) -> tuple[tuple[Question, ...], ...]:
+        """The questions of each conjunct."""
+        by_name = {question.true_name: question for question in self.questions}
+        return tuple(
+            tuple(sorted((by_name[name] for name in each.metadata_names & by_name.keys()), key=lambda one: one.number))
+            for each in self.conjuncts
+        )
 
 
 def ask(predicate: Expr) -> Questioned:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import UnsupportedFeature
-from tamis.io.listing import Listing, list_directory
+from tamis.io.listing import Listing, has_directory, list_directory
 from tamis.io.storage import Storage
 
 TableFormat = Literal["delta", "iceberg", "hive"]
@@ -23,6 +23,14 @@ def looks_like(storage: Storage) -> TableFormat:
     if _has(root.directory_paths, _DELTA_LOG):
         return "delta"
     return "iceberg" if _has_iceberg_metadata(storage, root) else "hive"
+
+
+def is_delta(storage: Storage) -> bool:
+    """Whether there is a Delta table at a place: its log is looked up, and nothing else."""
+    if storage.root.endswith(".parquet"):
+        # A single file, most likely; a folder of that name costs a listing more.
+        return False
+    return has_directory(storage, f"{storage.root.rstrip('/')}/{_DELTA_LOG}")
 
 
 def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, TableNotFound
+from tamis.errors import InvalidArgument, TableNotFound, with_article
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.footer import read_footer
-from tamis.tables.hive.layout import HiveLayout, file_table, leaf_files
+from tamis.parquet.footer import load_footer
+from tamis.tables.hive.layout import HiveLayout, file_table, leaf_files, nothing_at
 from tamis.tables.hive.names import HIVE_NULL, split_directory_name
 from tamis.tables.hive.partition_types import with_partition_columns
 from tamis.tables.hive.pruning import known_parts
@@ -61,12 +61,13 @@ def table_info(
     storage_options: Mapping[str, Any] | None = None,
 ) -> TableInfo:
     """Schema, partition columns and the directories that the filter keeps; what it rejects is not listed."""
+    _check_filter(filter)
     storage = open_storage(uri, storage_options)
     layout = HiveLayout.discover(storage, partitioning)
     sample = layout.sample_file
     if sample is None:
         raise TableNotFound(f"no data files in '{storage.uri}'")
-    data_schema = read_footer(storage, sample.path, sample.size, sample.modified_ns).schema.to_arrow_schema()
+    data_schema = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.arrow
     columns = tuple(layout.partition_schema.names)
     directories = layout.directories(keep_raw=None if filter is None else known_parts(filter, columns))
     relative = _last_names(directories.paths, len(columns))
@@ -74,6 +75,14 @@ def table_info(
     if filter is not None and not columns and not _keeps(filter, {}):
         rows = rows.slice(0, 0)
     return TableInfo(with_partition_columns(data_schema, layout.partition_schema), columns, rows)
+
+
+def _check_filter(filter: object) -> None:
+    if filter is not None and not isinstance(filter, PartitionFilter):
+        raise InvalidArgument(
+            f"filter is {with_article(type(filter).__name__)}, not a PartitionFilter: give "
+            "tamis.PartitionFilter.eq('region', 'eu'), for example; tamis.open(…).scan(where=…) takes SQL text"
+        )
 
 
 def _last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
@@ -95,6 +104,7 @@ def list_partition_files(
     Columns: `path` in the file system, `size`, `modification_time` in ms, `num_records` (-1: a directory does not
     tell), `partition_values` as JSON.
     """
+    _check_filter(filter)
     storage = open_storage(uri, storage_options)
     values = _partition_values(directory)
     if filter is not None and not _keeps(filter, values):
@@ -132,7 +142,7 @@ def _files_of(storage: Storage, directory: str) -> pa.Table:
 def _single_file(storage: Storage) -> pa.Table:
     file = find_file(storage, storage.root)
     if file is None:
-        raise TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file")
+        raise nothing_at(storage)
     return file_table([file])
 
 

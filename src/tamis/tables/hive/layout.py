@@ -13,6 +13,7 @@ Where a leaf holds plain directories their files belong to it, at any depth.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 from tamis.errors import InvalidArgument, TableNotFound
 from tamis.io.listing import FileEntry, find_file
 from tamis.io.storage import Storage
+from tamis.parquet.footer import NAMES_OF_FILES, about_empty_file
 from tamis.tables.hive.discovery import Branch, declared_types, find_branch, infer_types
 from tamis.tables.hive.formats import refuse_other_formats
 from tamis.tables.hive.partition_types import parse_values
@@ -34,9 +36,6 @@ Keep = Callable[[pa.Table], pa.BooleanArray]
 
 FILE_COLUMNS = ("path", "size", "modified_ns")
 """The first columns of `HiveLayout.files`; partition columns follow, and may have these very names."""
-
-
-_NAMES_OF_FILES = (".parquet", ".parq", ".pq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class HiveLayout:
         names of their level if these take few listings (`discovery.INFERENCE_LISTINGS`), else from a sample of them.
         """
         tree = DirectoryTree(storage)
-        if not storage.is_local and storage.root.endswith(_NAMES_OF_FILES):
+        if not storage.is_local and storage.root.endswith(NAMES_OF_FILES):
             # A remote listing takes a round trip. A directory may have such a name too, and an empty object beside it.
             file = find_file(storage, storage.root)
             if file is not None and file.size:
@@ -109,12 +108,9 @@ class HiveLayout:
     ) -> HiveLayout:
         storage = tree.storage
         if file is None:
-            raise TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file")
+            raise nothing_at(storage)
         if file.size == 0:
-            raise TableNotFound(
-                f"the file '{storage.uri}' is empty: it has 0 bytes, and a Parquet file without rows has a footer. "
-                "Its writer did not finish: write it again"
-            )
+            raise TableNotFound(about_empty_file(storage.uri))
         declared_types((), partitioning)
         return cls(tree, pa.schema([]), Branch((), (storage.root,), file), file)
 
@@ -182,6 +178,17 @@ class HiveLayout:
             odd = children.partitions["path"].filter(is_other)[0].as_py()
             raise self._tree.conflict("partition columns differ at one level", odd, expected)
         return children.partitions
+
+
+def nothing_at(storage: Storage) -> TableNotFound:
+    """The error for a place without a table."""
+    plain = re.match(r"[^*?\[]*(?=[*?\[])", storage.uri)
+    if plain is not None:
+        folder = plain[0].rpartition("/")[0]
+        return TableNotFound(
+            f"nothing at '{storage.uri}': patterns are not taken. Give the folder '{folder}', whose files are all read"
+        )
+    return TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file")
 
 
 def file_table(files: Sequence[FileEntry]) -> pa.Table:

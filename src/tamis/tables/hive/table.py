@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import TableNotFound, UnsupportedFeature
@@ -18,7 +17,7 @@ from tamis.expr.nodes import Column, columns_of
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.parquet.footer import read_footer
+from tamis.parquet.footer import load_footer
 from tamis.skipping.account import LevelReport, merge_outcomes
 from tamis.skipping.metadata import constant_bounds
 from tamis.skipping.predicate import Predicate
@@ -55,8 +54,7 @@ class HiveTable:
         sample = layout.sample_file
         if sample is None:
             raise TableNotFound(f"no data files in '{storage.uri}'")
-        footer = read_footer(storage, sample.path, sample.size, sample.modified_ns)
-        of_files = footer.schema.to_arrow_schema()
+        of_files = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.arrow
         if merge_schema:
             of_files = merge_schemas([(of_files, storage.place(sample.path)), *_schemas(storage, layout)])
         schema = with_partition_columns(of_files, layout.partition_schema)
@@ -84,10 +82,12 @@ class HiveTable:
         """Files have the names of the table."""
         return None
 
-    def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, npt.NDArray[np.int64]]:
+    def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
         return {}
 
-    def list_files(self, predicate: Predicate, levels: Collection[str], limit: int | None = None) -> FileListing:
+    def list_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
+    ) -> FileListing:
         """Prune directories before they are listed, then list what is left."""
         pruner = _DirectoryPruner(predicate, self.layout.partition_schema, enabled="partitions" in levels)
         keep_raw = None
@@ -112,8 +112,8 @@ def _schemas(storage: Storage, layout: HiveLayout) -> list[tuple[pa.Schema, str]
     """The schemas of all files, each distinct one with the first file that has it."""
 
     def read(file: dict[str, Any]) -> pa.Schema:
-        footer = read_footer(storage, file["path"], file["size"], file["modified_ns"])
-        return footer.schema.to_arrow_schema().remove_metadata()
+        footer, _ = load_footer(storage, file["path"], file["size"], file["modified_ns"])
+        return footer.schema.arrow.remove_metadata()
 
     files = layout.files(layout.directories()).select(list(FILE_COLUMNS)).to_pylist()
     distinct: dict[pa.Schema, str] = {}

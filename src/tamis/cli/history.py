@@ -1,0 +1,102 @@
+"""`tamis history`: the versions of a Delta table, and what made them."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pyarrow as pa
+
+from tamis.cli.options import Request, debug_option, json_option, request_options
+from tamis.cli.output import flush, is_terminal, note, select_columns, show_rows, write, write_lines
+from tamis.cli.text import json_texts
+from tamis.errors import UnsupportedFeature, counted
+
+VERSIONS_ON_A_TERMINAL = 20
+
+_DOCUMENTS = ("operation_parameters", "operation_metrics")
+"""Columns whose texts are JSON."""
+
+
+@click.command(
+    short_help="List the versions of a Delta table, and what made them.",
+    epilog="""\b
+Examples:
+  tamis history events --limit 5
+  tamis history events --json | jq '.[] | select(.operation == "DELETE") | .version'
+""",
+)
+@request_options(
+    "columns",
+    "limit",
+    columns="Only these columns of the list, as in version,operation.  [default: all]",
+    limit=f"At most so many versions, or 'all'.  [default: {VERSIONS_ON_A_TERMINAL} on a terminal, else all]",
+)
+@json_option("A JSON array with an object for each version.")
+@debug_option
+def history(request: Request, as_json: bool) -> None:
+    """List the versions of a Delta table, the newest first: when each was made, by what operation, and by whom.
+
+    Only versions whose commits are still in the log are known. `timestamp` is the time that --timestamp goes by,
+    `written_at` what the writer noted.
+    """
+    table = request.open()
+    if table.format != "delta":
+        raise UnsupportedFeature(f"'{table.uri}' is a {table.format} table, which keeps no history: Delta tables do")
+    is_default = request.limit is None and is_terminal()
+    most = VERSIONS_ON_A_TERMINAL if is_default else request.most_rows
+    # One more tells whether there are more.
+    found = table.history(most + 1 if is_default and most is not None else most)
+    has_more = is_default and found.num_rows > VERSIONS_ON_A_TERMINAL
+    found = found.slice(0, most)
+    if request.columns is not None:
+        found = select_columns(found, request.columns, of="the history")
+    if as_json:
+        write(_json(found))
+    elif not is_terminal():
+        write_lines(found.schema, found.to_batches())
+    else:
+        known = found if request.columns is not None else _without_unknown(found)
+        hidden = show_rows(known)
+        flush()
+        count = counted(found.num_rows, "version")
+        note(f"the newest {count}; --limit N shows more, --limit all shows all" if has_more else count)
+        if hidden:
+            note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")
+
+
+def _without_unknown(found: pa.Table) -> pa.Table:
+    """Without columns of which no writer said anything. In a pipe all columns stay."""
+    unknown = [name for name in found.column_names if found[name].null_count == found.num_rows]
+    return found.drop_columns(unknown) if found.num_rows else found
+
+
+def _json(found: pa.Table) -> str:
+    columns = [_json_values(name, found[name].combine_chunks()) for name in found.column_names]
+    rows = [
+        ", ".join(f'"{name}": {text}' for name, text in zip(found.column_names, row, strict=True))
+        for row in zip(*columns, strict=True)
+    ]
+    return "[\n" + ",\n".join(f"{{{row}}}" for row in rows) + "\n]\n" if rows else "[]\n"
+
+
+def _json_values(name: str, column: pa.Array) -> list[str]:
+    texts: list[str] = json_texts(column).to_pylist()
+    if name not in _DOCUMENTS:
+        return texts
+    # As their writer gave them, rather than as strings, unless they are no JSON: writers may put anything there.
+    return [
+        text if own is None or not _is_json(own) else own for own, text in zip(column.to_pylist(), texts, strict=True)
+    ]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

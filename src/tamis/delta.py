@@ -1,0 +1,19 @@
+"""Plain functions over Delta tables, from a place and a filter to Arrow: for threads and Spark executors alike."""
+
+from tamis.tables.c_interface import export_batch
+from tamis.tables.delta.functions import (
+    SnapshotInfo,
+    list_files,
+    read_checkpoint_part,
+    read_post_checkpoint_changes,
+    snapshot_info,
+)
+
+__all__ = [
+    "SnapshotInfo",
+    "export_batch",
+    "list_files",
+    "read_checkpoint_part",
+    "read_post_checkpoint_changes",
+    "snapshot_info",
+]

@@ -1,0 +1,44 @@
+"""A cache of what was worked out last, bounded by bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+from typing import Any
+
+
+class WeightedCache:
+    """What was put in or asked for last, up to a number of bytes. Any thread may use it at any time."""
+
+    OWN_WEIGHT = 1024
+    """What an entry takes besides its arrays, about."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._weight = 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable) -> Any:
+        """What is kept under a key, which may be None; a KeyError where nothing is."""
+        with self._lock:
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def put(self, key: Hashable, value: object, weight: int) -> None:
+        weight += self.OWN_WEIGHT
+        if weight > self.capacity:
+            return
+        with self._lock:
+            _, before = self._entries.pop(key, (None, 0))
+            self._entries[key] = (value, weight)
+            self._weight += weight - before
+            while self._weight > self.capacity:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._weight -= dropped
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._weight = 0

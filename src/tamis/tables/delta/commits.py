@@ -1,0 +1,252 @@
+"""Lines of JSON with an action each, as commits, compactions and the top files of V2 checkpoints have them.
+
+A commit may add a hundred thousand files, and a log may have ten thousand commits. So files are read in long runs of
+bytes, the lines of which become one Arrow array without a copy. Which action a line has shows in its first bytes. Only
+the lines that matter here are parsed one by one, and there are few of those: the newest protocol, the newest metadata.
+What adds or removes a file is decoded by `tamis.tables.delta.actions`, all lines at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import CorruptFile
+from tamis.io.ranges import RangedFile
+from tamis.io.storage import Storage
+from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.tables.delta.log import LogFile
+
+LARGEST_FILE = 16 * 1024**3
+"""No writer makes a commit of so many bytes; one that has them is refused before any memory is asked for."""
+
+TOGETHER = 8 * 1024 * 1024
+"""So many bytes of small files are read as one run."""
+
+OPTIONAL_NAMES = ("remove", "stats", "deletionVector")
+
+_FILE_ACTION = r'^\s*\{\s*"(?:add|remove)"\s*:\s*\{'
+_FIRST_NAME = r'^\s*\{\s*"(?P<name>[^"\\]*)"\s*:'
+_NEWLINE = 10
+_SPACES = np.frombuffer(b" \t\r\n", np.uint8)
+_CLOSING = ord("}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """Some lines, each with its line break where it has one, and for each the position of its file."""
+
+    texts: pa.LargeStringArray
+    origins: npt.NDArray[np.int32]
+
+    def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> Lines:
+        """Some of the lines, without a copy where they stand together."""
+        found = np.flatnonzero(is_chosen)
+        if len(found) and found[-1] - found[0] + 1 == len(found):
+            start = int(found[0])
+            return Lines(self.texts.slice(start, len(found)), self.origins[start : start + len(found)])
+        return Lines(self.texts.filter(pa.array(is_chosen)), self.origins[is_chosen])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActionLines:
+    """The lines of some files, from old to new."""
+
+    storage: Storage
+    files: tuple[LogFile, ...]
+    mentioned: frozenset[str]
+    """Which of `OPTIONAL_NAMES` occur in the files: a name that does not need not be looked for."""
+    about_files: tuple[Lines, ...]
+    """The lines that add or remove a file, in runs of files that were read together."""
+    others: Lines
+    """All other lines."""
+    others_names: pa.LargeStringArray
+    """What action each of those has: `protocol`, `metaData`, `commitInfo`, …"""
+
+    @property
+    def count_about_files(self) -> int:
+        return sum(len(lines.origins) for lines in self.about_files)
+
+    def newest(self, name: str) -> dict[str, Any] | None:
+        """The newest action of a kind of which each file may have one, such as `protocol`."""
+        found = self._positions(name)
+        if not len(found):
+            return None
+        origins = self.others.origins[found]
+        twice = np.flatnonzero(np.diff(origins) == 0)
+        if len(twice):
+            place = self.place(int(origins[twice[0]]))
+            raise CorruptFile(f"'{place}' has the action {name} twice, so it is not clear which one holds")
+        return self._parsed(int(found[-1]), name)
+
+    def all(self, name: str) -> Iterator[dict[str, Any]]:
+        """All actions of a kind, from old to new. Only for kinds of which there are few."""
+        for position in self._positions(name).tolist():
+            yield self._parsed(position, name)
+
+    def _positions(self, name: str) -> npt.NDArray[np.int64]:
+        return np.flatnonzero(pc.equal(self.others_names, name).to_numpy(zero_copy_only=False))
+
+    def _parsed(self, position: int, name: str) -> dict[str, Any]:
+        return parse_action(self.others.texts[position].as_py(), name, self.place(int(self.others.origins[position])))
+
+    def place(self, origin: int) -> str:
+        return self.storage.place(self.files[origin].path)
+
+
+def parse_action(line: str, name: str, place: str) -> dict[str, Any]:
+    try:
+        action = json.loads(line)[name]
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(f"'{place}' has a damaged line with the action {name}: {error}") from error
+    if not isinstance(action, dict):
+        raise CorruptFile(f"'{place}' has an action {name} that is no object")
+    return action
+
+
+def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
+    """The lines of files. One that is not UTF-8, or that ends in the middle of a line, is a CorruptFile."""
+    mentioned: set[str] = set()
+    about_files: list[Lines] = []
+    others = [Lines(pa.array([], pa.large_string()), np.empty(0, np.int32))]
+    is_file = np.empty(0, bool)
+    for first, run in _runs(files):
+        content, lines = _read_run(storage, run, first)
+        unseen = [name for name in OPTIONAL_NAMES if name not in mentioned]
+        mentioned |= {name for name in unseen if re.search(f'"{name}"'.encode(), content)}
+        is_file = _is_about_file(lines.texts)
+        about_files.append(lines.chosen(is_file))
+        others.append(lines.chosen(~is_file))
+    texts = pa.concat_arrays([lines.texts for lines in others])
+    together = Lines(texts, np.concatenate([lines.origins for lines in others]))
+    found = ActionLines(
+        storage, tuple(files), frozenset(mentioned), tuple(about_files), together, _names(storage, files, together)
+    )
+    if len(is_file) and not is_file[-1]:
+        _check_last(found)
+    return found
+
+
+def _runs(files: Sequence[LogFile]) -> Iterator[tuple[int, list[LogFile]]]:
+    """Files to read together: small ones many, a large one by itself, which then need not be copied."""
+    first, size = 0, 0
+    for position, file in enumerate(files):
+        if position > first and size + file.size > TOGETHER:
+            yield first, list(files[first:position])
+            first, size = position, 0
+        size += file.size
+    if files:
+        yield first, list(files[first:])
+
+
+def _read_run(storage: Storage, files: Sequence[LogFile], first: int) -> tuple[memoryview, Lines]:
+    """The bytes of files, and their lines that are not blank."""
+    patience = LOCAL_PATIENCE if storage.is_local else 0.0
+    buffers = run_in_threads(partial(read_whole, storage), files, storage.threads, patience=patience)
+    # A last line may lack its line break: no line may go on into the next file.
+    content = memoryview(buffers[0] if len(buffers) == 1 else b"\n".join(buffers))
+    ends_of_files = np.cumsum([buffer.size + 1 for buffer in buffers], dtype=np.int64)
+    del buffers
+    texts, ends = _split(storage, files, content, ends_of_files)
+    origins = np.searchsorted(ends_of_files, ends, side="left") + first
+    return content, Lines(texts, origins.astype(np.int32))
+
+
+def _is_about_file(lines: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
+    usual = pc.or_(pc.starts_with(lines, '{"add":{'), pc.starts_with(lines, '{"remove":{'))
+    is_file: npt.NDArray[np.bool_] = usual.to_numpy(zero_copy_only=False)
+    unsure = np.flatnonzero(~is_file)
+    is_file[unsure] = pc.match_substring_regex(lines.take(unsure), _FILE_ACTION).to_numpy(zero_copy_only=False)
+    return is_file
+
+
+def read_whole(storage: Storage, file: LogFile) -> pa.Buffer:
+    if file.size > LARGEST_FILE:
+        raise CorruptFile(f"'{storage.place(file.path)}' would have {file.size} bytes, more than any commit has")
+    with RangedFile(storage, file.path, file.size) as opened:
+        return opened.read([(0, file.size)])[0]
+
+
+def _split(
+    storage: Storage, files: Sequence[LogFile], content: memoryview, ends_of_files: npt.NDArray[np.int64]
+) -> tuple[pa.LargeStringArray, npt.NDArray[np.int64]]:
+    """The lines that are not blank, and where each ends."""
+    data = np.frombuffer(content, np.uint8)
+    ends = np.flatnonzero(data == _NEWLINE) + 1
+    if not len(ends) or ends[-1] != len(data):
+        ends = np.append(ends, len(data))
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
+    last = _last_visible(data, offsets)
+    is_seen = last >= 0
+    cut = np.flatnonzero(data[last[is_seen]] != _CLOSING)
+    if len(cut):
+        origin = int(np.searchsorted(ends_of_files, ends[is_seen][cut[0]], side="left"))
+        raise CorruptFile(
+            f"'{storage.place(files[origin].path)}' is cut off or damaged: it has a line that does not end as a JSON "
+            "object does"
+        )
+    try:
+        texts = lines.cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise CorruptFile(_not_utf8(storage, files, content, ends_of_files)) from error
+    if is_seen.all():
+        return texts, ends
+    return texts.filter(pa.array(is_seen)), ends[is_seen]
+
+
+def _last_visible(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the last character of each line is that is no space; -1 for a blank line."""
+    starts, last = offsets[:-1], offsets[1:] - 1
+    waiting = np.arange(len(last))
+    while len(waiting):
+        waiting = waiting[last[waiting] >= starts[waiting]]
+        waiting = waiting[np.isin(data[last[waiting]], _SPACES)]
+        last[waiting] -= 1
+    return np.where(last >= starts, last, -1)
+
+
+def _not_utf8(
+    storage: Storage, files: Sequence[LogFile], content: memoryview, ends_of_files: npt.NDArray[np.int64]
+) -> str:
+    start = 0
+    for file, end in zip(files, ends_of_files.tolist(), strict=True):
+        try:
+            str(content[start:end], "utf-8")
+        except UnicodeDecodeError as error:
+            return f"'{storage.place(file.path)}' is damaged: it is not UTF-8 at byte {error.start}"
+        start = end
+    return f"a commit of '{storage.uri}' is damaged: it is not UTF-8"
+
+
+def _names(storage: Storage, files: Sequence[LogFile], lines: Lines) -> pa.LargeStringArray:
+    """The names of the actions of lines. Lines that name none in the usual way are looked into."""
+    names = pc.struct_field(pc.extract_regex(lines.texts, _FIRST_NAME), "name")
+    for position in np.flatnonzero(pc.is_null(names).to_numpy(zero_copy_only=False)).tolist():
+        place = storage.place(files[int(lines.origins[position])].path)
+        try:
+            action = json.loads(lines.texts[position].as_py())
+        except (ValueError, RecursionError) as error:
+            raise CorruptFile(f"'{place}' has a line that is no JSON object: {error}") from error
+        if not isinstance(action, dict):
+            raise CorruptFile(f"'{place}' has a line that is no JSON object, but {type(action).__name__}")
+    return pc.fill_null(names, "")
+
+
+def _check_last(lines: ActionLines) -> None:
+    """Nothing of most lines is looked at. The very last one may be half written, and end with a brace by chance."""
+    try:
+        json.loads(lines.others.texts[-1].as_py())
+    except (ValueError, RecursionError) as error:
+        place = lines.place(len(lines.files) - 1)
+        raise CorruptFile(f"'{place}' is cut off or damaged in its last line: {error}") from error

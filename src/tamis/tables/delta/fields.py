@@ -1,0 +1,52 @@
+"""A field of a Delta table's schema: its type in Arrow, its two names, and what the log says of it besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tamis import types
+
+VARIANT = pa.struct([("metadata", types.BINARY), ("value", types.BINARY)])
+
+Kind = Literal["value", "struct", "list", "map", "variant"]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeChange:
+    """A type that a field had before, in the names of the log."""
+
+    from_type: str
+    to_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaField:
+    """A field at any level: a column, a field of a struct, the `element` of a list, the `key` or `value` of a map."""
+
+    name: str
+    physical_name: str
+    data_type: pa.DataType
+    kind: Kind = "value"
+    nullable: bool = True
+    """What writers must keep to; readers find NULL in files that are older than the column."""
+    field_id: int | None = None
+    """The id that data files know it by, where the table maps columns."""
+    children: tuple[DeltaField, ...] = ()
+    declared: str = ""
+    """The type as the log names it, which tells `varchar(10)` from `string`."""
+    collation: str | None = None
+    """The collation by which a text is compared, where that is not the order of its bytes."""
+    type_changes: tuple[TypeChange, ...] = ()
+    generation_expression: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def child(self, name: str) -> DeltaField | None:
+        return next((each for each in self.children if each.name == name), None)
+
+    @property
+    def former_types(self) -> frozenset[str]:
+        return frozenset(change.from_type for change in self.type_changes)

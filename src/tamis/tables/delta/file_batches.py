@@ -1,0 +1,258 @@
+"""Files of a log in batches, with what was decoded of them: partition values, statistics, which of them are live.
+
+A piece of a log is read batch by batch the first time, with all that is asked for. What is small stays in memory while
+there is room: paths and sizes, typed partition values, and of statistics the columns and the files that somebody asked
+about. Texts of statistics and maps of partition values, which are most of a log, are let go. A later plan that asks for
+more reads the texts again, and decodes what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.expr.map_lookup import map_element
+from tamis.expr.nodes import Column
+from tamis.io.weighted_cache import WeightedCache
+from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
+from tamis.tables.delta.actions import DELETION_VECTOR
+from tamis.tables.delta.file_parts import KEY_COLUMNS, FilePart
+from tamis.tables.delta.partition_values import typed_partition_values
+from tamis.tables.delta.schema import TableMetadata
+from tamis.tables.delta.statistics import num_records, statistics_metadata
+
+LIVE_FILES = WeightedCache(capacity=512 * 1024 * 1024)
+"""What this process has read of logs, and decoded."""
+
+WORTH_KEEPING = 0.25
+"""Where at least this share of the files of a batch is asked about, the statistics of all of them are decoded."""
+
+STATISTICS = ("stats", "stats_parsed")
+PARTITION_VALUES = ("partition_values", "partition_values_parsed")
+
+Bits = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a column in some files: `rows` are their numbers, ascending; None for all files."""
+
+    rows: Rows | None
+    arrays: Mapping[str, pa.Array]
+
+    def of(self, wanted: Rows) -> dict[str, pa.Array] | None:
+        """The same of the files that are wanted; None where some of them are not known."""
+        if self.rows is None:
+            if all(len(array) == len(wanted) for array in self.arrays.values()):
+                return dict(self.arrays)
+            taken = pa.array(wanted)
+        else:
+            places = np.searchsorted(self.rows, wanted)
+            if len(wanted) and (places[-1] >= len(self.rows) or not np.array_equal(self.rows[places], wanted)):
+                return None
+            taken = pa.array(places)
+        return {name: array.take(taken) for name, array in self.arrays.items()}
+
+    @property
+    def weight(self) -> int:
+        own = 0 if self.rows is None else self.rows.nbytes
+        return own + sum(int(array.nbytes) for array in self.arrays.values())
+
+
+@dataclass(frozen=True, eq=False)
+class FileBatch:
+    """Files of a piece of a log. Any number of threads may use it."""
+
+    number: int
+    """Which batch of its piece it is."""
+    metadata: TableMetadata
+    files: pa.RecordBatch
+    """`path` and `size`, and `deletion_vector` where some file has one."""
+    partitions: pa.Table
+    """The typed partition values."""
+    known: dict[Column, Known] = field(default_factory=dict, repr=False)
+    _live: dict[Hashable, pa.BooleanArray | None] = field(default_factory=dict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def rows(self) -> int:
+        return int(self.files.num_rows)
+
+    def live(self, part: FilePart) -> Bits:
+        """Which files are live in the version of a piece, which is this one's but for what newer commits say."""
+        if part.key not in self._live:
+            found = part.live(self._keyed())
+            with self._lock:
+                self._live.clear()
+                self._live[part.key] = found
+        found = self._live.get(part.key)
+        return np.ones(self.rows, bool) if found is None else np.asarray(found)
+
+    def _keyed(self) -> pa.RecordBatch:
+        vectors = self._vectors()
+        return pa.record_batch([self.files.column("path"), vectors], names=list(KEY_COLUMNS))
+
+    def _vectors(self) -> pa.StructArray:
+        has_any = "deletion_vector" in self.files.schema.names
+        return self.files.column("deletion_vector") if has_any else pa.nulls(self.rows, DELETION_VECTOR)
+
+    def texts(self, log: LogColumns) -> pa.RecordBatch:
+        """The partition values as they are in the log, by the names of the table; an empty text is NULL."""
+        values = log.batch(self.number).column("partition_values")
+        physical = {name: self.metadata.physical((name,))[0] for name in self.metadata.partition_columns}
+        arrays = {name: map_element(values, key) for name, key in physical.items()}
+        if not arrays:
+            return pa.record_batch({"": pa.nulls(self.rows, types.STRING)})
+        return pa.record_batch({name: pc.if_else(pc.equal(texts, ""), None, texts) for name, texts in arrays.items()})
+
+    def statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
+        """The metadata of some files: their rows, and what is known of columns."""
+        found: dict[str, pa.Array] = {}
+        missing = []
+        for column in (ROW_COUNT, *columns):
+            known = self.known.get(column)
+            own = None if known is None else known.of(wanted)
+            if own is None:
+                missing.append(column)
+            else:
+                found |= own
+        if missing:
+            rows = None if len(wanted) >= WORTH_KEEPING * self.rows else wanted
+            decoded = self._decode([column for column in missing if column != ROW_COUNT], rows, log)
+            for column in missing:
+                known = Known(rows, _of_column(decoded, column))
+                with self._lock:
+                    self.known[column] = known
+                found |= known.of(wanted) or {}
+        return found
+
+    def _decode(self, columns: Sequence[Column], rows: Rows | None, log: LogColumns) -> dict[str, pa.Array]:
+        batch = log.batch(self.number)
+        texts, parsed = (batch.column(name) if name in batch.schema.names else None for name in STATISTICS)
+        if rows is not None:
+            taken = pa.array(rows)
+            texts, parsed = (None if each is None else each.take(taken) for each in (texts, parsed))
+        if not columns:
+            return {ROW_COUNT.name: num_records(texts, parsed)}
+        return statistics_metadata(texts, parsed, columns, self.metadata)
+
+    def chosen(self, taken: Rows, counted: pa.Array | None) -> pa.Table:
+        """Files by their numbers, with the rows of each where they are known."""
+        rows = pa.array(taken)
+        vectors = self._vectors().take(rows)
+        records = pa.nulls(len(taken), types.LONG) if counted is None else counted
+        return pa.table(
+            {
+                "path": self.files.column("path").take(rows),
+                "size": self.files.column("size").take(rows),
+                "deletion_vector": vectors,
+                "num_records": records,
+                "logical_rows": pc.subtract(records, self.deleted(rows)),
+            }
+        )
+
+    def deleted(self, rows: pa.Array) -> pa.Array:
+        """How many rows are deleted of files by their numbers; null where a vector does not say how many it deletes."""
+        if "deletion_vector" not in self.files.schema.names:
+            return pa.array(np.zeros(len(rows), np.int64))
+        vectors = self.files.column("deletion_vector").take(rows)
+        return pc.if_else(vectors.is_valid(), pc.struct_field(vectors, "cardinality"), pa.scalar(0, types.LONG))
+
+    @property
+    def weight(self) -> int:
+        return int(self.files.nbytes + self.partitions.nbytes + sum(each.weight for each in self.known.values()))
+
+
+class LogColumns(Protocol):
+    """What a batch of files may read of the log."""
+
+    def batch(self, number: int) -> pa.RecordBatch: ...
+
+    def done(self) -> None:
+        """Nobody asks for this batch again."""
+        ...
+
+
+@dataclass(slots=True)
+class ReadColumns:
+    """What was just read."""
+
+    read: pa.RecordBatch | None
+
+    def batch(self, number: int) -> pa.RecordBatch:
+        assert self.read is not None, "the batch was done"
+        return self.read
+
+    def done(self) -> None:
+        self.read = None
+
+
+class ReadAgain:
+    """Columns of a piece of a log, batch by batch, read when they are asked for; batches are asked for in order."""
+
+    def __init__(self, part: FilePart, columns: Sequence[str]) -> None:
+        self._batches = enumerate(part.read_source(columns))
+        self._number = -1
+        self._batch: pa.RecordBatch | None = None
+
+    def batch(self, number: int) -> pa.RecordBatch:
+        while self._number < number:
+            self._number, self._batch = next(self._batches)
+        assert self._number == number, "batches are asked for in order"
+        assert self._batch is not None, "the batch was done"
+        return self._batch
+
+    def done(self) -> None:
+        self._batch = None
+
+
+def _key(part: FilePart, metadata: TableMetadata) -> Hashable:
+    return ("files", part.source_key, metadata.schema_text)
+
+
+def kept_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | None:
+    """The files of a piece that are in memory; None where they are not."""
+    try:
+        found: list[FileBatch] = LIVE_FILES.get(_key(part, metadata))
+    except KeyError:
+        return None
+    return found
+
+
+def keep_batches(part: FilePart, metadata: TableMetadata, batches: list[FileBatch]) -> None:
+    """Keep the files of a piece, with what is known of them now, if they fit."""
+    LIVE_FILES.put(_key(part, metadata), batches, sum(batch.weight for batch in batches))
+
+
+def read_batches(
+    part: FilePart, metadata: TableMetadata, columns: Sequence[str]
+) -> Iterator[tuple[FileBatch, LogColumns]]:
+    """The files of a piece as they are read, each batch with what was read of the log."""
+    for number, batch in enumerate(part.read_source(columns)):
+        yield _made(number, metadata, batch), ReadColumns(batch)
+
+
+def _made(number: int, metadata: TableMetadata, batch: pa.RecordBatch) -> FileBatch:
+    values, parsed = (batch.column(name) if name in batch.schema.names else None for name in PARTITION_VALUES)
+    partitions = typed_partition_values(values, parsed, metadata)
+    names = ["path", "size"]
+    if batch.column("deletion_vector").null_count < batch.num_rows:
+        names.append("deletion_vector")
+    return FileBatch(number, metadata, batch.select(names), partitions)
+
+
+def _of_column(decoded: Mapping[str, pa.Array], column: Column) -> dict[str, pa.Array]:
+    """What was decoded of one column, by the names of its metadata."""
+    if column == ROW_COUNT:
+        return {ROW_COUNT.name: decoded[ROW_COUNT.name]}
+    names = [metadata_name(kind, column.path) for kind in KINDS]
+    return {name: decoded[name] for name in names if name in decoded}

@@ -1,0 +1,430 @@
+"""The files of a snapshot that a scan needs: those of each piece pruned by partition values, then by statistics.
+
+| way          | asked                                                 | read of the log                          |
+|--------------|-------------------------------------------------------|------------------------------------------|
+| `none`       | nothing                                               | paths and sizes                          |
+| `partition`  | partition columns                                     | partition values, for all files          |
+| `data`       | other columns too                                     | and statistics, of what partitions leave |
+| `limit`      | some rows, any that partition values admit            | and numbers of rows                      |
+
+Pieces stream: what partition values rule out never has its statistics decoded. What was read and decoded stays in
+memory while there is room, so that the next plan starts from columns of Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.expr.nodes import Column, columns_of
+from tamis.io.threads import run_in_threads
+from tamis.skipping.account import LevelReport, merge_outcomes
+from tamis.skipping.metadata import ROW_COUNT, constant_bounds
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.skipping.rewrite import Conjunct, rewrite
+from tamis.tables.delta.actions import DELETION_VECTOR
+from tamis.tables.delta.fields import DeltaField
+from tamis.tables.delta.file_batches import (
+    LIVE_FILES,
+    PARTITION_VALUES,
+    STATISTICS,
+    FileBatch,
+    LogColumns,
+    ReadAgain,
+    keep_batches,
+    kept_batches,
+    read_batches,
+)
+from tamis.tables.delta.file_parts import FilePart
+from tamis.tables.delta.generated import partition_predicates
+from tamis.tables.delta.schema import TableMetadata
+from tamis.tables.delta.snapshot import Snapshot
+
+NONE, PARTITION, DATA, LIMIT = "none", "partition", "data", "limit"
+
+NOTES = {
+    NONE: "way: none, every file is needed",
+    PARTITION: "way: partition only, statistics were not read",
+    DATA: "way: data, statistics of what partitions left",
+    LIMIT: "way: limit, as many files as hold enough rows",
+}
+
+NOT_A_PARTITION_COLUMN = "not a partition column"
+
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a scan asks of the files of a snapshot, worked out once."""
+
+    predicate: Predicate
+    partition_conjuncts: tuple[Conjunct, ...]
+    """Those of the filter, as far as partition values can answer them, then those that generated columns imply."""
+    data_columns: tuple[Column, ...]
+    way: str
+    by_partitions: bool
+    by_statistics: bool
+    with_rows: bool
+
+    @staticmethod
+    def of(
+        predicate: Predicate, metadata: TableMetadata, levels: Collection[str], limit: int | None, with_rows: bool
+    ) -> Request:
+        partition_columns = set(metadata.partition_columns)
+        data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
+        by_statistics = "files" in levels and bool(data_columns)
+        if by_statistics:
+            way = DATA
+        elif limit is not None and not data_columns:
+            way = LIMIT
+        elif predicate.columns or predicate.partition_filter is not None:
+            way = PARTITION
+        else:
+            way = NONE
+        conjuncts = (*predicate.conjuncts, *_implied(predicate, metadata)) if partition_columns else ()
+        return Request(
+            predicate,
+            conjuncts,
+            data_columns,
+            way,
+            "partitions" in levels,
+            by_statistics,
+            with_rows or way in (DATA, LIMIT),
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What to read of the log."""
+        with_statistics = STATISTICS if self.with_rows else ()
+        return ("path", "size", "deletion_vector", *PARTITION_VALUES, *with_statistics)
+
+
+def _implied(predicate: Predicate, metadata: TableMetadata) -> list[Conjunct]:
+    generated = {name: text for name, text in metadata.generated.items() if name in metadata.partition_columns}
+    if not generated or predicate.is_trivial:
+        return []
+    collated = list(_collated(metadata.fields, ()))
+    implied = partition_predicates(
+        predicate.expr, generated, metadata.schema, metadata.partition_columns, collated=collated
+    )
+    return [conjunct for each in implied for conjunct in rewrite(each)]
+
+
+def _collated(fields: Iterable[DeltaField], around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The paths of texts that are not compared byte by byte."""
+    for field in fields:
+        path = (*around, field.name)
+        if field.collation is not None:
+            yield path
+        yield from _collated(field.children, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much some files are. Rows are those that are left after deletes, None where that is not known."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = 0
+
+    def __add__(self, other: Sizes) -> Sizes:
+        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
+        return Sizes(self.files + other.files, self.bytes + other.bytes, rows)
+
+    @staticmethod
+    def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
+        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else _total(rows))
+
+
+def _total(rows: pa.Array) -> int | None:
+    """The sum of numbers of rows, None where one of them is unknown."""
+    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is left of one or more pieces."""
+
+    files: pa.Table
+    """`path` (as in the log), `size`, `deletion_vector`, `num_records`, `logical_rows`."""
+    partitions: pa.Table
+    matched: Bits
+    """`matched[i]`: every row of file i satisfies the filter."""
+    total: Sizes
+    after_partitions: Sizes
+    after_statistics: Sizes
+    of_partitions: tuple[ConjunctOutcome, ...]
+    of_filter: tuple[ConjunctOutcome, ...]
+    of_statistics: tuple[ConjunctOutcome, ...]
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Chosen:
+        """Some of the files."""
+        taken = pa.array(rows)
+        files = self.files.take(taken)
+        left = Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks())
+        partitions = self.partitions.take(taken)
+        return replace(self, files=files, partitions=partitions, matched=self.matched[rows], after_statistics=left)
+
+    @staticmethod
+    def joined(each: Sequence[Chosen]) -> Chosen:
+        first, *others = each
+        if not others:
+            return first
+        return Chosen(
+            pa.concat_tables([one.files for one in each]),
+            pa.concat_tables([one.partitions for one in each]),
+            np.concatenate([one.matched for one in each]),
+            sum((one.total for one in others), first.total),
+            sum((one.after_partitions for one in others), first.after_partitions),
+            sum((one.after_statistics for one in others), first.after_statistics),
+            _merged([one.of_partitions for one in each]),
+            _merged([one.of_filter for one in each]),
+            _merged([one.of_statistics for one in each]),
+        )
+
+
+def _merged(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[ConjunctOutcome, ...]:
+    found: tuple[ConjunctOutcome, ...] = ()
+    for each in outcomes:
+        found = merge_outcomes(found, each)
+    return found
+
+
+def choose_files(snapshot: Snapshot, request: Request) -> Chosen:
+    """The files of a snapshot that may hold a matching row."""
+    pruner = PartPruner(snapshot.metadata, request, snapshot.storage.threads)
+    parts = [(part, kept_batches(part, snapshot.metadata)) for part in snapshot.parts()]
+    missing = [part for part, kept in parts if kept is None]
+    found = run_in_threads(pruner.prune, missing, snapshot.storage.threads)
+    in_memory = [(part, kept) for part, kept in parts if kept is not None]
+    return Chosen.joined([pruner.nothing(), *found, *pruner.prune_kept(in_memory)])
+
+
+CHOSEN = pa.schema(
+    [
+        ("path", types.STRING),
+        ("size", types.LONG),
+        ("deletion_vector", DELETION_VECTOR),
+        ("num_records", types.LONG),
+        ("logical_rows", types.LONG),
+    ]
+)
+
+MOST_READ_TOGETHER = 64 * 1024
+MOST_KEPT_TOGETHER = 1024 * 1024
+"""How many files are pruned at once, while they are read, with the texts of their statistics, and out of memory."""
+
+Unit = tuple[FilePart, FileBatch, LogColumns]
+
+
+class PartPruner:
+    """Prunes the files of pieces. Any number of threads may use it."""
+
+    def __init__(self, metadata: TableMetadata, request: Request, threads: int) -> None:
+        self._metadata = metadata
+        self._request = request
+        self._threads = threads
+
+    def nothing(self) -> Chosen:
+        fields = [self._metadata.fields_by_name[name] for name in self._metadata.partition_columns]
+        partitions = pa.schema([(field.name, field.data_type) for field in fields]).empty_table()
+        none = np.zeros(0, bool)
+        rows = Sizes()
+        return Chosen(CHOSEN.empty_table(), partitions, none, rows, rows, rows, (), (), ())
+
+    def prune(self, part: FilePart) -> Chosen:
+        """The files of a piece, as it is read, and then they are kept if they fit."""
+        found = [self.nothing()]
+        kept: list[FileBatch] = []
+        weight = 0
+        waiting: list[Unit] = []
+        for batch, log in read_batches(part, self._metadata, self._request.columns):
+            waiting.append((part, batch, log))
+            if sum(each.rows for _, each, _ in waiting) >= MOST_READ_TOGETHER:
+                found.append(self._prune_together(waiting))
+                waiting = []
+            weight += batch.weight
+            if weight <= LIVE_FILES.capacity:
+                kept.append(batch)
+        if waiting:
+            found.append(self._prune_together(waiting))
+        if weight <= LIVE_FILES.capacity:
+            keep_batches(part, self._metadata, kept)
+        return Chosen.joined(found)
+
+    def prune_kept(self, parts: Sequence[tuple[FilePart, list[FileBatch]]]) -> Iterator[Chosen]:
+        """The files of pieces that are in memory, many at once: an array costs more than what is in it."""
+        waiting: list[Unit] = []
+        for part, batches in parts:
+            log = ReadAgain(part, self._request.columns)
+            waiting += [(part, batch, log) for batch in batches]
+            if sum(each.rows for _, each, _ in waiting) >= MOST_KEPT_TOGETHER:
+                yield self._prune_together(waiting)
+                waiting = []
+        if waiting:
+            yield self._prune_together(waiting)
+        for part, batches in parts:
+            keep_batches(part, self._metadata, batches)
+
+    def _prune_together(self, units: Sequence[Unit]) -> Chosen:
+        request = self._request
+        starts = np.cumsum([0, *(batch.rows for _, batch, _ in units)])
+        sizes = pa.concat_arrays([batch.files.column("size") for _, batch, _ in units])
+        partitions = pa.concat_tables([batch.partitions for _, batch, _ in units])
+        keep = np.concatenate([batch.live(part) for part, batch, _ in units])
+        total = _sizes(sizes, keep)
+        of_partitions: tuple[ConjunctOutcome, ...] = ()
+        of_filter: tuple[ConjunctOutcome, ...] = ()
+        matched = np.zeros((len(keep), len(request.predicate.conjuncts)), bool)
+        if request.by_partitions and request.partition_conjuncts:
+            admitted, matched, of_partitions = self._by_partitions(partitions, keep)
+            keep &= admitted
+        if request.predicate.partition_filter is not None:
+            masks = [request.predicate.partition_filter.evaluate(batch.texts(log)) for _, batch, log in units]
+            admitted = np.asarray(pa.concat_arrays(masks))
+            text = f"partition filter {request.predicate.partition_filter.to_json()}"
+            of_filter = (ConjunctOutcome(text, int((keep & ~admitted).sum()), None),)
+            keep &= admitted
+        after_partitions = _sizes(sizes, keep)
+        chosen = np.flatnonzero(keep)
+        matched = matched[chosen]
+        rows: pa.Array | None = None
+        of_statistics: tuple[ConjunctOutcome, ...] = ()
+        if request.with_rows:
+            parts = np.split(chosen, np.searchsorted(chosen, starts[1:-1]))
+            described = self._statistics(units, parts, starts)
+            rows = described[ROW_COUNT.name]
+            logical = pc.subtract(rows, _deleted(units, parts, starts))
+            after_partitions = replace(after_partitions, rows=_total(logical))
+        if request.by_statistics:
+            described |= self._constants(partitions, chosen, described[ROW_COUNT.name])
+            pruned = prune(pa.record_batch(described), request.predicate.conjuncts)
+            of_statistics = pruned.outcomes
+            left = np.asarray(pruned.selection)
+            chosen, matched = chosen[left], matched[left]
+            for position, whole in enumerate(pruned.matched):
+                matched[:, position] |= np.asarray(whole)
+            rows = None if rows is None else rows.filter(pruned.selection)
+        files = _files(units, np.split(chosen, np.searchsorted(chosen, starts[1:-1])), starts, rows)
+        return Chosen(
+            files,
+            partitions.take(pa.array(chosen)),
+            np.all(matched, axis=1, keepdims=False),
+            total,
+            after_partitions,
+            Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks()),
+            of_partitions,
+            of_filter,
+            of_statistics,
+        )
+
+    def _statistics(
+        self, units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]
+    ) -> dict[str, pa.Array]:
+        columns = self._request.data_columns if self._request.by_statistics else ()
+        of_parts = [list(own) for _, own in groupby(zip(units, chosen, starts, strict=False), lambda each: each[0][0])]
+
+        def describe(part: list[tuple[Unit, npt.NDArray[np.int64], int]]) -> list[dict[str, pa.Array]]:
+            found = []
+            for (_, batch, log), rows, start in part:
+                found.append(batch.statistics(columns, rows - start, log))
+                # Texts are most of what is in memory.
+                log.done()
+            return found
+
+        each = [one for part in run_in_threads(describe, of_parts, self._threads) for one in part]
+        names = {name: array.type for one in each for name, array in one.items()}
+        return {
+            name: pa.concat_arrays(
+                [
+                    one[name] if name in one else pa.nulls(len(rows), kind)
+                    for one, rows in zip(each, chosen, strict=True)
+                ]
+            )
+            for name, kind in names.items()
+        }
+
+    def _by_partitions(self, partitions: pa.Table, live: Bits) -> tuple[Bits, Bits, tuple[ConjunctOutcome, ...]]:
+        """Which files partition values admit, which conjuncts they answer with yes, and what each conjunct did."""
+        request = self._request
+        asked = np.flatnonzero(live)
+        one = pa.repeat(pa.scalar(1, types.LONG), len(asked))
+        units = pa.record_batch({ROW_COUNT.name: one} | self._constants(partitions, asked, one))
+        pruned = prune(units, request.partition_conjuncts)
+        own = set(partitions.column_names)
+        outcomes = tuple(
+            outcome
+            if any(column.path[0] in own for column in columns_of(conjunct.predicate))
+            else replace(outcome, unused_because=NOT_A_PARTITION_COLUMN)
+            for conjunct, outcome in zip(request.partition_conjuncts, pruned.outcomes, strict=True)
+        )
+        admitted = np.zeros(len(live), bool)
+        left = asked[np.asarray(pruned.selection)]
+        admitted[left] = True
+        matched = np.zeros((len(live), len(request.predicate.conjuncts)), bool)
+        for position in range(matched.shape[1]):
+            matched[left, position] = np.asarray(pruned.matched[position])
+        return admitted, matched, outcomes
+
+    def _constants(self, partitions: pa.Table, rows: npt.NDArray[np.int64], counts: pa.Array) -> dict[str, pa.Array]:
+        found: dict[str, pa.Array] = {}
+        taken = pa.array(rows)
+        asked = {column.path[0] for each in self._request.partition_conjuncts for column in columns_of(each.predicate)}
+        for name in partitions.column_names:
+            if name in asked:
+                values = partitions[name].combine_chunks().take(taken)
+                found |= constant_bounds(Column((name,), type=values.type), values, counts)
+        return found
+
+
+def _files(
+    units: Sequence[Unit],
+    chosen: Sequence[npt.NDArray[np.int64]],
+    starts: npt.NDArray[np.int64],
+    rows: pa.Array | None,
+) -> pa.Table:
+    """The chosen files of batches, with the rows of each where they are known."""
+    found = []
+    done = 0
+    for (_, batch, _), own, start in zip(units, chosen, starts, strict=False):
+        counted = None if rows is None else rows.slice(done, len(own))
+        done += len(own)
+        if len(own):
+            found.append(batch.chosen(own - start, counted))
+    return pa.concat_tables(found) if found else CHOSEN.empty_table()
+
+
+def _deleted(units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]) -> pa.Array:
+    """How many rows deletion vectors delete of each of the chosen files."""
+    return pa.concat_arrays(
+        [batch.deleted(pa.array(own - start)) for (_, batch, _), own, start in zip(units, chosen, starts, strict=False)]
+    )
+
+
+def _sizes(sizes: pa.Array, keep: Bits) -> Sizes:
+    return Sizes.of(sizes if keep.all() else sizes.filter(pa.array(keep)), None)
+
+
+def level_reports(chosen: Chosen, request: Request, has_partitions: bool) -> list[LevelReport]:
+    """The account of both levels, in bytes and rows."""
+    reports = []
+    total, between, left = chosen.total, chosen.after_partitions, chosen.after_statistics
+    if has_partitions:
+        outcomes = (*chosen.of_partitions, *chosen.of_filter)
+        note = None if request.by_partitions else "switched off"
+        reports.append(
+            LevelReport("partitions", total.files, between.files, total.bytes, between.bytes, outcomes, note)
+        )
+    sizes = (between.files, left.files, between.bytes, left.bytes)
+    rows = (between.rows, left.rows) if request.with_rows else (None, None)
+    reports.append(LevelReport("files", *sizes, chosen.of_statistics, NOTES[request.way], *rows))
+    return reports

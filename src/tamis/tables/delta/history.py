@@ -1,0 +1,97 @@
+"""The history of a table: what the writers of its commits say about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.tables.delta.log import LogListing
+from tamis.tables.delta.log_time import commit_info, first_with_own_time, modification_times, own_timestamp
+
+HISTORY = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", pa.timestamp("ms", "UTC")),
+        ("operation", pa.string()),
+        ("operation_parameters", pa.string()),
+        ("operation_metrics", pa.string()),
+        ("user_id", pa.string()),
+        ("user_name", pa.string()),
+        ("user_metadata", pa.string()),
+        ("engine_info", pa.string()),
+        ("read_version", pa.int64()),
+        ("isolation_level", pa.string()),
+        ("is_blind_append", pa.bool_()),
+        ("written_at", pa.timestamp("ms", "UTC")),
+    ]
+)
+"""`timestamp` is the one that time travel goes by, `written_at` what the writer noted. Maps are texts of JSON."""
+
+_NAMES = {
+    "operation": "operation",
+    "operation_parameters": "operationParameters",
+    "operation_metrics": "operationMetrics",
+    "user_id": "userId",
+    "user_name": "userName",
+    "user_metadata": "userMetadata",
+    "engine_info": "engineInfo",
+    "read_version": "readVersion",
+    "isolation_level": "isolationLevel",
+    "is_blind_append": "isBlindAppend",
+    "written_at": "timestamp",
+}
+
+
+def read_history(
+    listing: LogListing, configuration: Mapping[str, str], version: int, limit: int | None = None
+) -> pa.Table:
+    """A row for each commit up to a version that is still there, newest first; the columns are `HISTORY`.
+
+    What a writer left out, or wrote as another type than is usual, is null.
+    """
+    storage = listing.storage
+    commits = listing.commits(0, version)[::-1]
+    if limit is not None:
+        commits = commits[: max(limit, 0)]
+    patience = LOCAL_PATIENCE if storage.is_local else 0.0
+    read = partial(commit_info, storage)
+    infos = [info or {} for info in run_in_threads(read, commits, storage.threads, patience=patience)]
+    versions = [commit.first for commit in commits]
+    columns: dict[str, Sequence[Any]] = {
+        name: [_typed(info.get(logged), HISTORY.field(name).type) for info in infos] for name, logged in _NAMES.items()
+    }
+    columns["version"] = versions
+    columns["timestamp"] = _times(listing, configuration, versions, infos)
+    return pa.table([pa.array(columns[field.name], field.type) for field in HISTORY], schema=HISTORY)
+
+
+def _times(
+    listing: LogListing, configuration: Mapping[str, str], versions: Sequence[int], infos: Sequence[Mapping[str, Any]]
+) -> list[int | None]:
+    enabled = first_with_own_time(configuration)
+    if listing.modified_ns.null_count:
+        written: list[int | None] = [None] * len(versions)
+    else:
+        written = modification_times(listing)[np.searchsorted(listing.versions, versions)].tolist()
+    return [
+        own_timestamp(info) if enabled is not None and version >= enabled else time
+        for version, info, time in zip(versions, infos, written, strict=True)
+    ]
+
+
+def _typed(value: Any, data_type: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_boolean(data_type):
+        return value if isinstance(value, bool) else None
+    if pa.types.is_integer(data_type) or pa.types.is_timestamp(data_type):
+        return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # Half of a surrogate pair, which JSON can write, is no character.
+    return text.encode("utf-8", "replace").decode()

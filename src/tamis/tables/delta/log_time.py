@@ -1,0 +1,172 @@
+"""When versions were made, and which one a moment belongs to.
+
+A commit tells by itself where the table has in-commit timestamps: `inCommitTimestamp`, from the version on at which
+they were enabled. All other commits are of the time at which their file was last written. Clocks differ and files are
+copied, so that such times may go backwards: each counts as at least a millisecond later than the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from tamis.errors import CorruptFile, InvalidArgument, UnsupportedFeature, VersionNotFound
+from tamis.io.ranges import RangedFile
+from tamis.io.storage import Storage
+from tamis.tables.delta.commits import read_whole
+from tamis.tables.delta.log import LogFile, LogListing
+
+HEAD = 64 * 1024
+"""So many bytes at the beginning, or the end, of a commit hold what its writer says about it."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_milliseconds(timestamp: datetime | str) -> int:
+    """A moment in milliseconds since 1970, rounded down. Without a zone it is meant in UTC.
+
+    >>> to_milliseconds("1970-01-01T00:00:01.5"), to_milliseconds("1970-01-01T01:00:00+01:00")
+    (1500, 0)
+    """
+    moment = timestamp
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError as error:
+            raise InvalidArgument(
+                f"{timestamp!r} is no timestamp: write it as 2024-03-01T12:30:00Z (without a zone it is UTC)"
+            ) from error
+    if not isinstance(moment, datetime):
+        raise InvalidArgument(f"a timestamp is a datetime or text, not {type(timestamp).__name__}")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def from_milliseconds(milliseconds: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError as error:
+        raise CorruptFile(f"a commit is of the time {milliseconds}, in milliseconds, which no calendar has") from error
+
+
+def first_with_own_time(configuration: Mapping[str, str]) -> int | None:
+    """The first version whose commits tell their time by themselves; None where none do."""
+    if str(configuration.get("delta.enableInCommitTimestamps", "false")).lower() != "true":
+        return None
+    text = configuration.get("delta.inCommitTimestampEnablementVersion", "0")
+    try:
+        return int(text)
+    except ValueError as error:
+        raise CorruptFile(f"delta.inCommitTimestampEnablementVersion is {text!r}, which is no version") from error
+
+
+def modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
+    """For each commit of a listing when it was written, in milliseconds, made to grow."""
+    if listing.modified_ns.null_count:
+        raise UnsupportedFeature(
+            f"the file system of '{listing.storage.uri}' does not tell when files were written: ask for a version"
+        )
+    written = pc.divide(listing.modified_ns, 1_000_000).to_numpy()
+    # At least one later than the one before is: at least as late as any before, with one for each step from there.
+    steps = np.arange(len(written))
+    return np.maximum.accumulate(written - steps) + steps
+
+
+def version_at_time(listing: LogListing, configuration: Mapping[str, str], milliseconds: int) -> int:
+    """The newest version that was there at a moment; `configuration` is that of the newest version."""
+    versions = listing.versions
+    enabled = first_with_own_time(configuration)
+    split = len(versions) if enabled is None else int(np.searchsorted(versions, enabled))
+    if split < len(versions):
+
+        def own_time(position: int) -> int:
+            return in_commit_timestamp(listing.storage, _commit(listing, position))
+
+        found = bisect_right(range(split, len(versions)), milliseconds, key=own_time)
+        if found:
+            return int(versions[split + found - 1])
+    times = modification_times(listing)[:split] if split else np.empty(0, np.int64)
+    found = int(np.searchsorted(times, milliseconds, side="right"))
+    if found:
+        return int(versions[found - 1])
+    raise _too_early(listing, milliseconds, int(times[0]) if split else None)
+
+
+def _commit(listing: LogListing, position: int) -> LogFile:
+    found = listing.commit(int(listing.versions[position]))
+    assert found is not None
+    return found
+
+
+def _too_early(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
+    asked = from_milliseconds(milliseconds).isoformat()
+    if not len(listing.versions):
+        return VersionNotFound(f"no version of '{listing.storage.uri}' at {asked}: its log has no commit any more")
+    if first_time is None:
+        first_time = in_commit_timestamp(listing.storage, _commit(listing, 0))
+    oldest = f"the oldest one, {listing.versions[0]}, is of {from_milliseconds(first_time).isoformat()}"
+    return VersionNotFound(f"no version of '{listing.storage.uri}' at {asked}: {oldest}")
+
+
+def time_of_version(listing: LogListing, configuration: Mapping[str, str], version: int) -> int | None:
+    """When a version was made, in milliseconds; None where its commit is no longer there."""
+    commit = listing.commit(version)
+    if commit is None:
+        return None
+    enabled = first_with_own_time(configuration)
+    if enabled is not None and version >= enabled:
+        return in_commit_timestamp(listing.storage, commit)
+    return int(modification_times(listing)[np.searchsorted(listing.versions, version)])
+
+
+def in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
+    """The time that a commit has by its own account."""
+    info = commit_info(storage, commit) or {}
+    found = own_timestamp(info)
+    if found is None:
+        raise CorruptFile(
+            f"'{storage.place(commit.path)}' has no inCommitTimestamp, which the table's properties promise: "
+            "ask for a version instead of a time"
+        )
+    return found
+
+
+def own_timestamp(info: Mapping[str, Any]) -> int | None:
+    found = info.get("inCommitTimestamp")
+    try:
+        return None if found is None else int(found)
+    except (TypeError, ValueError):
+        return None
+
+
+def commit_info(storage: Storage, commit: LogFile) -> dict[str, Any] | None:
+    """What the writer of a commit says about it. It stands first, or last: of a large commit no more is read."""
+    if commit.size > 4 * HEAD:
+        with RangedFile(storage, commit.path, commit.size) as file:
+            for start in (0, commit.size - HEAD):
+                found = _find_info(file.read([(start, HEAD)])[0].to_pybytes())
+                if found is not None:
+                    return found
+    return _find_info(read_whole(storage, commit).to_pybytes())
+
+
+def _find_info(content: bytes) -> dict[str, Any] | None:
+    start = content.find(b'"commitInfo"')
+    while start >= 0:
+        begin, end = content.rfind(b"\n", 0, start) + 1, content.find(b"\n", start)
+        try:
+            parsed = json.loads(content[begin : end if end >= 0 else len(content)])
+        except (ValueError, RecursionError):
+            parsed = None  # cut off by the bounds of what was read, or the name is in some text
+        if isinstance(parsed, dict) and isinstance(parsed.get("commitInfo"), dict):
+            return dict(parsed["commitInfo"])
+        start = content.find(b'"commitInfo"', start + 1)
+    return None

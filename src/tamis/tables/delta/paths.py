@@ -1,0 +1,125 @@
+"""Where the files lie that a Delta log names: below the table's folder, or elsewhere where it gives an absolute URI.
+
+Paths in a log are URIs, percent-encoded once: `a%2525b` is the file `a%25b`. Decoding comes before every check, so
+that `%2e%2e` is `..`, which no writer makes and no path may hold. A file outside of the table's folder is read only
+where the log gives its absolute path and the caller allows it: whoever can write to a log could otherwise have any file
+read that the reader has rights for.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.io.storage import Storage
+from tamis.tables.delta.replay_keys import decoded_bytes
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", re.DOTALL)
+
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
+"""Schemes under which the same objects have the same names."""
+
+_BUCKETS = frozenset({"s3", "gs"})
+"""Stores whose paths start with the bucket, which a URI has in the place of the host."""
+
+_UPWARDS = frozenset({".."})
+
+
+def resolve_path(storage: Storage, path: str, *, allow_outside: bool = False) -> str:
+    """The path in the table's file system of a file as the log names it.
+
+    >>> from tamis.io.storage import open_storage
+    >>> resolve_path(open_storage("/data/table"), "day=1/a%20b.parquet")
+    '/data/table/day=1/a b.parquet'
+    """
+    if (match := _URI.fullmatch(path)) is not None:
+        return _inside(storage, _absolute(storage, path, *match.groups()), path, allow_outside)
+    decoded = _decoded(storage, path)
+    if decoded.startswith("/"):
+        return _inside(storage, _from_top(storage, decoded), path, allow_outside)
+    return below_root(storage, decoded)
+
+
+_PLAIN = r"^[^/:][^:]*$"
+"""A relative path, already decoded: no scheme before it, not from the top."""
+
+
+def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: bool = False) -> pa.StringArray:
+    """The same for many paths: relative ones, which nearly all are, at once."""
+    try:
+        decoded = decoded_bytes(paths).cast(pa.string())
+    except pa.ArrowInvalid:
+        # Some name is not UTF-8: say which.
+        return pa.array([resolve_path(storage, path, allow_outside=allow_outside) for path in paths.to_pylist()])
+    is_plain = pc.and_(pc.match_substring_regex(decoded, _PLAIN), pc.match_substring_regex(paths, _PLAIN))
+    is_plain = pc.and_not(is_plain, pc.or_(pc.match_substring(decoded, ".."), pc.match_substring(decoded, "\0")))
+    joined = pc.binary_join_element_wise(storage.root.rstrip("/"), decoded, "/")
+    if pc.all(is_plain, min_count=0).as_py():
+        return joined
+    others = [
+        resolve_path(storage, path, allow_outside=allow_outside)
+        for path in paths.filter(pc.invert(is_plain)).to_pylist()
+    ]
+    return pc.replace_with_mask(joined, pc.invert(is_plain), pa.array(others, pa.string()))
+
+
+def below_root(storage: Storage, path: str) -> str:
+    """A path, already decoded, relative to the table's folder, which it may not leave."""
+    if _UPWARDS & set(path.split("/")):
+        raise CorruptFile(
+            f"the log of '{storage.place(storage.root)}' names {path!r}, which goes upwards: a path in a log must not"
+        )
+    return f"{storage.root.rstrip('/')}/{path}"
+
+
+def _absolute(storage: Storage, path: str, scheme: str, host: str | None, rest: str) -> str:
+    scheme = scheme.lower()
+    if scheme == "file" and storage.is_local:
+        return _decoded(storage, rest)
+    match = _URI.fullmatch(storage.uri)
+    own_scheme, own_host = (match[1].lower(), match[2]) if match is not None else ("file", None)
+    if _SAME_STORE.get(scheme, scheme) == _SAME_STORE.get(own_scheme, own_scheme):
+        if _SAME_STORE.get(scheme, scheme) in _BUCKETS:
+            return f"{host}{_decoded(storage, rest)}"
+        if host == own_host and match is not None:
+            # The root is what follows the host in the table's own URI, behind whatever the file system puts there.
+            return storage.root.rstrip("/").removesuffix(unquote(match[3].rstrip("/"))) + _decoded(storage, rest)
+    raise UnsupportedFeature(
+        f"the log of '{storage.place(storage.root)}' names {path!r}, which is in another file system: "
+        "Tamis reads the files of a table from one place; rewrite or clone the table into its own folder"
+    )
+
+
+def _from_top(storage: Storage, decoded: str) -> str:
+    match = _URI.fullmatch(storage.uri)
+    if match is not None and _SAME_STORE.get(match[1].lower(), match[1].lower()) in _BUCKETS:
+        return f"{match[2]}{decoded}"
+    return decoded
+
+
+def _inside(storage: Storage, path: str, given: str, allow_outside: bool) -> str:
+    root = f"{storage.root.rstrip('/')}/"
+    if path.startswith(root):
+        return below_root(storage, path.removeprefix(root))
+    if not allow_outside or _UPWARDS & set(path.split("/")):
+        raise UnsupportedFeature(
+            f"the log of '{storage.place(storage.root)}' names {given!r}, which lies outside of the table's folder: "
+            "such a file is read only where that is allowed (allow_outside=True), and never by a path with '..'"
+        )
+    return path
+
+
+def _decoded(storage: Storage, text: str) -> str:
+    try:
+        decoded = unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise CorruptFile(
+            f"the log of '{storage.place(storage.root)}' names {text!r}, which is not percent-encoded UTF-8"
+        ) from error
+    if not decoded or "\0" in decoded:
+        raise CorruptFile(f"the log of '{storage.place(storage.root)}' names {text!r}, which is no path")
+    return decoded

@@ -1,0 +1,222 @@
+"""A Delta table at one version: what the log says of it, put together once and never changed afterwards.
+
+To load one lists the log, reads the commits after the checkpoint and the footers of the checkpoint. Which files are
+live is worked out when it is asked for. Later commits do not change a snapshot; `refresh` makes a newer one out of it
+and reads nothing but the commits that came since.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile
+from tamis.io.storage import Storage
+from tamis.tables.delta.actions import decode_file_actions
+from tamis.tables.delta.checkpoints import OpenedCheckpoint, open_checkpoint
+from tamis.tables.delta.commits import ActionLines, read_actions
+from tamis.tables.delta.file_parts import FilePart
+from tamis.tables.delta.history import read_history
+from tamis.tables.delta.log import LogFile, LogListing, LogSegment, candidate_segments, deltas_after, list_log
+from tamis.tables.delta.log_time import from_milliseconds, time_of_version, to_milliseconds, version_at_time
+from tamis.tables.delta.protocol import Protocol, parse_protocol
+from tamis.tables.delta.replay import FileChanges, reconcile
+from tamis.tables.delta.schema import TableMetadata, parse_metadata
+
+logger = logging.getLogger("tamis")
+
+
+class _Once:
+    """Something worked out when it is first asked for, by one thread; what it was made of is forgotten then."""
+
+    def __init__(self, work_out: Callable[[], FileChanges]) -> None:
+        self._lock = Lock()
+        self._work_out: Callable[[], FileChanges] | None = work_out
+        self._found: FileChanges | None = None
+
+    def __call__(self) -> FileChanges:
+        with self._lock:
+            if self._found is None:
+                assert self._work_out is not None
+                self._found = self._work_out()
+                self._work_out = None
+            return self._found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A table at one version. Any number of threads may use it."""
+
+    storage: Storage
+    version: int
+    segment: LogSegment
+    protocol: Protocol
+    metadata: TableMetadata
+    _listing: LogListing = field(repr=False)
+    _opened: OpenedCheckpoint | None = field(repr=False)
+    _changes: _Once = field(repr=False)
+    _top: _Once = field(repr=False)
+    """What a JSON top file of the checkpoint adds by itself."""
+    _actions: Mapping[str, dict[str, Any]] = field(repr=False)
+    """The actions that `protocol` and `metadata` were parsed from."""
+
+    @staticmethod
+    def load(storage: Storage, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
+        """The newest version, a certain one, or the newest that was there at a moment (without a zone: in UTC)."""
+        if version is not None and timestamp is not None:
+            raise InvalidArgument("a snapshot is of a version or of a timestamp: give one of them")
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
+            raise InvalidArgument(f"a version is a whole number from 0 on, not {version!r}")
+        listing = list_log(storage)
+        if timestamp is None:
+            return _load(listing, version)
+        moment = to_milliseconds(timestamp)
+        newest = _load(listing, None)
+        found = version_at_time(listing, newest.metadata.configuration, moment)
+        return newest if found == newest.version else _load(listing, found)
+
+    def refresh(self) -> Snapshot:
+        """The newest version: this very snapshot where nothing is new. Only commits that are new are read."""
+        listing = list_log(self.storage)
+        if listing.latest == self.version and self._is_of(listing):
+            return self
+        if listing.latest < self.version or not self._is_of(listing):
+            return _load(listing, None)  # the table was replaced by another
+        try:
+            deltas = deltas_after(listing, self.version, listing.latest)
+        except CorruptFile:
+            return _load(listing, None)  # cleaned up meanwhile: a newer checkpoint has what is gone
+        lines = read_actions(self.storage, deltas)
+        actions = {name: lines.newest(name) or self._actions[name] for name in self._actions}
+        protocol, metadata = _parse(self.storage, actions)
+        segment = LogSegment(listing.latest, self.segment.checkpoint, (*self.segment.deltas, *deltas))
+        older = self._changes
+        return replace(
+            self,
+            version=listing.latest,
+            segment=segment,
+            protocol=protocol,
+            metadata=metadata,
+            _listing=listing,
+            _changes=_Once(lambda: older().then(_file_changes(lines, metadata))),
+            _actions=actions,
+        )
+
+    def _is_of(self, listing: LogListing) -> bool:
+        """Whether a listing is of the same table: its commit of this version is the same, or was cleaned up."""
+        was, now = self._listing.commit(self.version), listing.commit(self.version)
+        return was is None or now is None or (was.size, was.modified_ns) == (now.size, now.modified_ns)
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When the version was made, by its own account or that of its file; None where its commit is gone."""
+        found = time_of_version(self._listing, self.metadata.configuration, self.version)
+        return None if found is None else from_milliseconds(found)
+
+    @property
+    def changes(self) -> FileChanges:
+        """What the commits after the checkpoint did to the files of the table."""
+        return self._changes()
+
+    def parts(self) -> list[FilePart]:
+        """The pieces of which the live files come: commits first, then the files of the checkpoint."""
+        changes = self.changes
+        found: list[FilePart] = []
+        if self.segment.deltas:
+            source: Hashable = ("commits", self.storage.uri, self.segment.deltas)
+            size = sum(file.size for file in self.segment.deltas)
+            found.append(FilePart(self.storage, source, self.version, size, changes=changes))
+        if self._opened is None:
+            return found
+        touched = changes.touched
+        top = self._opened.lines
+        if top is not None and top.count_about_files:
+            file = top.files[0]
+            source = self._source(file)
+            found.append(FilePart(self.storage, source, self.version, file.size, file, self._top(), touched))
+        for file in self._opened.parts:
+            found.append(FilePart(self.storage, self._source(file), self.version, file.size, file, None, touched))
+        return found
+
+    def _source(self, file: LogFile) -> Hashable:
+        return ("checkpoint", self.storage.uri, file)
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """The commits up to this version that are still there, newest first: see `tamis.tables.delta.history`."""
+        return read_history(self._listing, self.metadata.configuration, self.version, limit)
+
+
+def version_at(storage: Storage, timestamp: datetime | str) -> int:
+    """The newest version that was there at a moment (without a zone: in UTC)."""
+    moment = to_milliseconds(timestamp)
+    listing = list_log(storage)
+    return version_at_time(listing, _load(listing, None).metadata.configuration, moment)
+
+
+def partition_names(metadata: TableMetadata) -> list[str]:
+    """The names under which the log keeps the values of the partition columns."""
+    return [metadata.physical((name,))[0] for name in metadata.partition_columns]
+
+
+def _load(listing: LogListing, version: int | None) -> Snapshot:
+    storage = listing.storage
+    segment, opened = _open_segment(listing, version)
+    lines = read_actions(storage, segment.deltas)
+    found = {"protocol": lines.newest("protocol"), "metaData": lines.newest("metaData")}
+    if opened is not None:
+        found = {
+            "protocol": found["protocol"] or opened.protocol,
+            "metaData": found["metaData"] or opened.metadata,
+        }
+    actions = {name: _required(listing, segment, name, action) for name, action in found.items()}
+    protocol, metadata = _parse(storage, actions)
+    changes = _Once(lambda: _file_changes(lines, metadata))
+    top_lines = opened.lines if opened is not None else None
+    top = _Once(lambda: FileChanges.none() if top_lines is None else _file_changes(top_lines, metadata))
+    return Snapshot(storage, segment.version, segment, protocol, metadata, listing, opened, changes, top, actions)
+
+
+def _open_segment(listing: LogListing, version: int | None) -> tuple[LogSegment, OpenedCheckpoint | None]:
+    """The first way to put a version together whose checkpoint can be opened."""
+    problem: CorruptFile | MissingFile | None = None
+    for segment in candidate_segments(listing, version):
+        if segment.checkpoint is None:
+            return segment, None
+        try:
+            return segment, open_checkpoint(listing.storage, segment.checkpoint)
+        except (CorruptFile, MissingFile) as error:
+            problem = problem or error
+            logger.warning("checkpoint %d cannot be used: %s", segment.checkpoint.version, error)
+    assert problem is not None
+    raise problem
+
+
+def _required(listing: LogListing, segment: LogSegment, name: str, action: dict[str, Any] | None) -> dict[str, Any]:
+    if action is None:
+        since = "" if segment.checkpoint is None else f", from checkpoint {segment.checkpoint.version} on,"
+        raise CorruptFile(
+            f"the log '{listing.place}'{since} has no action {name} up to version {segment.version}: a table has one"
+        )
+    return action
+
+
+def _parse(storage: Storage, actions: Mapping[str, dict[str, Any]]) -> tuple[Protocol, TableMetadata]:
+    place = f"'{storage.uri}'"
+    protocol = parse_protocol(actions["protocol"], place)
+    protocol.check_readable(place)
+    return protocol, parse_metadata(actions["metaData"], place, has_column_mapping=protocol.has_column_mapping)
+
+
+def _file_changes(lines: ActionLines, metadata: TableMetadata) -> FileChanges:
+    return reconcile(decode_file_actions(lines, partition_names(metadata)), lines)
+
+
+def read_changes(storage: Storage, files: Sequence[LogFile], metadata: TableMetadata) -> FileChanges:
+    """What some commits did to the files of a table: a plain function, which can run anywhere."""
+    return _file_changes(read_actions(storage, files), metadata)

@@ -1,0 +1,267 @@
+"""Statistics of files in JSON text: whole columns of it, into structs as checkpoints have them.
+
+The values buffer of a column of texts, JSON objects back to back, goes through Arrow's JSON reader as it is, with a
+schema of the wanted columns only; the rest is skipped over. It goes in pieces that end where a text ends, so that the
+reader has no ends to look for, which would be a fifth of its work. Texts that it does not take are tried again in
+halves, and the few that remain are read one by one: what is wrong with one text costs only the statistics of its file.
+
+| column                 | read as                       | because                                                    |
+|------------------------|-------------------------------|------------------------------------------------------------|
+| whole numbers          | `int64`                       | statistics may be older than a wider type of the column    |
+| floats                 | the column's type             | the nearest value to the shortest text is the value itself |
+| decimals               | 76 digits, the column's scale | Arrow overflows silently where fewer digits are asked for  |
+| texts, dates and times | `string`                      | Arrow's reader knows too few forms of times                |
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from tamis import types
+from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+
+NUM_RECORDS, TIGHT_BOUNDS = "numRecords", "tightBounds"
+MIN_VALUES, MAX_VALUES, NULL_COUNT = "minValues", "maxValues", "nullCount"
+
+Path = tuple[str, ...]
+
+_PIECE = 4 << 20
+"""So many bytes of text are read at once."""
+_ONE_BY_ONE = 16
+"""So few texts are read one by one rather than halved again."""
+_NOT_IN_JSON = ((':"NaN"', ":null"), (':"Infinity"', ":Infinity"), (':"-Infinity"', ":-Infinity"))
+"""Jackson quotes the numbers that JSON does not have. A colon and a quote cannot stand together inside a text, where
+quotes are escaped, so that these are whole values."""
+_DECIMAL_DIGITS = 76
+_EXACT = Context(prec=3 * _DECIMAL_DIGITS)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns whose statistics are asked for, by paths of physical names."""
+
+    bounds: Mapping[Path, pa.DataType]
+    """Each with the type of the table, which has an order."""
+    null_counts: tuple[Path, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        bounds = {path: _carrier(data_type) for path, data_type in self.bounds.items()}
+        parts = {
+            MIN_VALUES: _nested(bounds),
+            MAX_VALUES: _nested(bounds),
+            NULL_COUNT: _nested(dict.fromkeys(self.null_counts, types.LONG)),
+        }
+        present = [(name, data_type) for name, data_type in parts.items() if data_type.num_fields]
+        return pa.schema([(NUM_RECORDS, types.LONG), (TIGHT_BOUNDS, types.BOOLEAN), *present])
+
+    @cached_property
+    def has_floats(self) -> bool:
+        return any(pa.types.is_floating(data_type) for data_type in self.bounds.values())
+
+
+def _carrier(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_integer(data_type):
+        return types.LONG
+    if pa.types.is_floating(data_type):
+        return data_type
+    if pa.types.is_decimal(data_type):
+        return pa.decimal256(_DECIMAL_DIGITS, data_type.scale)
+    return types.STRING
+
+
+def _nested(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
+    inner: dict[str, dict[Path, pa.DataType]] = {}
+    for path, data_type in leaves.items():
+        inner.setdefault(path[0], {})[path[1:]] = data_type
+    return pa.struct([(name, below[()] if () in below else _nested(below)) for name, below in inner.items()])
+
+
+def read_json(texts: pa.Array, wanted: Wanted) -> pa.StructArray:
+    """The statistics that texts hold, a struct each with the fields of `wanted`; null where a text holds none."""
+    texts = texts.cast(types.STRING) if not pa.types.is_string(texts.type) else texts
+    if not texts.null_count:
+        return _read_pieces(texts, wanted)
+    present = texts.is_valid()
+    found = _read_pieces(texts.filter(present), wanted)
+    position = pc.subtract(pc.cumulative_sum(present.cast(pa.int64())), 1)
+    return found.take(pc.if_else(present, position, pa.scalar(None, pa.int64())))
+
+
+def _read_pieces(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
+    count = max(1, len(texts) * _PIECE // max(1, _values(texts).size))
+    pieces = [texts.slice(start, count) for start in range(0, len(texts), count)]
+    found = run_in_threads(lambda piece: _read_all(piece, wanted), pieces, os.cpu_count(), patience=LOCAL_PATIENCE)
+    return pa.concat_arrays(found) if found else _unreadable(0, wanted)
+
+
+def _read_all(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
+    found = _read_at_once(texts, wanted)
+    if found is None and wanted.has_floats:
+        repaired = texts
+        for quoted, plain in _NOT_IN_JSON:
+            repaired = pc.replace_substring(repaired, quoted, plain)
+        found = _read_at_once(repaired, wanted)
+    if found is not None:
+        return found
+    if len(texts) <= _ONE_BY_ONE:
+        return _read_one_by_one(texts.to_pylist(), wanted) if _is_utf8(texts) else _unreadable(len(texts), wanted)
+    half = len(texts) // 2
+    return pa.concat_arrays([_read_all(texts.slice(0, half), wanted), _read_all(texts.slice(half), wanted)])
+
+
+def _read_at_once(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray | None:
+    """The statistics of texts that are one JSON object each; None where one of them is something else."""
+    objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+    if not pc.all(objects, min_count=0).as_py():
+        # Several objects in one text and none in another would shift the rows between.
+        return None
+    values = _values(texts)
+    try:
+        table = pa.json.read_json(
+            pa.BufferReader(values),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=values.size + 1),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=wanted.schema, newlines_in_values=True, unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != len(texts):
+        return None
+    found = table.select(wanted.schema.names).to_struct_array()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _values(texts: pa.StringArray) -> pa.Buffer:
+    _, offsets, values = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]]
+    return values.slice(int(ends[0]), int(ends[1] - ends[0]))
+
+
+def _is_utf8(texts: pa.StringArray) -> bool:
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _unreadable(count: int, wanted: Wanted) -> pa.StructArray:
+    return pa.nulls(count, pa.struct(list(wanted.schema)))
+
+
+# --- One by one ------------------------------------------------------------------------------------------------------
+
+
+def _read_one_by_one(texts: Sequence[str], wanted: Wanted) -> pa.StructArray:
+    data_type = pa.struct(list(wanted.schema))
+    return pa.array([_read_one(text, data_type) for text in texts], data_type)
+
+
+def _read_one(text: str, data_type: pa.StructType) -> dict[str, Any] | None:
+    try:
+        root = json.loads(text, parse_float=Decimal, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError, InvalidOperation):
+        return None
+    if not isinstance(root, dict):
+        return None
+    found = {field.name: _part(root.get(field.name), field.type, field.name) for field in data_type}
+    if root.get(TIGHT_BOUNDS) not in (None, True):
+        found[TIGHT_BOUNDS] = False
+    return found
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name twice in one object")
+    return found
+
+
+def _part(value: Any, data_type: pa.DataType, statistic: str) -> Any:
+    """A value as one of the type, or None where it is none."""
+    if not pa.types.is_struct(data_type):
+        return _READERS[data_type.id](value, data_type, statistic)
+    if not isinstance(value, dict):
+        return None
+    return {field.name: _part(value.get(field.name), field.type, statistic) for field in data_type}
+
+
+def _boolean(value: Any, data_type: pa.DataType, statistic: str) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _whole(value: Any, data_type: pa.DataType, statistic: str) -> int | None:
+    number = _number(value)
+    smallest, largest = types.integer_range(data_type)
+    if number is None or not smallest <= number <= largest or number != int(number):
+        return None
+    return int(number)
+
+
+def _float(value: Any, data_type: pa.DataType, statistic: str) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    # A number beyond the largest reads as infinite, which no value of the file needs to be.
+    is_infinite = number in (math.inf, -math.inf)
+    says_so = isinstance(value, float) or (isinstance(value, str) and "inf" in value.lower())
+    return None if number != number or (is_infinite and not says_so) else number
+
+
+def _decimal(value: Any, data_type: pa.DataType, statistic: str) -> Decimal | None:
+    number = _number(value)
+    if number is None:
+        return None
+    step = Decimal((0, (1,), -data_type.scale))
+    rounding = ROUND_CEILING if statistic == MAX_VALUES else ROUND_FLOOR
+    rounded = number.quantize(step, rounding, _EXACT)
+    return rounded if len(rounded.as_tuple().digits) <= _DECIMAL_DIGITS else None
+
+
+def _number(value: Any) -> Decimal | None:
+    """The number that a value is or spells, unless it is far beyond what any column holds."""
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        return None
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return None
+    is_short = number.is_finite() and len(number.as_tuple().digits) + abs(number.adjusted()) <= _DECIMAL_DIGITS
+    return number if is_short or number == 0 else None
+
+
+def _text(value: Any, data_type: pa.DataType, statistic: str) -> str | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half a pair of surrogates is no character
+        return None
+    return value
+
+
+_READERS: dict[int, Callable[[Any, pa.DataType, str], Any]] = {
+    types.BOOLEAN.id: _boolean,
+    types.LONG.id: _whole,
+    pa.float32().id: _float,
+    types.DOUBLE.id: _float,
+    pa.decimal256(_DECIMAL_DIGITS, 0).id: _decimal,
+    types.STRING.id: _text,
+}

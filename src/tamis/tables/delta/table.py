@@ -1,0 +1,147 @@
+"""A Delta table at one version, as a scan sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from tamis import types
+from tamis.io.ranges import NEVER_CHANGES
+from tamis.io.storage import Storage
+from tamis.parquet.field_names import FieldName, FieldNames
+from tamis.skipping.predicate import Predicate
+from tamis.tables.delta.deletion_vectors import descriptors_of, read_deletion_bitmaps
+from tamis.tables.delta.fields import DeltaField
+from tamis.tables.delta.files import LIMIT, Chosen, Request, choose_files, level_reports
+from tamis.tables.delta.paths import resolve_paths
+from tamis.tables.delta.snapshot import Snapshot
+from tamis.tables.source import FileListing
+
+
+@dataclass(frozen=True)
+class DeltaTable:
+    """A Delta table at the version of a snapshot, which later commits do not change."""
+
+    snapshot: Snapshot
+    allow_outside: bool = False
+    """Whether files are read that the log places outside of the table's folder."""
+
+    @staticmethod
+    def open(
+        storage: Storage,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        allow_outside: bool = False,
+    ) -> DeltaTable:
+        return DeltaTable(Snapshot.load(storage, version, timestamp), allow_outside)
+
+    @property
+    def storage(self) -> Storage:
+        return self.snapshot.storage
+
+    @property
+    def name(self) -> str:
+        return self.snapshot.metadata.name or self.storage.root.rstrip("/").rsplit("/", 1)[-1] or self.storage.uri
+
+    @property
+    def format(self) -> str:
+        return "delta"
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.snapshot.metadata.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return self.snapshot.metadata.partition_columns
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @cached_property
+    def field_names(self) -> FieldNames | None:
+        metadata = self.snapshot.metadata
+        if metadata.mapping_mode == "none":
+            return None
+        return _field_names(metadata.schema_text, metadata.mapping_mode == "id", metadata.fields)
+
+    def list_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
+    ) -> FileListing:
+        """The files that may hold a matching row, by partition values and then by statistics."""
+        request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
+        chosen = choose_files(self.snapshot, request)
+        if request.way == LIMIT and limit is not None and chosen.matched.all():
+            chosen = chosen.take(_enough(chosen, limit))
+        reports = level_reports(chosen, request, bool(self.partition_columns))
+        files = chosen.files
+        paths = resolve_paths(self.storage, files["path"].combine_chunks(), allow_outside=self.allow_outside)
+        listed = pa.table(
+            {
+                "path": paths,
+                "size": files["size"],
+                "modified_ns": pa.repeat(pa.scalar(NEVER_CHANGES, types.LONG), len(files)),
+                "deletion_vector": files["deletion_vector"],
+                "num_records": files["num_records"],
+            }
+        )
+        rows = files["logical_rows"].combine_chunks() if request.with_rows else None
+        return FileListing(listed, chosen.partitions, tuple(reports), rows, chosen.matched)
+
+    def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
+        """The rows that deletion vectors delete. Those of one file of vectors are read together."""
+        has_vector = np.flatnonzero(np.asarray(pc.is_valid(files["deletion_vector"])))
+        if not len(has_vector):
+            return {}
+        descriptors = descriptors_of(files["deletion_vector"].take(pa.array(has_vector)))
+        found = read_deletion_bitmaps(storage, descriptors, allow_outside=self.allow_outside)
+        return dict(zip(has_vector.tolist(), found, strict=True))
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        return self.snapshot.history(limit)
+
+    def refresh(self) -> DeltaTable:
+        newest = self.snapshot.refresh()
+        return self if newest is self.snapshot else DeltaTable(newest, self.allow_outside)
+
+
+def _enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:
+    """The files that together hold so many rows, those of which the number of rows is known first."""
+    rows = chosen.files["logical_rows"].combine_chunks()
+    is_known = np.asarray(rows.is_valid())
+    known = np.flatnonzero(is_known)
+    before = np.cumsum(np.asarray(rows.filter(rows.is_valid()), np.int64)) - np.asarray(rows.drop_null(), np.int64)
+    needed = known[before < limit]
+    total = int(np.sum(np.asarray(rows.drop_null(), np.int64)))
+    return needed if total >= limit else np.concatenate([known, np.flatnonzero(~is_known)])
+
+
+@lru_cache(maxsize=64)
+def _field_names(schema_text: str, by_id: bool, fields: tuple[DeltaField, ...]) -> FieldNames:
+    """The same object for the same schema, so that what is worked out of files with it is found again."""
+    return FieldNames(_names(fields, by_id), by_id)
+
+
+def _names(fields: Sequence[DeltaField], by_id: bool) -> dict[Hashable, FieldName]:
+    return {_key(each, by_id): FieldName(each.name, _inner(each, by_id)) for each in fields}
+
+
+def _inner(field: DeltaField, by_id: bool) -> dict[Hashable, FieldName]:
+    if field.kind == "struct":
+        return _names(field.children, by_id)
+    # The parts of lists and maps have no names of their own: `element`, `key`, `value`.
+    return {each.name: FieldName(each.name, _inner(each, by_id)) for each in field.children}
+
+
+def _key(field: DeltaField, by_id: bool) -> Hashable:
+    return field.field_id if by_id else field.physical_name

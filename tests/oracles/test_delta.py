@@ -1,0 +1,127 @@
+"""Scans of Delta tables against the judge: O1 to O4 over random tables, written by hand and by deltalake."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tamis
+from builders.by_pages import read_by_pages
+from builders.choices import Choices
+from builders.delta_cases import ROW, DeltaCase, random_delta_case
+from builders.judge import truths
+from builders.page_checks import same_rows
+from builders.predicates import Said
+from tamis.expr.nodes import Call, not_
+from tamis.tables.source import LEVELS
+
+SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _by_pages() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        read_by_pages(patch)
+        yield
+
+
+def true_rows(rows: pa.Table, said: list[Said]) -> list[pa.Table]:
+    """The rows for which each predicate is TRUE."""
+    found = truths(rows, [each.sql for each in said])
+    return [rows.filter(pa.array([answer is True for answer in answers], pa.bool_())) for answers in found]
+
+
+def row_ids(rows: pa.Table) -> Counter[int]:
+    return Counter(rows[ROW].to_pylist())
+
+
+def check_rows(found: pa.Table, expected: pa.Table, *context: object) -> None:
+    assert found.schema.names == expected.schema.names
+    assert same_rows(found.sort_by(ROW), expected), (*context, found.to_pylist(), expected.to_pylist())
+
+
+@given(st.data())
+def test_O1_D1_D6_D15_D16_D19_every_subset_of_levels_returns_the_rows_of_a_full_scan(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(choices, Path(folder), predicates=3)
+        rows = case.rows()
+        table = tamis.open(folder)
+        check_rows(table.scan().to_arrow(), rows)
+        assert table.scan().count() == rows.num_rows
+        for said, expected in zip(case.said, true_rows(rows, case.said), strict=True):
+            for levels in (LEVELS, choices.one_of(SUBSETS)):
+                scan = table.scan(said.expr, levels=levels)
+                check_rows(scan.to_arrow(), expected, said, levels)
+                assert table.scan(said.expr, levels=levels).count() == expected.num_rows, (said, levels)
+
+
+@given(st.data())
+def test_O1_D17_every_version_has_its_rows_however_it_is_reached(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(choices, Path(folder), predicates=1)
+        for version in choices.some_of(range(len(case.versions)), 1, 3):
+            rows = case.rows(version)
+            table = tamis.open(folder, version=version)
+            assert table.version == version
+            (expected,) = true_rows(rows, case.said)
+            check_rows(table.scan(case.said[0].expr).to_arrow(), expected, case.said, version)
+            assert table.scan().count() == rows.num_rows
+            newest = table.refresh()
+            assert newest.version == len(case.versions) - 1
+            (expected,) = true_rows(case.rows(), case.said)
+            check_rows(newest.scan(case.said[0].expr).to_arrow(), expected, case.said, "refreshed", version)
+
+
+@given(st.data())
+def test_O2_rows_of_p_and_not_p_and_p_is_null_are_all_rows(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(Choices(data.draw), Path(folder), predicates=2)
+        table = tamis.open(folder)
+        for said in case.said:
+            found = [table.scan(where) for where in (said.expr, not_(said.expr), Call("is_null", (said.expr,)))]
+            assert sum((row_ids(scan.to_arrow()) for scan in found), Counter()) == row_ids(case.rows()), said
+            assert sum(scan.count() for scan in found) == case.rows().num_rows, said
+
+
+@given(st.data())
+def test_O3_the_file_of_a_row_for_which_p_is_true_is_planned(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(Choices(data.draw), Path(folder), predicates=4)
+        table = tamis.open(folder)
+        for said, expected in zip(case.said, true_rows(case.rows(), case.said), strict=True):
+            wanted = set(row_ids(expected))
+            needed = {path for path, stored in _live(case) if wanted & set(stored[ROW].to_pylist())}
+            plan = table.scan(said.expr).plan("files")
+            planned = {path.removeprefix(f"{folder}/") for path in plan.files["path"].to_pylist()}
+            assert needed <= planned, said
+
+
+@given(st.data())
+def test_a_limit_returns_so_many_of_the_rows(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(choices, Path(folder), predicates=2)
+        table = tamis.open(folder)
+        limit = choices.number(0, 6)
+        for where, expected in [
+            (None, case.rows()),
+            *zip((said.expr for said in case.said), true_rows(case.rows(), case.said), strict=True),
+        ]:
+            found = row_ids(table.scan(where, limit=limit).to_arrow())
+            assert found.total() == min(limit, expected.num_rows), where
+            assert found <= row_ids(expected), where
+            assert table.scan(where, limit=limit).count() == min(limit, expected.num_rows), where
+
+
+def _live(case: DeltaCase) -> list[tuple[str, pa.Table]]:
+    return [(path, stored.live_rows) for path, stored in case.versions[-1].items()]

@@ -1,0 +1,286 @@
+"""Lines of commits as columns: what writers write differently, what is damaged, what is said twice."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
+from tamis.errors import CorruptFile
+from tamis.io.storage import open_storage
+from tamis.tables.delta import actions, commits
+from tamis.tables.delta.actions import ADD, FILE_ACTIONS, decode_file_actions
+from tamis.tables.delta.commits import ActionLines, read_actions
+from tamis.tables.delta.log import find_segment
+from tamis.tables.delta.snapshot import Snapshot
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    return DeltaLog(tmp_path, {"id": "long", "day": "string", "é ü": "string"}, partition_columns=["day", "é ü"])
+
+
+def lines_of(log: DeltaLog) -> ActionLines:
+    storage = open_storage(log.table)
+    return read_actions(storage, find_segment(storage).deltas)
+
+
+def decoded(log: DeltaLog, names: tuple[str, ...] = ("day",)) -> list[dict[str, Any]]:
+    found = decode_file_actions(lines_of(log), names)
+    assert found.schema == FILE_ACTIONS
+    found.validate(full=True)
+    return found.to_pylist()
+
+
+def files(log: DeltaLog) -> list[dict[str, Any]]:
+    snapshot = Snapshot.load(open_storage(log.table))
+    return [row for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()]
+
+
+def test_every_column_of_an_add(log: DeltaLog) -> None:
+    vector = deletion_vector("ab^-aqEH.-t@S}K{vb[*k^", 4, sizeInBytes=40, cardinality=6)
+    stats = '{"numRecords":3,"note":"a \\"quoted\\" ü"}'
+    log.commit(add("a/b.parquet", {"day": "1", "é ü": "x"}, size=7, stats=stats, deletionVector=vector))
+    (row,) = files(log)
+    assert row == {
+        "path": "a/b.parquet",
+        "partition_values": [("day", "1"), ("é ü", "x")],
+        "size": 7,
+        "modification_time": 1_700_000_000_000,
+        "stats": stats,
+        "deletion_vector": {
+            "storage_type": "u",
+            "path_or_inline": "ab^-aqEH.-t@S}K{vb[*k^",
+            "offset": 4,
+            "size": 40,
+            "cardinality": 6,
+        },
+    }
+    assert list(row) == ADD.names
+
+
+def test_a_removal_is_a_path_and_a_deletion_vector(log: DeltaLog) -> None:
+    log.commit(remove("gone", deletionVector=deletion_vector("x" * 20, None), size=3, stats="{}"))
+    (row,) = decoded(log)
+    assert (row["is_add"], row["path"], row["deletion_vector"]["offset"]) == (False, "gone", None)
+    assert (row["size"], row["stats"]) == (None, None)
+
+
+def test_absent_fields_are_null(log: DeltaLog) -> None:
+    log.commit({"add": {"path": "bare"}}, {"remove": {"path": "gone"}})
+    rows = decoded(log)
+    assert [(row["path"], row["is_add"]) for row in rows] == [("bare", True), ("gone", False)]
+    assert all(row[name] is None for row in rows for name in ("size", "modification_time", "stats", "deletion_vector"))
+    assert rows[0]["partition_values"] == [("day", None)]
+
+
+def test_partition_values_are_texts_and_null_is_no_text(log: DeltaLog) -> None:
+    log.commit(
+        add("1", {"day": "2024-01-01", "é ü": "null"}),
+        add("2", {"day": "", "é ü": None}),
+        add("3", {"é ü": "12.50"}),
+        add("4", {"day": "true", "other": "kept out"}),
+    )
+    assert [dict(row["partition_values"]) for row in decoded(log, ("day", "é ü"))] == [
+        {"day": "2024-01-01", "é ü": "null"},
+        {"day": "", "é ü": None},
+        {"day": None, "é ü": "12.50"},
+        {"day": "true", "é ü": None},
+    ]
+
+
+def test_without_partition_columns_maps_are_empty(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    log.commit(add("1"), add("2", {"day": "x"}))
+    assert [row["partition_values"] for row in files(log)] == [[], []]
+
+
+def test_unknown_actions_and_fields_are_ignored(log: DeltaLog) -> None:
+    log.commit(
+        commit_info(),
+        {"cdc": {"path": "_change_data/1", "partitionValues": {}, "size": 1, "dataChange": False}},
+        {"txn": {"appId": "a", "version": 1}},
+        {"domainMetadata": {"domain": "delta.clustering", "configuration": "{}", "removed": False}},
+        {"somethingNew": {"path": "x", "add": {"path": "y"}}},
+        {"add": add("1")["add"] | {"tags": {"a": [1, {"path": "z"}]}, "baseRowId": 5, "new": [[1], "a", None]}},
+        {},
+        {"add": None},
+    )
+    assert [row["path"] for row in files(log)] == ["1"]
+
+
+def test_the_name_of_an_action_inside_a_text_is_not_an_action(log: DeltaLog) -> None:
+    log.commit(commit_info(notes='{"add":{"path":"not a file"}}'), add('{"remove":{"path":"x"}}'))
+    assert [row["path"] for row in files(log)] == ['{"remove":{"path":"x"}}']
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\n\n", "  \n", "\n \t\r\n"])
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_line_breaks_of_every_kind(log: DeltaLog, ending: str, is_ended: bool) -> None:
+    lines = [as_line(action) for action in (*log.start, add("1"), remove("2"), add("3"))]
+    log.write(0, ending.join(lines) + ending * is_ended)
+    log.write(1, as_line(add("4")))
+    log.write(2, ending + as_line(add("5")))
+    assert [row["path"] for row in decoded(log)] == ["1", "2", "3", "4", "5"]
+
+
+def test_spaces_around_names(log: DeltaLog) -> None:
+    text = "\n".join(json.dumps(action, indent=None) for action in (*log.start, add("1")))
+    log.write(0, f'{text}\n  {{ "add" : {{ "path" : "2" , "size" : 5 }} }}\n{{"remove" :{{"path":"1"}}}}')
+    assert [(row["path"], row["size"]) for row in files(log)] == [("2", 5)]
+
+
+@pytest.mark.parametrize("path", ["é/ü.parquet", "日本/🦊.parquet", "a\\b", 'quote"', "tab\t", "nul\\u0000", "%C3%A9"])
+def test_paths_of_every_kind_of_letter(log: DeltaLog, path: str) -> None:
+    log.commit(add(path), add("other"))
+    log.write(1, json.dumps(remove(path)) + "\n")  # with escapes, where the commit before has letters
+    assert [row["path"] for row in files(log)] == ["other"]
+
+
+def test_numbers_may_come_as_texts_and_texts_as_numbers(log: DeltaLog) -> None:
+    log.commit(add("0", {"day": "a"}))
+    log.commit(
+        add("1", {"day": 5}, size="12", modificationTime="1700000000001"),
+        add("2", {"day": True}, size=12.0, modificationTime=1.7e12, stats={"numRecords": 1}),
+        remove("0", deletionTimestamp="x"),
+    )
+    log.commit(add("3", {"day": "b"}))
+    rows = files(log)
+    assert [(row["path"], row["size"], row["modification_time"]) for row in rows] == [
+        ("1", 12, 1_700_000_000_001),
+        ("2", 12, 1_700_000_000_000),
+        ("3", 100, 1_700_000_000_000),
+    ]
+    assert [dict(row["partition_values"])["day"] for row in rows] == ["5", "true", "b"]
+    assert json.loads(rows[1]["stats"]) == {"numRecords": 1}
+
+
+def test_only_files_that_the_fast_way_cannot_read_are_read_slowly(
+    log: DeltaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(20):
+        log.commit(*(add(f"{version}-{number}", size="7" if version in (3, 13) else 7) for number in range(5)))
+    slow: list[int] = []
+    read_slowly = actions._decode_slowly
+
+    def counted(lines: pa.Array, schema: pa.Schema, place: str) -> pa.Table:
+        slow.append(len(lines))
+        return read_slowly(lines, schema, place)
+
+    monkeypatch.setattr(actions, "_decode_slowly", counted)
+    rows = decoded(log)
+    assert [row["path"] for row in rows] == [f"{version}-{number}" for version in range(20) for number in range(5)]
+    assert [row["origin"] for row in rows] == [version for version in range(20) for _ in range(5)]
+    assert {row["size"] for row in rows} == {7}
+    assert slow == [5, 5]
+
+
+def test_lines_longer_than_a_block(log: DeltaLog) -> None:
+    stats = json.dumps({"numRecords": 1, "maxValues": {"s": "x" * (2 * actions.BLOCK)}})
+    log.commit(add("1", stats=stats), add("2"), add("3", stats=stats))
+    assert [row["stats"] for row in files(log)] == [stats, None, stats]
+
+
+def test_two_objects_on_one_line_are_not_one(log: DeltaLog) -> None:
+    log.commit()
+    log.write(1, as_line(add("1")) + as_line(add("2")) + "\n")
+    with pytest.raises(CorruptFile, match=r"01\.json' has a damaged action"):
+        decoded(log)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"add":{"path":"x"', "does not end as a JSON object does"),
+        ('{"commitInfo":{"timest', "does not end as a JSON object does"),
+        ("[1]", "does not end as a JSON object does"),
+        ('{"add":{"path":"x"}', "damaged action"),
+        ('{"add":{"path":"x",}}', "damaged action"),
+        ('{"add":{"size":1}}', "without its path"),
+        ('{"add":{"path":null}}', "without its path"),
+        ('{"remove":{}}', "without its path"),
+        ('{"add":{"path":"x","size":"many"}}', "damaged action"),
+        ('{"add":{"path":"x","size":1.5}}', "damaged action"),
+        ('{"add":{"path":"x","size":99999999999999999999}}', "damaged action"),
+        ('{"add":{"path":"x","deletionVector":"y"}}', "damaged action"),
+        ('{"add":{"path":"\\ud800"}}', "damaged action"),
+        ('{"add":{"path":"x"},"remove":{"path":"y"}}', "adds a file and removes one"),
+        ("{add}", "no JSON object"),
+        ("x}", "no JSON object"),
+    ],
+)
+def test_a_damaged_line_is_an_error_that_names_the_file(log: DeltaLog, line: str, reason: str) -> None:
+    log.commit()
+    log.commit(add("1"))
+    log.write(2, as_line(add("2")) + "\n" + line)
+    with pytest.raises(CorruptFile, match=rf"0002\.json' .*{reason}"):
+        files(log)
+
+
+def test_a_file_that_is_not_utf8_is_an_error_that_names_it(log: DeltaLog) -> None:
+    log.commit()
+    log.write(1, b'{"add":{"path":"\xff"}}\n')
+    log.write(2, as_line(add("2")))
+    with pytest.raises(CorruptFile, match=r"0001\.json' is damaged: it is not UTF-8 at byte 16"):
+        files(log)
+
+
+def test_E8_a_commit_cut_off_anywhere_within_a_line_is_an_error(log: DeltaLog) -> None:
+    log.commit()
+    whole = as_line(add("1", {"day": "x"}, stats="{}")) + "\n" + as_line(commit_info()) + "\n"
+    first = whole.index("\n")
+    for length in range(1, len(whole) - 1):
+        if length in (first, first + 1):
+            continue
+        log.write(1, whole[:length])
+        with pytest.raises(CorruptFile, match=r"0001\.json'"):
+            files(log)
+    log.write(1, whole)
+    assert [row["path"] for row in files(log)] == ["1"]
+
+
+@pytest.mark.parametrize("action", [protocol(), metadata({"id": "long"})])
+def test_D20_a_protocol_or_metadata_twice_in_a_commit_is_an_error(log: DeltaLog, action: dict[str, Any]) -> None:
+    log.commit()
+    log.commit(action, add("1"), action)
+    (name,) = action
+    with pytest.raises(CorruptFile, match=rf"0001\.json' has the action {name} twice"):
+        Snapshot.load(open_storage(log.table))
+
+
+def test_D20_a_file_added_twice_in_a_commit_is_an_error(log: DeltaLog) -> None:
+    log.commit(add("a%20b", size=1))
+    log.commit(add("x"), add("a b", size=2), add("a%20b", size=3))
+    with pytest.raises(CorruptFile, match=r"0001\.json' adds the file 'a.*b' 2 times"):
+        files(log)
+
+
+def test_D20_a_file_added_with_two_deletion_vectors_is_not_the_same_twice(log: DeltaLog) -> None:
+    log.commit(add("a"), add("a", deletionVector=deletion_vector(offset=1)))
+    log.commit(add("a"))
+    assert len(files(log)) == 2
+
+
+def test_many_commits_are_one_array_of_lines(log: DeltaLog) -> None:
+    for version in range(300):
+        log.commit(commit_info(), add(f"{version}"), *([remove(f"{version - 1}")] if version else []))
+    lines = lines_of(log)
+    assert (lines.count_about_files, len(lines.others.texts)) == (599, 302)
+    assert len(lines.about_files) == 1
+    assert [row["path"] for row in files(log)] == ["299"]
+
+
+def test_runs_of_files_and_slices_of_lines_of_any_length_say_the_same(
+    log: DeltaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(12):
+        added = [add(f"{version}-{number}", {"day": str(version)}, stats="x" * 50) for number in range(version)]
+        log.commit(commit_info(), *added, *([remove(f"{version - 1}-0")] if version % 3 == 0 else []))
+    wanted, wanted_files = decoded(log), files(log)
+    for together, at_once in [(1, 1), (700, 150), (2000, 400), (10**6, 1000)]:
+        monkeypatch.setattr(commits, "TOGETHER", together)
+        monkeypatch.setattr(actions, "AT_ONCE", at_once)
+        assert decoded(log) == wanted
+        assert files(log) == wanted_files

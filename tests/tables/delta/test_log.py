@@ -1,0 +1,259 @@
+"""Which files of a log make up a version: gaps, parts that are missing, empty files, hints that lie."""
+
+from pathlib import Path
+
+import pytest
+
+from builders.delta_log import DeltaLog, add, commit_info, remove
+from tamis.errors import CorruptFile, TableNotFound, VersionNotFound
+from tamis.io.storage import open_storage
+from tamis.tables.delta.log import CheckpointKind, LogSegment, find_segment
+from tamis.tables.delta.snapshot import Snapshot
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    """Versions 0 to 6, of which each adds a file."""
+    log = DeltaLog(tmp_path)
+    for version in range(7):
+        log.commit(commit_info(), add(f"{version}.parquet"))
+    return log
+
+
+def segment(log: DeltaLog, version: int | None = None) -> LogSegment:
+    return find_segment(open_storage(log.table), version)
+
+
+def paths(log: DeltaLog, version: int | None = None) -> list[str]:
+    snapshot = Snapshot.load(open_storage(log.table), version)
+    return sorted(
+        path for part in snapshot.parts() for batch in part.read(["path"]) for path in batch["path"].to_pylist()
+    )
+
+
+def checkpoint_of(log: DeltaLog, version: int | None = None) -> int | None:
+    found = segment(log, version).checkpoint
+    return None if found is None else found.version
+
+
+def covered(log: DeltaLog, version: int | None = None) -> list[tuple[int, int]]:
+    return [(file.first, file.last) for file in segment(log, version).deltas]
+
+
+def test_without_a_checkpoint_all_commits_are_taken_in_the_order_of_their_versions(log: DeltaLog) -> None:
+    assert covered(log) == [(version, version) for version in range(7)]
+    assert segment(log).version == 6
+
+
+def test_the_newest_checkpoint_and_the_commits_after_it(log: DeltaLog) -> None:
+    log.checkpoint(2)
+    log.checkpoint(4)
+    assert checkpoint_of(log) == 4
+    assert covered(log) == [(5, 5), (6, 6)]
+    assert paths(log) == [f"{version}.parquet" for version in range(7)]
+
+
+def test_a_checkpoint_of_the_wanted_version_needs_no_commit(log: DeltaLog) -> None:
+    log.checkpoint(6)
+    assert covered(log) == []
+    assert len(paths(log)) == 7
+
+
+def test_D17_a_checkpoint_newer_than_the_wanted_version_is_not_used(log: DeltaLog) -> None:
+    log.checkpoint(2)
+    log.checkpoint(5)
+    assert checkpoint_of(log, 4) == 2
+    assert covered(log, 4) == [(3, 3), (4, 4)]
+    assert paths(log, 4) == [f"{version}.parquet" for version in range(5)]
+    assert checkpoint_of(log, 1) is None
+    assert paths(log, 1) == ["0.parquet", "1.parquet"]
+
+
+def test_D7_a_multi_part_checkpoint_with_a_part_missing_gives_way_to_an_older_one(log: DeltaLog) -> None:
+    log.checkpoint(2)
+    whole = log.checkpoint(5, parts=3)
+    assert (checkpoint_of(log), segment(log).checkpoint.kind) == (5, CheckpointKind.MULTI_PART)  # type: ignore[union-attr]
+    whole[1].unlink()
+    assert checkpoint_of(log) == 2
+    assert paths(log) == [f"{version}.parquet" for version in range(7)]
+
+
+def test_D7_parts_of_two_checkpoints_of_one_version_are_not_mixed(log: DeltaLog) -> None:
+    log.checkpoint(5, parts=2)[1].unlink()
+    log.checkpoint(5, parts=3)[2].unlink()
+    assert checkpoint_of(log) is None
+    log.checkpoint(5, parts=3)
+    assert len(segment(log).checkpoint.files) == 3  # type: ignore[union-attr]
+    assert paths(log) == [f"{version}.parquet" for version in range(7)]
+
+
+def test_D7_a_name_that_claims_a_billion_parts_costs_nothing(log: DeltaLog) -> None:
+    (log.folder / f"{5:020}.checkpoint.{1:010}.{9_999_999_999:010}.parquet").write_bytes(b"PAR1")
+    assert checkpoint_of(log) is None
+
+
+@pytest.mark.parametrize(
+    "hint",
+    ['{"version":6,"size":3}', '{"version":99,"size":3}', '{"version":2', "", "no JSON", '{"version":"x"}', "[]"],
+)
+def test_D9_the_hint_may_be_stale_or_corrupt(log: DeltaLog, hint: str) -> None:
+    log.checkpoint(4)
+    log.hint(hint)
+    assert checkpoint_of(log) == 4
+    assert paths(log) == [f"{version}.parquet" for version in range(7)]
+
+
+def test_D10_a_compaction_stands_for_its_commits(log: DeltaLog) -> None:
+    log.compact(1, 3)
+    assert covered(log) == [(0, 0), (1, 3), (4, 4), (5, 5), (6, 6)]
+    assert paths(log) == [f"{version}.parquet" for version in range(7)]
+
+
+def test_D10_of_compactions_the_longest_that_fits_is_taken(log: DeltaLog) -> None:
+    for first, last in [(1, 2), (1, 4), (2, 6), (5, 6)]:
+        log.compact(first, last)
+    assert covered(log) == [(0, 0), (1, 4), (5, 6)]
+    assert covered(log, 3) == [(0, 0), (1, 2), (3, 3)]
+    assert paths(log, 3) == [f"{version}.parquet" for version in range(4)]
+
+
+def test_D10_a_compaction_across_the_checkpoint_is_not_used(log: DeltaLog) -> None:
+    log.compact(2, 5)
+    log.checkpoint(3)
+    assert covered(log) == [(4, 4), (5, 5), (6, 6)]
+
+
+def test_D10_a_compaction_of_removals_removes_files_of_the_checkpoint(log: DeltaLog) -> None:
+    log.checkpoint(6)
+    log.commit(remove("0.parquet"))
+    log.commit(add("9.parquet"), remove("1.parquet"))
+    log.commit(remove("9.parquet"), add("0.parquet", size=5))
+    log.compact(7, 9)
+    assert covered(log) == [(7, 9)]
+    assert paths(log) == ["0.parquet", *(f"{version}.parquet" for version in range(2, 7))]
+
+
+def test_D10_a_compaction_makes_up_for_commits_that_are_gone(log: DeltaLog) -> None:
+    log.compact(1, 6)
+    for version in range(1, 6):
+        log.path(version).unlink()
+    assert covered(log) == [(0, 0), (1, 6)]
+
+
+def test_D10_a_compaction_without_a_byte_is_passed_over(log: DeltaLog) -> None:
+    log.compact(1, 3).write_bytes(b"")
+    assert covered(log) == [(version, version) for version in range(7)]
+
+
+def test_D11_a_gap_in_the_log_is_an_error_that_names_the_version(log: DeltaLog) -> None:
+    log.path(3).unlink()
+    with pytest.raises(CorruptFile, match=r"version 3 is missing, which version 6 needs"):
+        segment(log)
+    with pytest.raises(CorruptFile, match="version 3 is missing"):
+        segment(log, 3)
+    assert paths(log, 2) == ["0.parquet", "1.parquet", "2.parquet"]
+
+
+def test_D11_a_gap_below_the_checkpoint_does_no_harm(log: DeltaLog) -> None:
+    log.checkpoint(4)
+    log.path(3).unlink()
+    assert paths(log) == [f"{version}.parquet" for version in range(7)]
+
+
+def test_D11_a_log_that_does_not_begin_is_an_error(log: DeltaLog) -> None:
+    log.path(0).unlink()
+    with pytest.raises(CorruptFile, match="does not begin: version 6 needs a whole checkpoint or version 0"):
+        segment(log)
+
+
+def test_D11_a_log_whose_beginning_was_cleaned_up_is_read_from_its_checkpoint(log: DeltaLog) -> None:
+    log.checkpoint(4)
+    for version in range(4):
+        log.path(version).unlink()
+    assert paths(log) == [f"{version}.parquet" for version in range(7)]
+    with pytest.raises(VersionNotFound, match=r"no version 2 of .*: versions 4 to 6 are there"):
+        segment(log, 2)
+
+
+def test_D11_a_version_whose_commit_is_there_but_whose_past_is_gone(log: DeltaLog) -> None:
+    log.checkpoint(4)
+    log.path(0).unlink()
+    with pytest.raises(VersionNotFound, match=r"no version 2 of .*: versions 4 to 6 are there"):
+        segment(log, 2)
+
+
+@pytest.mark.parametrize("version", [7, 99, 2**62])
+def test_a_version_that_is_not_there_yet(log: DeltaLog, version: int) -> None:
+    with pytest.raises(VersionNotFound, match=rf"no version {version} of .*: versions 0 to 6 are there"):
+        segment(log, version)
+
+
+def test_D12_a_commit_without_a_byte_is_an_error(log: DeltaLog) -> None:
+    log.write(7, b"")
+    with pytest.raises(CorruptFile, match=r"0000000007\.json' has no bytes"):
+        segment(log)
+    assert segment(log, 6).version == 6
+
+
+def test_D12_a_checkpoint_without_a_byte_is_passed_over(log: DeltaLog) -> None:
+    log.checkpoint(2)
+    log.checkpoint(5)[0].write_bytes(b"")
+    assert checkpoint_of(log) == 2
+    log.checkpoint(6, parts=2)[1].write_bytes(b"")
+    assert checkpoint_of(log) == 2
+    assert paths(log) == [f"{version}.parquet" for version in range(7)]
+
+
+def test_D12_checksum_files_are_not_looked_at(log: DeltaLog) -> None:
+    log.path(6, "crc").write_bytes(b"")
+    log.path(5, "crc").write_text("no JSON")
+    (log.folder / f".{6:020}.json.crc").write_bytes(b"")
+    assert len(paths(log)) == 7
+
+
+def test_names_of_other_forms_are_not_files_of_the_log(log: DeltaLog) -> None:
+    for name in [
+        "7.json",
+        f"{7:020}.json.tmp",
+        f"_{7:020}.json",
+        f"{7:020}.checkpoint.json",
+        f"{7:020}.checkpoint.not-a-uuid.parquet",
+        f"{'9' * 20}.json",
+        f"{3:020}.{1:020}.compacted.json",
+        f"{7:020}.{uuid_text()}.json",
+    ]:
+        (log.folder / name).write_text("x")
+    (log.folder / "_staged_commits").mkdir()
+    assert segment(log).version == 6
+    assert len(paths(log)) == 7
+
+
+def uuid_text() -> str:
+    return "016ae953-37a9-438e-8683-9a9a4a79a395"
+
+
+def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match="it has no folder _delta_log"):
+        find_segment(open_storage(tmp_path))
+    with pytest.raises(TableNotFound, match="no Delta table"):
+        find_segment(open_storage(tmp_path / "nowhere"))
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(TableNotFound, match="neither a commit nor a checkpoint"):
+        find_segment(open_storage(tmp_path))
+
+
+def test_of_checkpoints_of_one_version_the_one_in_most_pieces_is_preferred(log: DeltaLog) -> None:
+    log.checkpoint(5)
+    assert segment(log).checkpoint.kind is CheckpointKind.CLASSIC  # type: ignore[union-attr]
+    log.checkpoint(5, parts=2)
+    assert segment(log).checkpoint.kind is CheckpointKind.MULTI_PART  # type: ignore[union-attr]
+    log.checkpoint(5, sidecars=2, top="json")
+    assert segment(log).checkpoint.kind is CheckpointKind.WITH_SIDECARS  # type: ignore[union-attr]
+
+
+def test_one_listing_and_no_other_request(log: DeltaLog) -> None:
+    log.checkpoint(4)
+    log.hint('{"version":4,"size":5}')
+    storage = open_storage(log.table)
+    find_segment(storage)
+    assert (storage.counters.listing_calls, storage.counters.requests) == (1, 1)

@@ -1,0 +1,189 @@
+"""Time travel by timestamp: times of files made to grow, and times that commits tell by themselves."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from builders.delta_log import DeltaLog, add, commit_info, metadata
+from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
+from tamis.io.storage import open_storage
+from tamis.tables.delta.log_time import HEAD, to_milliseconds
+from tamis.tables.delta.snapshot import Snapshot, version_at
+
+START = datetime(2024, 3, 1, 12, tzinfo=UTC)
+
+
+def ms(seconds: float) -> int:
+    return to_milliseconds(START + timedelta(seconds=seconds))
+
+
+def at(log: DeltaLog, seconds: float) -> int:
+    return version_at(open_storage(log.table), START + timedelta(seconds=seconds))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    """Versions 0 to 4, made at 0, 10, 20, 30 and 40 seconds."""
+    log = DeltaLog(tmp_path)
+    for version in range(5):
+        log.commit(commit_info(), add(f"{version}"), milliseconds=ms(10 * version))
+    return log
+
+
+def test_D17_the_newest_version_that_was_there(log: DeltaLog) -> None:
+    assert [at(log, seconds) for seconds in (0, 5, 9.999, 10, 39.9999, 40, 10**6)] == [0, 0, 0, 1, 3, 4, 4]
+
+
+def test_D17_a_snapshot_of_a_moment(log: DeltaLog) -> None:
+    log.checkpoint(3)
+    snapshot = Snapshot.load(open_storage(log.table), timestamp=START + timedelta(seconds=25))
+    assert (snapshot.version, snapshot.segment.checkpoint) == (2, None)
+    assert snapshot.timestamp == START + timedelta(seconds=20)
+    newest = Snapshot.load(open_storage(log.table), timestamp=START + timedelta(seconds=50))
+    assert newest.version == 4
+    assert newest.segment.checkpoint is not None
+
+
+def test_D17_before_the_first_version_is_an_error_that_tells_when_it_was(log: DeltaLog) -> None:
+    with pytest.raises(
+        VersionNotFound, match=r"at 2024-03-01T11:59:59\+00:00: the oldest one, 0, is of 2024-03-01T12:00:00\+00:00"
+    ):
+        at(log, -1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-03-01T12:00:15Z",
+        "2024-03-01 12:00:15",
+        "2024-03-01T13:00:15+01:00",
+        "2024-03-01T12:00:15.000001",
+        "20240301T120015",
+    ],
+)
+def test_timestamps_as_text(log: DeltaLog, text: str) -> None:
+    assert version_at(open_storage(log.table), text) == 1
+
+
+def test_a_timestamp_without_a_zone_is_in_utc(log: DeltaLog) -> None:
+    assert version_at(open_storage(log.table), datetime(2024, 3, 1, 12, 0, 15)) == 1
+    there = timezone(timedelta(hours=-5))
+    assert version_at(open_storage(log.table), datetime(2024, 3, 1, 7, 0, 15, tzinfo=there)) == 1
+
+
+def test_a_date_is_its_first_moment(log: DeltaLog) -> None:
+    assert version_at(open_storage(log.table), "2024-03-02") == 4
+    with pytest.raises(VersionNotFound):
+        version_at(open_storage(log.table), "2024-03-01")
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "12:00"])
+def test_text_that_is_no_timestamp(log: DeltaLog, text: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no timestamp: write it as 2024-03-01T12:30:00Z"):
+        version_at(open_storage(log.table), text)
+
+
+def test_a_number_is_no_timestamp(log: DeltaLog) -> None:
+    with pytest.raises(InvalidArgument, match="a timestamp is a datetime or text, not int"):
+        version_at(open_storage(log.table), 1_700_000_000_000)  # type: ignore[arg-type]
+
+
+def test_times_that_go_backwards_are_made_to_grow(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    for seconds in (10, 5, 5, 20, 1):
+        log.commit(milliseconds=ms(seconds))
+    # 10, 10.001, 10.002, 20, 20.001
+    found = [Snapshot.load(open_storage(tmp_path), version).timestamp for version in range(5)]
+    assert [time - START for time in found if time] == [
+        timedelta(seconds=seconds) for seconds in (10, 10.001, 10.002, 20, 20.001)
+    ]
+    assert [at(log, seconds) for seconds in (10, 10.001, 10.002, 19, 20, 20.001)] == [0, 1, 2, 2, 3, 4]
+    assert [row["version"] for row in Snapshot.load(open_storage(tmp_path)).history().to_pylist()] == [4, 3, 2, 1, 0]
+
+
+def in_commit(tmp_path: Path, own: list[float], written: list[float], enabled: int | None) -> DeltaLog:
+    """Commits with their own times from version `enabled` on (None: from the first), in files of other times."""
+    properties = {"delta.enableInCommitTimestamps": "true"}
+    if enabled is not None:
+        properties |= {
+            "delta.inCommitTimestampEnablementVersion": str(enabled),
+            "delta.inCommitTimestampEnablementTimestamp": str(ms(own[enabled])),
+        }
+    log = DeltaLog(tmp_path, configuration=properties if not enabled else None)
+    for version, (seconds, file_seconds) in enumerate(zip(own, written, strict=True)):
+        fields = {"inCommitTimestamp": ms(seconds)} if version >= (enabled or 0) else {}
+        more = [metadata({"id": "long"}, configuration=properties)] if version and version == enabled else []
+        log.commit(commit_info(**fields), *more, add(f"{version}"), milliseconds=ms(file_seconds))
+    return log
+
+
+def test_D17_in_commit_timestamps_hold_where_they_were_always_enabled(tmp_path: Path) -> None:
+    log = in_commit(tmp_path, [0, 10, 20, 30], [1000, 900, 1100, 1200], None)
+    assert [at(log, seconds) for seconds in (0, 9, 10, 25, 30, 31)] == [0, 0, 1, 2, 3, 3]
+    assert Snapshot.load(open_storage(tmp_path), 2).timestamp == START + timedelta(seconds=20)
+    with pytest.raises(VersionNotFound, match=r"the oldest one, 0, is of 2024-03-01T12:00:00\+00:00"):
+        at(log, -1)
+
+
+def test_D17_in_commit_timestamps_hold_from_the_version_that_enabled_them(tmp_path: Path) -> None:
+    log = in_commit(tmp_path, [0, 0, 100, 110, 120], [10, 20, 5000, 4000, 3000], 2)
+    assert [at(log, seconds) for seconds in (10, 15, 20, 99, 100, 109, 110, 10**4)] == [0, 0, 1, 1, 2, 2, 3, 4]
+    times = [Snapshot.load(open_storage(tmp_path)).history()["timestamp"].to_pylist()[::-1]]
+    assert [[(time - START).total_seconds() for time in row] for row in times] == [[10, 20, 100, 110, 120]]
+
+
+def test_D17_a_version_before_they_were_enabled_is_of_the_time_of_its_file(tmp_path: Path) -> None:
+    in_commit(tmp_path, [0, 0, 100], [10, 20, 5000], 2)
+    assert Snapshot.load(open_storage(tmp_path), 1).timestamp == START + timedelta(seconds=20)
+    assert Snapshot.load(open_storage(tmp_path), 2).timestamp == START + timedelta(seconds=100)
+
+
+def test_D17_few_commits_are_read_to_find_a_moment(tmp_path: Path) -> None:
+    log = in_commit(tmp_path, [float(second) for second in range(100)], [0.0] * 100, None)
+    log.checkpoint()
+    storage = open_storage(tmp_path)
+    assert version_at(storage, START + timedelta(seconds=42.5)) == 42
+    assert storage.counters.requests < 15
+
+
+def test_a_commit_without_the_time_that_the_table_promises_is_an_error(tmp_path: Path) -> None:
+    log = in_commit(tmp_path, [0, 10], [0, 0], None)
+    log.commit(add("2"))
+    with pytest.raises(CorruptFile, match=r"0002\.json' has no inCommitTimestamp"):
+        assert Snapshot.load(open_storage(tmp_path)).timestamp
+    log.commit(commit_info(inCommitTimestamp="soon"))
+    with pytest.raises(CorruptFile, match=r"0003\.json' has no inCommitTimestamp"):
+        assert Snapshot.load(open_storage(tmp_path)).timestamp
+
+
+def test_the_time_of_a_large_commit_is_found_at_its_beginning_or_its_end(tmp_path: Path) -> None:
+    log = in_commit(tmp_path, [0], [0], None)
+    adds = [add(f"{number:04}", stats="x" * 1000) for number in range(5 * HEAD // 1000)]
+    log.commit(commit_info(inCommitTimestamp=ms(10)), *adds)
+    log.commit(*adds, commit_info(inCommitTimestamp=ms(20)))
+    log.commit(
+        *adds, commit_info(inCommitTimestamp=ms(30)), *(add(f"more {number}", stats="x" * HEAD) for number in range(2))
+    )
+    storage = open_storage(tmp_path)
+    for version, bounded in ((1, True), (2, True), (3, False)):
+        snapshot = Snapshot.load(storage, version)
+        before = storage.counters.counts()
+        assert snapshot.timestamp == START + timedelta(seconds=10 * version)
+        assert ((storage.counters.counts() - before).bytes_read <= 2 * HEAD) is bounded
+
+
+def test_the_name_commit_info_inside_a_text_is_not_one(tmp_path: Path) -> None:
+    log = in_commit(tmp_path, [0], [0], None)
+    log.commit(add('{"commitInfo":{"inCommitTimestamp":1}}'), commit_info(inCommitTimestamp=ms(7)))
+    assert Snapshot.load(open_storage(tmp_path)).timestamp == START + timedelta(seconds=7)
+
+
+def test_a_version_whose_commit_is_gone_has_no_time(log: DeltaLog) -> None:
+    log.checkpoint(4)
+    log.path(4).unlink()
+    assert Snapshot.load(open_storage(log.table)).timestamp is None
+    for version in range(4):
+        log.path(version).unlink()
+    with pytest.raises(VersionNotFound, match="its log has no commit any more"):
+        at(log, 10)

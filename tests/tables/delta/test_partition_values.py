@@ -1,0 +1,195 @@
+"""Partition values: from texts in the log to typed columns."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from builders.delta_statistics import field, mapping, table_metadata
+from tamis import types
+from tamis.errors import CorruptFile
+from tamis.tables.delta.partition_values import typed_partition_values
+
+UTC = datetime.UTC
+TEXT_MAP = pa.map_(pa.string(), pa.string())
+
+
+def read(declared: Any, *texts: str | None) -> list[Any]:
+    """The values of one partition column `p`."""
+    table = table_metadata(field("p", declared), partitioned_by=["p"])
+    maps = pa.array([[("p", text)] for text in texts], TEXT_MAP)
+    found = typed_partition_values(maps, None, table)
+    assert found.schema == pa.schema([("p", table.schema.field("p").type)])
+    return found["p"].to_pylist()  # type: ignore[no-any-return]
+
+
+def moment(*parts: int) -> datetime.datetime:
+    return datetime.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc]
+
+
+@pytest.mark.parametrize(
+    ("declared", "texts", "expected"),
+    [
+        ("byte", ["-128", "+7", "007"], [-128, 7, 7]),
+        ("long", ["9223372036854775807", "-9223372036854775808"], [2**63 - 1, -(2**63)]),
+        ("boolean", ["true", "False"], [True, False]),
+        ("double", ["1.0", "1.0E10", "-Infinity"], [1.0, 1e10, -math.inf]),
+        ("float", ["0.5", "1.0E-3"], [0.5, pytest.approx(0.001)]),
+        ("decimal(5,2)", ["1", "1.50", "-999.99", "1E+2"], [Decimal(1), Decimal("1.5"), Decimal("-999.99"), 100]),
+        ("decimal(38,0)", ["9" * 38], [Decimal("9" * 38)]),
+        ("date", ["1970-01-01", "0001-01-01"], [datetime.date(1970, 1, 1), datetime.date(1, 1, 1)]),
+        (
+            "string",
+            ["null", "NULL", " ", "__HIVE_DEFAULT_PARTITION__"],
+            ["null", "NULL", " ", "__HIVE_DEFAULT_PARTITION__"],
+        ),
+        ("varchar(3)", ["é"], ["é"]),
+        ("binary", ["\u0001\u0002", "a"], [b"\x01\x02", b"a"]),
+    ],
+    ids=str,
+)
+def test_values_of_every_type(declared: str, texts: list[str], expected: list[Any]) -> None:
+    assert read(declared, *texts) == expected
+
+
+@pytest.mark.parametrize(
+    "declared", ["string", "long", "double", "decimal(5,2)", "date", "timestamp", "binary", "boolean"]
+)
+def test_D3_an_empty_text_is_null_for_every_type(declared: str) -> None:
+    assert read(declared, "", None) == [None, None]
+
+
+def test_D3_the_text_null_is_no_null() -> None:
+    assert read("string", "null", "") == ["null", None]
+
+
+def test_D3_a_name_that_the_map_lacks_is_null() -> None:
+    table = table_metadata(field("p", "long"), field("q", "long"), partitioned_by=["p", "q"])
+    maps = pa.array([[("p", "1")], [], None, [("q", "2"), ("p", "3")]], TEXT_MAP)
+    found = typed_partition_values(maps, None, table)
+    assert found.to_pydict() == {"p": [1, None, None, 3], "q": [None, None, None, 2]}
+
+
+def test_D5_timestamps_with_and_without_a_zone() -> None:
+    expected = moment(2024, 1, 1, 8, 0, 0, 123456)
+    assert (
+        read(
+            "timestamp",
+            "2024-01-01 08:00:00.123456",
+            "2024-01-01T08:00:00.123456Z",
+            "2024-01-01T00:00:00.123456-08:00",
+        )
+        == [expected] * 3
+    )
+    assert read("timestamp", "1969-01-01 00:00:00", "2021-10-01 08:09:20") == [
+        moment(1969, 1, 1),
+        moment(2021, 10, 1, 8, 9, 20),
+    ]
+
+
+def test_D5_T7_timestamps_without_a_zone_never_shift() -> None:
+    expected = datetime.datetime(2013, 7, 5, 17, 1, 0, 123456)
+    assert read("timestamp_ntz", "2013-07-05 17:01:00.123456", "2013-07-05T17:01:00.123456") == [expected] * 2
+    with pytest.raises(CorruptFile, match=r"is no timestamp_ntz"):
+        read("timestamp_ntz", "2013-07-05T17:01:00.123456-08:00")
+
+
+def test_D19_a_date_of_before_the_type_was_widened() -> None:
+    assert read("timestamp_ntz", "2024-09-09", "2024-09-09 12:00:00") == [
+        datetime.datetime(2024, 9, 9),
+        datetime.datetime(2024, 9, 9, 12),
+    ]
+    assert read("decimal(10,4)", "1.5") == [Decimal("1.5000")]
+
+
+def test_years_beyond_four_digits() -> None:
+    table = table_metadata(field("d", "date"), field("t", "timestamp"), partitioned_by=["d", "t"])
+    texts = [("+12024-01-01", "+12024-01-01 00:00:00"), ("-0001-12-31", "-0001-12-31T00:00:00Z")]
+    maps = pa.array([[("d", day), ("t", time)] for day, time in texts], TEXT_MAP)
+    found = typed_partition_values(maps, None, table)
+    days = found["d"].cast(pa.int32()).to_pylist()
+    assert days == [3_672_148, -719_529]
+    assert found["t"].cast(pa.int64()).to_pylist() == [day * 86_400_000_000 for day in days]
+
+
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [
+        ("byte", "128"),
+        ("integer", "1.0"),
+        ("integer", "0x10"),
+        ("long", "9223372036854775808"),
+        ("boolean", "yes"),
+        ("double", "1,5"),
+        ("decimal(5,2)", "1.505"),
+        ("decimal(5,2)", "1000"),
+        ("date", "2024-02-30"),
+        ("date", "soon"),
+        ("timestamp", "2024-01-01 25:00:00"),
+        ("integer", "__HIVE_DEFAULT_PARTITION__"),
+    ],
+)
+def test_a_text_that_is_no_value_of_the_type_is_an_error(declared: str, text: str) -> None:
+    with pytest.raises(CorruptFile, match=f"partition value '{text}' of column 'p' in the Delta table t is no "):
+        read(declared, "1" if declared == "byte" else None, text)
+
+
+def test_D6_values_are_found_under_physical_names_and_named_logically() -> None:
+    table = table_metadata(
+        field("a", "long", **mapping(1, "col-1")),
+        field("p", "date", **mapping(2, "col-2")),
+        delta__columnMapping__mode="name",
+        partitioned_by=["p"],
+    )
+    # A column that was dropped had the name once.
+    maps = pa.array([[("col-2", "2024-01-01"), ("p", "1999-01-01")]], TEXT_MAP)
+    assert typed_partition_values(maps, None, table).to_pydict() == {"p": [datetime.date(2024, 1, 1)]}
+
+
+def test_D5_texts_count_for_more_than_what_a_checkpoint_made_of_them() -> None:
+    table = table_metadata(field("p", "timestamp"), partitioned_by=["p"])
+    # Written on a machine in California, which read the text in its own zone.
+    parsed = pa.array([{"p": moment(2024, 1, 1, 16)}] * 3, pa.struct([("p", types.TIMESTAMP)]))
+    maps = pa.array([[("p", "2024-01-01 08:00:00")], None, []], TEXT_MAP)
+    found = typed_partition_values(maps, parsed, table)
+    assert found["p"].to_pylist() == [moment(2024, 1, 1, 8), moment(2024, 1, 1, 16), None]
+
+
+def test_typed_values_alone() -> None:
+    table = table_metadata(
+        field("p", "long"),
+        field("q", "string"),
+        field("t", "timestamp"),
+        field("new", "date"),
+        partitioned_by=["p", "q", "t", "new"],
+    )
+    parsed = pa.StructArray.from_arrays(
+        [pa.array([1, None], pa.int32()), pa.array(["", "x"]), pa.array([1_500, None], pa.timestamp("ns"))],
+        names=["p", "q", "t"],
+    )
+    assert typed_partition_values(None, parsed, table).to_pydict() == {
+        "p": [1, None],
+        "q": [None, "x"],
+        "t": [moment(1970, 1, 1, 0, 0, 0, 1), None],
+        "new": [None, None],
+    }
+    wrong = pa.StructArray.from_arrays([pa.array(["many"])], names=["p"])
+    with pytest.raises(CorruptFile, match="a checkpoint of the Delta table t has partition values of column 'p'"):
+        typed_partition_values(None, wrong, table)
+
+
+def test_a_table_without_partitions_has_rows_and_no_columns() -> None:
+    table = table_metadata(field("a", "long"))
+    found = typed_partition_values(pa.array([[], []], TEXT_MAP), None, table)
+    assert found.column_names == []
+
+
+def test_slices_of_maps() -> None:
+    table = table_metadata(field("p", "long"), partitioned_by=["p"])
+    maps = pa.array([[("p", str(number))] for number in range(10)], TEXT_MAP)
+    assert typed_partition_values(maps.slice(3, 4), None, table)["p"].to_pylist() == [3, 4, 5, 6]

@@ -1,0 +1,79 @@
+"""Paths of a log: decoded once, relative to the table or absolute, and never out of it unless that is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.io.storage import Storage, open_storage
+from tamis.tables.delta.paths import below_root, resolve_path
+
+LOCAL = open_storage("/data/table")
+S3 = open_storage("s3://bucket/some/table", {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})
+
+
+@pytest.mark.parametrize(
+    ("storage", "path", "expected"),
+    [
+        (LOCAL, "a.parquet", "/data/table/a.parquet"),
+        (LOCAL, "p=1/a%20b.parquet", "/data/table/p=1/a b.parquet"),
+        (LOCAL, "a%2525b.parquet", "/data/table/a%25b.parquet"),
+        (LOCAL, "a+b%2B.parquet", "/data/table/a+b+.parquet"),
+        (LOCAL, "a%3Ab/c%C3%A9.parquet", "/data/table/a:b/cé.parquet"),
+        (LOCAL, "a..b/..c/d..", "/data/table/a..b/..c/d.."),
+        (LOCAL, "/data/table/x.parquet", "/data/table/x.parquet"),
+        (LOCAL, "file:/data/table/x%20y", "/data/table/x y"),
+        (LOCAL, "FILE:///data/table/x", "/data/table/x"),
+        (S3, "a//b", "bucket/some/table/a//b"),
+        (S3, "s3://bucket/some/table/a%20b", "bucket/some/table/a b"),
+        (S3, "s3a://bucket/some/table/a", "bucket/some/table/a"),
+        (S3, "/some/table/a", "bucket/some/table/a"),
+    ],
+)
+def test_D2_paths_are_decoded_once(storage: Storage, path: str, expected: str) -> None:
+    assert resolve_path(storage, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("storage", "path", "expected"),
+    [
+        (LOCAL, "file:///data/table-sibling/a", "/data/table-sibling/a"),
+        (LOCAL, "/data/table", "/data/table"),
+        (LOCAL, "/etc/passwd", "/etc/passwd"),
+        (LOCAL, "%2Fetc/passwd", "/etc/passwd"),
+        (S3, "s3://other/some/table/a", "other/some/table/a"),
+        (S3, "s3n://bucket/some/tables/a", "bucket/some/tables/a"),
+    ],
+)
+def test_X7_absolute_paths_out_of_the_table_need_leave(storage: Storage, path: str, expected: str) -> None:
+    with pytest.raises(UnsupportedFeature, match=r"lies outside of the table's folder: .*allow_outside=True"):
+        resolve_path(storage, path)
+    assert resolve_path(storage, path, allow_outside=True) == expected
+
+
+@pytest.mark.parametrize("path", ["..", "../a", "a/../../b", "%2e%2e/a", "a/%2E./b", "/data/table/../x", "a/.."])
+@pytest.mark.parametrize("allow_outside", [False, True])
+def test_X7_no_path_goes_upwards(path: str, allow_outside: bool) -> None:
+    with pytest.raises(CorruptFile, match="goes upwards"):
+        resolve_path(LOCAL, path, allow_outside=allow_outside)
+
+
+def test_X7_an_allowed_path_outside_does_not_go_upwards_either() -> None:
+    with pytest.raises(UnsupportedFeature, match=r"never by a path with '\.\.'"):
+        resolve_path(LOCAL, "file:///data/x/../y", allow_outside=True)
+
+
+@pytest.mark.parametrize("path", ["", "a%00b", "a%ff"])
+def test_no_path_at_all(path: str) -> None:
+    with pytest.raises(CorruptFile, match=r"which is no path|not percent-encoded UTF-8"):
+        resolve_path(LOCAL, path)
+
+
+@pytest.mark.parametrize(("storage", "path"), [(LOCAL, "s3://bucket/a"), (S3, "file:///a"), (S3, "gs://bucket/a")])
+def test_another_file_system_is_named(storage: Storage, path: str) -> None:
+    with pytest.raises(UnsupportedFeature, match="in another file system"):
+        resolve_path(storage, path, allow_outside=True)
+
+
+def test_what_is_decoded_already_is_not_decoded_again() -> None:
+    assert below_root(LOCAL, "a%20b/c") == "/data/table/a%20b/c"

@@ -1,0 +1,254 @@
+"""A snapshot is pinned, refreshes by the new commits alone, and agrees with tables that others wrote."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from builders.delta_log import DeltaLog, add, commit_info, metadata, protocol, remove
+from tamis.errors import CorruptFile, InvalidArgument, UnsupportedFeature, VersionNotFound
+from tamis.io.storage import open_storage
+from tamis.tables.delta.log import find_segment
+from tamis.tables.delta.snapshot import Snapshot, read_changes
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    log = DeltaLog(tmp_path)
+    for version in range(5):
+        log.commit(commit_info(), add(f"{version}"))
+    return log
+
+
+def load(log: DeltaLog, version: int | None = None) -> Snapshot:
+    return Snapshot.load(open_storage(log.table), version)
+
+
+def paths(snapshot: Snapshot) -> list[str]:
+    return sorted(
+        path for part in snapshot.parts() for batch in part.read(["path"]) for path in batch["path"].to_pylist()
+    )
+
+
+def test_every_version_can_be_loaded(log: DeltaLog) -> None:
+    log.commit(remove("0"))
+    assert [paths(load(log, version)) for version in range(3)] == [["0"], ["0", "1"], ["0", "1", "2"]]
+    assert paths(load(log)) == ["1", "2", "3", "4"]
+    assert load(log).version == 5
+
+
+def test_a_version_has_the_protocol_and_metadata_of_its_time(log: DeltaLog) -> None:
+    log.commit(metadata({"id": "long", "more": "string"}), protocol(features=["deletionVectors"]))
+    assert load(log, 4).metadata.schema.names == ["id"]
+    assert load(log).metadata.schema.names == ["id", "more"]
+    assert load(log, 4).protocol.reader_features is None
+    assert load(log).protocol.reader_features == {"deletionVectors"}
+
+
+def test_D13_a_feature_that_is_not_known_is_an_error_at_its_version_only(log: DeltaLog) -> None:
+    log.commit(protocol(features=["deletionVectors", "timeMachine"]))
+    with pytest.raises(UnsupportedFeature, match="timeMachine"):
+        load(log)
+    assert load(log, 4).version == 4
+
+
+@pytest.mark.parametrize("version", [-1, "3", 1.0, True])
+def test_a_version_is_a_whole_number(log: DeltaLog, version: Any) -> None:
+    with pytest.raises(InvalidArgument, match="a version is a whole number from 0 on"):
+        load(log, version)
+
+
+def test_a_version_or_a_timestamp_but_not_both(log: DeltaLog) -> None:
+    with pytest.raises(InvalidArgument, match="give one of them"):
+        Snapshot.load(open_storage(log.table), 1, "2024-01-01")
+
+
+@pytest.mark.parametrize("missing", ["protocol", "metaData"])
+def test_a_log_without_protocol_or_metadata_is_an_error(tmp_path: Path, missing: str) -> None:
+    log = DeltaLog(tmp_path)
+    log.start = tuple(action for action in log.start if missing not in action)
+    log.commit(add("1"))
+    with pytest.raises(CorruptFile, match=f"has no action {missing} up to version 0"):
+        load(log)
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_E1_a_snapshot_is_pinned(log: DeltaLog, has_checkpoint: bool) -> None:
+    if has_checkpoint:
+        log.checkpoint()
+    snapshot = load(log)
+    before = paths(snapshot)
+    log.commit(remove("0"), add("new"), metadata({"other": "string"}))
+    log.checkpoint()
+    assert paths(snapshot) == before == ["0", "1", "2", "3", "4"]
+    assert (snapshot.version, snapshot.metadata.schema.names) == (4, ["id"])
+    assert snapshot.history().num_rows == 5
+
+
+def test_E1_a_snapshot_is_pinned_before_its_files_were_ever_asked_for(log: DeltaLog) -> None:
+    snapshot = load(log)
+    for version in range(5):
+        log.path(version).unlink()
+    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+
+
+def test_refresh_without_news_is_the_same_snapshot_and_costs_a_listing(log: DeltaLog) -> None:
+    snapshot = load(log)
+    before = snapshot.storage.counters.counts()
+    assert snapshot.refresh() is snapshot
+    used = snapshot.storage.counters.counts() - before
+    assert (used.listing_calls, used.requests, used.bytes_read) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_refresh_reads_only_the_new_commits(log: DeltaLog, has_checkpoint: bool) -> None:
+    if has_checkpoint:
+        log.checkpoint()
+    snapshot = load(log)
+    paths(snapshot)
+    log.commit(remove("0"), add("5"))
+    log.commit(remove("5"), add("6"))
+    before = snapshot.storage.counters.counts()
+    newer = snapshot.refresh()
+    used = newer.storage.counters.counts() - before
+    assert (used.listing_calls, used.requests) == (1, 3)
+    assert used.bytes_read == sum(log.path(version).stat().st_size for version in (5, 6))
+    assert newer.version == 6
+    assert paths(newer) == ["1", "2", "3", "4", "6"]
+    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+    assert [file.first for file in newer.segment.deltas][-2:] == [5, 6]
+
+
+def test_refresh_takes_new_metadata_and_keeps_the_old_where_none_came(log: DeltaLog) -> None:
+    snapshot = load(log)
+    log.commit(add("5"))
+    newer = snapshot.refresh()
+    assert newer.metadata == snapshot.metadata
+    log.commit(metadata({"id": "long", "more": "string"}))
+    newest = newer.refresh()
+    assert newest.metadata.schema.names == ["id", "more"]
+    assert newest.protocol == snapshot.protocol
+    log.commit(protocol(features=["timeMachine"]))
+    with pytest.raises(UnsupportedFeature, match="timeMachine"):
+        newest.refresh()
+
+
+def test_refresh_over_a_log_that_was_cleaned_up_loads_anew(log: DeltaLog) -> None:
+    snapshot = load(log)
+    for _ in range(3):
+        log.commit(add(f"{log.version + 1}"))
+    log.checkpoint(7)
+    for version in range(7):
+        log.path(version).unlink()
+    newer = snapshot.refresh()
+    assert newer.version == 7
+    assert newer.segment.checkpoint is not None
+    assert paths(newer) == [str(version) for version in range(8)]
+
+
+def test_refresh_of_a_table_that_was_replaced_loads_anew(log: DeltaLog) -> None:
+    snapshot = load(log)
+    for version in range(5):
+        log.path(version).unlink()
+    other = DeltaLog(log.table, {"other": "string"})
+    for version in range(6):
+        other.commit(add(f"another {version}"), milliseconds=1_600_000_000_000)
+    newer = snapshot.refresh()
+    assert newer.metadata.schema.names == ["other"]
+    assert paths(newer) == [f"another {version}" for version in range(6)]
+
+
+def test_refresh_of_a_table_whose_newest_commits_are_gone_loads_what_is_there(log: DeltaLog) -> None:
+    snapshot = load(log)
+    log.path(4).unlink()
+    assert snapshot.refresh().version == 3
+
+
+def test_a_damaged_commit_stops_a_refresh_and_leaves_the_snapshot_as_it_is(log: DeltaLog) -> None:
+    snapshot = load(log)
+    log.write(5, '{"add":{"pa')
+    with pytest.raises(CorruptFile, match=r"0005\.json' is cut off"):
+        snapshot.refresh()
+    log.write(5, b"")
+    with pytest.raises(CorruptFile, match=r"0005\.json' has no bytes"):
+        snapshot.refresh()
+    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+
+
+def test_changes_of_chosen_commits(log: DeltaLog) -> None:
+    log.commit(remove("0"), add("5"))
+    snapshot = load(log)
+    storage = open_storage(log.table)
+    changes = read_changes(storage, find_segment(storage).deltas[-2:], snapshot.metadata)
+    assert changes.added["path"].to_pylist() == ["4", "5"]
+    assert sorted(changes.touched.to_pylist()) == [b"0", b"4", b"5"]
+
+
+def test_many_threads_ask_for_the_files_at_once(log: DeltaLog) -> None:
+    snapshot = load(log)
+    found: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: found.append(paths(snapshot))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [["0", "1", "2", "3", "4"]] * 8
+
+
+def live_by_hand(folder: Path) -> tuple[int, dict[Any, dict[str, Any]]]:
+    """A replay of all commits, line by line."""
+    live: dict[Any, dict[str, Any]] = {}
+    commits = sorted((folder / "_delta_log").glob("0*.json"))
+    commits = [path for path in commits if path.name[20:] == ".json"]
+    for path in commits:
+        for line in filter(str.strip, path.read_text().splitlines()):
+            for name, fields in json.loads(line).items():
+                if name not in ("add", "remove"):
+                    continue
+                plain = unquote(fields["path"])
+                if plain.startswith("file:"):
+                    plain = "/" + plain.removeprefix("file:").lstrip("/")
+                vector = fields.get("deletionVector") or {}
+                key = (plain, vector.get("pathOrInlineDv"), vector.get("offset"))
+                live.pop(key, None)
+                if name == "add":
+                    live[key] = fields
+    return int(commits[-1].name[:20]), live
+
+
+def test_golden_tables_have_the_files_that_their_commits_say(golden: Path) -> None:
+    logs = [*golden.glob("delta/**/_delta_log"), *golden.glob("delta-unlabelled/**/_delta_log")]
+    checked = 0
+    for folder in sorted(path.parent for path in logs):
+        if "deltalog-state-reconstruction" in str(folder):
+            continue
+        version, live = live_by_hand(folder)
+        snapshot = Snapshot.load(open_storage(folder))
+        rows = [row for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()]
+        assert snapshot.version == version, folder
+        found = sorted((row["path"], row["size"], row["modification_time"]) for row in rows)
+        assert found == sorted((add["path"], add["size"], add["modificationTime"]) for add in live.values()), folder
+        values = sorted(str(sorted(row["partition_values"])) for row in rows)
+        assert values == sorted(str(sorted(add["partitionValues"].items())) for add in live.values()), folder
+        checked += 1
+    assert checked > 50
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("deltalog-state-reconstruction-from-checkpoint-missing-protocol", "protocol"),
+        ("deltalog-state-reconstruction-without-metadata", "metaData"),
+    ],
+)
+def test_golden_tables_without_protocol_or_metadata_are_errors(golden: Path, name: str, missing: str) -> None:
+    with pytest.raises(CorruptFile, match=f"has no action {missing}"):
+        Snapshot.load(open_storage(golden / "delta" / name / "delta"))
+
+
+def test_a_version_beyond_the_newest_of_a_golden_table(golden: Path) -> None:
+    with pytest.raises(VersionNotFound, match="versions 0 to 3 are there"):
+        Snapshot.load(open_storage(golden / "delta" / "snapshot-data3" / "delta"), 4)
