@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from delta_logs import (
+    ARCHIVE_PARTITIONS,
     CHECKPOINT,
     COMMITS_AFTER,
     ROWS,
+    Action,
+    addition,
+    addition_to_archive,
     append_commit,
     day_of,
     linked_copy,
@@ -82,6 +86,8 @@ class Log:
     version: int
     questions: Mapping[str, Question]
     """By name; both contenders understand them."""
+    addition: Callable[[int, int], Action] = addition
+    """A file that a commit can add, by the number of another one and the version."""
     cold_target: float = 1
     warm_target: float = 1
     memory_target: float | None = None
@@ -108,7 +114,7 @@ def by_statistics(number: int) -> str:
 
 
 def by_partition_of_the_archive(number: int) -> str:
-    return f"partition_col = 'part_{number % 100}'"
+    return f"partition_col = 'part_{number % ARCHIVE_PARTITIONS}'"
 
 
 # --- The logs --------------------------------------------------------------------------------------------------------
@@ -152,7 +158,9 @@ def _archived(settings: Settings) -> Log | str:
         return f"`{ARCHIVE}` is not there: `TAMIS_GOLDEN` names the folder with it"
     path = made_once(settings.data / "delta-archived-300000", lambda folder: unpack(folder, archive))
     questions = {"partition": by_partition_of_the_archive}
-    return Log("300,000 files, five commits and no checkpoint, no statistics", path, 300_000, 4, questions)
+    return Log(
+        "300,000 files, five commits and no checkpoint, no statistics", path, 300_000, 4, questions, addition_to_archive
+    )
 
 
 # --- What is measured ------------------------------------------------------------------------------------------------
@@ -257,7 +265,8 @@ def _after_a_commit(log: Log, copy: Path, contender: Contender) -> Contender:
     versions = itertools.count(log.version + 1)
 
     def run() -> Measured:
-        append_commit(copy, next(versions), log.number(0))
+        version = next(versions)
+        append_commit(copy, version, log.addition(log.number(0), version))
         return contender.run()
 
     return Contender(contender.name, run)

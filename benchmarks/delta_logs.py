@@ -29,6 +29,8 @@ CHECKPOINT = 10
 COMMITS_AFTER = 4
 CHANGES_PER_COMMIT = 25
 """How many files each commit after the checkpoint writes anew."""
+ARCHIVE_PARTITIONS = 100
+"""The values of `partition_col` in the log that others wrote."""
 COMMITS_TOGETHER = 1_000
 """How many commits are made up at once, before they are written one by one."""
 
@@ -117,9 +119,29 @@ def write_commits(folder: Path, *, commits: int, files_per_commit: int) -> None:
             _write_commit(log, number + 1, own)
 
 
-def append_commit(folder: Path, version: int, number: int) -> None:
-    """One more version of a table, which adds one file."""
-    _write_commit(folder / "_delta_log", version, _adds(np.array([number]), generation=version))
+def append_commit(folder: Path, version: int, action: Action) -> None:
+    """One more version of a table."""
+    _write_commit(folder / "_delta_log", version, [action])
+
+
+def addition(number: int, generation: int) -> Action:
+    """One more file of the day, the region and the ids of another."""
+    (action,) = _adds(np.array([number]), generation)
+    return action
+
+
+def addition_to_archive(number: int, generation: int) -> Action:
+    """The same for the log of the archive, whose files have no statistics."""
+    partition = f"part_{number % ARCHIVE_PARTITIONS}"
+    return {
+        "add": {
+            "path": f"{partition}/file_{number}_{generation}.parquet",
+            "partitionValues": {"partition_col": partition},
+            "size": 1_048_576,
+            "modificationTime": 1_700_000_000_000,
+            "dataChange": True,
+        }
+    }
 
 
 def linked_copy(folder: Path, copy: Path) -> Path:

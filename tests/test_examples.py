@@ -29,6 +29,7 @@ def run(name: str, folder: Path, *arguments: str) -> str:
     [
         ("query_budget.py", "The careless one is refused"),
         ("duckdb_on_a_scan.py", "cellar"),
+        ("delta_time_travel.py", "version 4, UPDATE  18 heavy pieces"),
     ],
 )
 def test_small_example_runs(name: str, expected: str, tmp_path: Path) -> None:
@@ -36,7 +37,12 @@ def test_small_example_runs(name: str, expected: str, tmp_path: Path) -> None:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"demo.py", "query_budget.py", "duckdb_on_a_scan.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "demo.py",
+        "query_budget.py",
+        "duckdb_on_a_scan.py",
+        "delta_time_travel.py",
+    }
 
 
 def written_at(table: Path) -> dict[Path, int]:

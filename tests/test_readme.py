@@ -62,6 +62,17 @@ def test_python_code_about_parquet_runs(tmp_path: Path) -> None:
     run_python_blocks(ROOT / "docs" / "parquet.md", tmp_path)
 
 
+def test_report_on_the_page_about_delta_is_what_its_code_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "delta.md"
+    run_python_blocks(page, tmp_path)
+    ((_, report),) = code_blocks(page, "text")
+    # How many bytes a file has depends on the version of its writer.
+    size = re.compile(r" *\d+(\.\d+)? (B|KiB)")
+    assert size.sub(" SIZE", capsys.readouterr().out) == size.sub(" SIZE", report)
+
+
 @pytest.mark.parametrize("command", commands("tamis"), ids=lambda command: command.split()[1])
 def test_tamis_command_of_the_readme_runs(command: str, readme_folder: Path) -> None:
     program = shutil.which("tamis", path=str(Path(sys.executable).parent))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnsupportedFeature
+from tamis.errors import InvalidArgument, UnsupportedFeature, with_article
 from tamis.expr.nodes import TRUE
 from tamis.io.storage import open_storage
 from tamis.scan.plan import describe_files
@@ -120,6 +120,8 @@ def open_table(
         raise InvalidArgument(
             f"partitioning is a mapping of columns to types, as in {{'day': 'date'}}, not {partitioning!r}"
         )
+    if not isinstance(uri, str | os.PathLike):
+        raise InvalidArgument(f"a table is opened by its path or URI, not by {with_article(type(uri).__name__)}")
     storage = open_storage(uri, storage_options)
     if format == "delta" or (format is None and is_delta(storage)):
         _refuse("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)

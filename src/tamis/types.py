@@ -24,6 +24,7 @@ BINARY = pa.binary()
 DATE = pa.date32()
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ = pa.timestamp("us")
+TIME = pa.time64("us")
 INTERVAL = pa.month_day_nano_interval()
 
 _TYPES_BY_NAME: dict[str, pa.DataType] = {
@@ -47,6 +48,10 @@ _TYPES_BY_NAME: dict[str, pa.DataType] = {
     "timestamp_s": pa.timestamp("s"),
     "timestamp_ms": pa.timestamp("ms"),
     "timestamp_ns": pa.timestamp("ns"),
+    "time": TIME,
+    "time_s": pa.time32("s"),
+    "time_ms": pa.time32("ms"),
+    "time_ns": pa.time64("ns"),
     "interval": INTERVAL,
 }
 
@@ -86,10 +91,16 @@ def type_name(data_type: pa.DataType) -> str:
     """The SQL name of a type; for a type that SQL cannot name, Arrow's own text.
 
     >>> type_name(pa.int64()), type_name(pa.decimal128(10, 2)), type_name(pa.list_(pa.int8()))
-    ('bigint', 'decimal(10,2)', 'list<item: int8>')
+    ('bigint', 'decimal(10,2)', 'array<tinyint>')
     """
     if pa.types.is_decimal(data_type):
         return f"decimal({data_type.precision},{data_type.scale})"
+    if pa.types.is_struct(data_type):
+        return f"struct<{', '.join(f'{field.name}: {type_name(field.type)}' for field in data_type)}>"
+    if pa.types.is_map(data_type):
+        return f"map<{type_name(data_type.key_type)}, {type_name(data_type.item_type)}>"
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return f"array<{type_name(data_type.value_type)}>"
     return _NAMES_BY_TYPE.get(data_type) or str(data_type)
 
 

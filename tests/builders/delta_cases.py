@@ -6,7 +6,7 @@ missing, and rows that were deleted by position; logs have checkpoints of every 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,8 @@ class Stored:
     rows: pa.Table
     deleted: tuple[int, ...]
     action: Action
+    texts: dict[str, str | None]
+    """The partition values in the log, by the names of the table."""
 
     @property
     def live_rows(self) -> pa.Table:
@@ -100,9 +102,7 @@ class _Shape:
     partitions: list[pa.Field]
 
     def number(self, *path: str) -> int:
-        paths = [
-            each for one in [*self.fields, *self.partitions] for each in [(one.name,), *_inner_paths(one)]
-        ]
+        paths = [each for one in [*self.fields, *self.partitions] for each in [(one.name,), *_inner_paths(one)]]
         return paths.index(path) + 1
 
     def physical(self, *path: str) -> str:
@@ -183,7 +183,9 @@ def random_delta_case(choices: Choices, folder: Path, predicates: int) -> DeltaC
                     actions += _more_deleted(choices, log, live, path)
                     touched.add(path)
         for number in range(choices.number(0 if version else 1, 2)):
-            stored = _random_file(choices, shape, log, values, f"v{version} {number}%.parquet", len(versions) * 2 + number)
+            stored = _random_file(
+                choices, shape, log, values, f"v{version} {number}%.parquet", len(versions) * 2 + number
+            )
             live[stored.path] = stored
             actions.append(stored.action)
         log.commit(*(actions or [commit_info()]))
@@ -251,18 +253,14 @@ def _random_file(
     )
     if deleted:
         action["add"]["deletionVector"] = _random_vector(choices, log, deleted)
-    return Stored(path, pa.table(shown), deleted, action)
+    return Stored(path, pa.table(shown), deleted, action, texts)
 
 
-def _random_column(
-    choices: Choices, data_type: pa.DataType, values: Any, count: int
-) -> tuple[pa.Array, pa.Array]:
+def _random_column(choices: Choices, data_type: pa.DataType, values: Any, count: int) -> tuple[pa.Array, pa.Array]:
     """A column as a file has it, perhaps of an older type, and as the table shows it."""
     if pa.types.is_struct(data_type):
         absent = pa.array([choices.flag(4) for _ in range(count)], pa.bool_())
-        pairs = [
-            _random_column(choices, each.type, own, count) for each, own in zip(data_type, values, strict=True)
-        ]
+        pairs = [_random_column(choices, each.type, own, count) for each, own in zip(data_type, values, strict=True)]
         # What lies below a NULL is NULL, however it is looked at.
         stored, shown = (
             pa.StructArray.from_arrays(
@@ -337,7 +335,7 @@ def _more_deleted(choices: Choices, log: DeltaLog, live: dict[str, Stored], path
     added = dict(before.action["add"]) | {"deletionVector": _random_vector(choices, log, deleted)}
     if (stats := added.get("stats")) and stats.endswith("}") and "tightBounds" not in stats and len(stats) > 2:
         added["stats"] = stats[:-1] + ',"tightBounds":false}'
-    live[path] = Stored(path, before.rows, deleted, {"add": added})
+    live[path] = replace(before, deleted=deleted, action={"add": added})
     return [_removal(before), live[path].action]
 
 

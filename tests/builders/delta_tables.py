@@ -1,7 +1,7 @@
 """Delta tables with rows: Parquet files under a hand-made log, with the statistics that a writer would have noted.
 
-    log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
-    log.commit(data_file(log, "1.parquet", pa.table({"id": [1, 2, 3]}), deleted=[0]))
+log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
+log.commit(data_file(log, "1.parquet", pa.table({"id": [1, 2, 3]}), deleted=[0]))
 """
 
 from __future__ import annotations

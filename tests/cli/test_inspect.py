@@ -208,8 +208,8 @@ def test_picture_that_cannot_be_drawn_leaves_no_file(run: Run, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere.parquet"], ["nowhere.parquet", "one Parquet file"]),
-        (["."], ["one Parquet file", "tamis files"]),
+        (["nowhere.parquet"], ["nowhere.parquet", "a Parquet file"]),
+        (["."], ["is a folder", "one of its files", "tamis files"]),
         (["text.parquet"], ["text.parquet", "no Parquet file"]),
         (["cut.parquet"], ["cut.parquet", "cut off"]),
         (["encrypted.parquet"], ["encrypted"]),

@@ -80,11 +80,26 @@ def test_case_is_folded_as_unicode_says(name):
 TWO_CASES = pa.schema([("x", pa.int64()), ("X", pa.int64()), ("s", pa.struct([("f", pa.int64()), ("F", pa.int64())]))])
 
 
-def test_of_columns_that_differ_only_by_case_an_exact_spelling_picks_one():
-    assert column_in("x = 1", TWO_CASES).path == ("x",)
-    assert column_in("X = 1", TWO_CASES).path == ("X",)
-    assert column_in("s.F = 1", TWO_CASES).path == ("s", "F")
-    assert column_in("S.f = 1", TWO_CASES).path == ("s", "f")
+def test_of_columns_that_differ_only_by_case_an_exact_spelling_between_back_ticks_picks_one():
+    assert column_in("`x` = 1", TWO_CASES).path == ("x",)
+    assert column_in("`X` = 1", TWO_CASES).path == ("X",)
+    assert column_in("s.`F` = 1", TWO_CASES).path == ("s", "F")
+    assert column_in("S.`f` = 1", TWO_CASES).path == ("s", "f")
+    assert bind((col("`X`") == 1).node, TWO_CASES).args[0].path == ("X",)
+    assert bind(from_pyarrow(pc.field("X") == 1), TWO_CASES).args[0].path == ("X",)
+
+
+@pytest.mark.parametrize("where", ["x = 1", "X = 1", "s.f = 1", "s.F = 1"])
+def test_columns_that_differ_only_by_case_are_an_error_for_a_bare_name(where):
+    with pytest.raises(AmbiguousColumn, match=r"fits several columns .*Between back-ticks a name is taken exactly"):
+        bind(parse_sql(where), TWO_CASES)
+
+
+def test_what_picks_one_of_two_cases_prints_so_that_it_picks_it_again():
+    bound = bind(parse_sql("`X` = 1"), TWO_CASES)
+    assert to_sql(bound) == "`X` = 1"
+    assert bind(parse_sql(to_sql(bound)), TWO_CASES).args[0].path == ("X",)
+    assert to_sql(bind(parse_sql("`id` = 1"), SCHEMA)) == "id = 1"
 
 
 def test_an_ambiguous_name_is_an_error_that_lists_the_columns():
@@ -102,7 +117,11 @@ def test_an_ambiguous_name_is_an_error_that_lists_the_columns():
         ("address.cit = 'x'", ["no field 'cit' in struct 'address' of orders", "Did you mean 'City'?", "Fields: City"]),
         ("address.geo.lon = 1", ["no field 'lon' in struct 'address.geo' of orders", "Fields: lat"]),
         ("id.x = 1", ["no field 'x' in column 'id' of orders", "it is a bigint, not a struct"]),
-        ("tags.x = 1", ["no field 'x' in column 'tags' of orders", "not a struct"]),
+        ("tags.x = 1", ["no field 'x' in column 'tags' of orders", "not a struct", "array_contains(tags, 'x')"]),
+        ("id = 1_000", ["no column '1_000'", "write 1000."]),
+        ("orders.id = 5", ["no column 'orders'", "Leave the name of the table out: id."]),
+        ("address.city = paris", ["no column 'paris'", "Columns: id"]),
+        ("id = 1 AND\n  ammount > 5", ["line 2, character 3)"]),
     ],
 )  # fmt: skip
 def test_an_unknown_name_is_an_error_with_the_nearest_ones(where, parts):
@@ -237,7 +256,7 @@ def test_a_dictionary_is_compared_by_its_values():
         ("id IN (1, 'x')", r"in id IN \('x'\) \(at: where, character 1\): 'x' is no bigint"),
         (
             "1 = 1 OR ts = 5",
-            r"cannot compare timestamp with bigint in ts = 5 \(at: where, character 10\). Cast one side",
+            r"cannot compare timestamp with bigint in ts = 5 \(at: where, character 10\). Compare it with TIMESTAMP '2024-01-31 10:30:00'",
         ),
         ("5 = ts", r"in 5 = ts \(at: where, character 5\)"),
         ("id > 0 AND `order`", r"AND takes predicates, but order is an int \(at: where, character 12\). Compare it"),

@@ -115,6 +115,10 @@ def single(value: float) -> float:
         (text("1970-01-01T00:00:01Z"), pa.timestamp("s"), exactly(1)),
         (text("1970-01-01 01:00:01+01:00"), pa.timestamp("s", "UTC"), exactly(1)),
         (text("1970-01-01 00:00:00.5"), pa.timestamp("s"), Placed(0, 1)),
+        (text("00:00:01.5"), pa.time32("ms"), exactly(1500)),
+        (text("00:00:01.5"), pa.time32("s"), Placed(1, 2)),
+        (Literal(1_500_000, pa.time64("us")), pa.time64("ns"), exactly(1_500_000_000)),
+        (Literal(1_500_000, pa.time64("us")), pa.time32("s"), Placed(1, 2)),
         # --- Texts that mean numbers, and others
         (text("5"), INT, exactly(5)),
         (text(" 5 "), INT, exactly(5)),
@@ -163,7 +167,7 @@ def test_T4_a_literal_lies_between_its_neighbours(literal, target, expected):
         (Literal(1, types.DATE), INT),
         (number(1), types.STRING),
         (Literal(b"a", types.BINARY), types.STRING),
-        (text("00:00:01"), pa.time64("us")),
+        (text("00:00:01Z"), pa.time64("us")),
     ],
 )
 def test_what_cannot_be_compared_has_no_place(literal, target):

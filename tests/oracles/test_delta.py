@@ -6,22 +6,29 @@ import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
 from builders.by_pages import read_by_pages
 from builders.choices import Choices
 from builders.delta_cases import ROW, DeltaCase, random_delta_case
+from builders.deltalake_cases import random_deltalake_case
 from builders.judge import truths
 from builders.page_checks import same_rows
 from builders.predicates import Said
+from tamis import PartitionFilter
 from tamis.expr.nodes import Call, not_
+from tamis.tables.delta import file_batches, files
 from tamis.tables.source import LEVELS
+
+FEWER = settings(max_examples=max(1, settings().max_examples // 4))
+"""A whole table is written for each example."""
 
 SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
 
@@ -30,6 +37,17 @@ SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.com
 def _by_pages() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         read_by_pages(patch)
+        yield
+
+
+@contextmanager
+def some_way_of_planning(choices: Choices) -> Iterator[None]:
+    """Files of a log one by one or together, with much room in memory or little, or out of memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "MOST_READ_TOGETHER", choices.one_of([files.MOST_READ_TOGETHER, 1, 3]))
+        patch.setattr(files, "MOST_KEPT_TOGETHER", choices.one_of([files.MOST_KEPT_TOGETHER, 1, 3]))
+        patch.setattr(file_batches, "WORTH_KEEPING", choices.one_of([file_batches.WORTH_KEEPING, 0.0, 2.0]))
+        patch.setattr(file_batches.LIVE_FILES, "capacity", choices.one_of([file_batches.LIVE_FILES.capacity, 0, 5000]))
         yield
 
 
@@ -48,6 +66,7 @@ def check_rows(found: pa.Table, expected: pa.Table, *context: object) -> None:
     assert same_rows(found.sort_by(ROW), expected), (*context, found.to_pylist(), expected.to_pylist())
 
 
+@FEWER
 @given(st.data())
 def test_O1_D1_D6_D15_D16_D19_every_subset_of_levels_returns_the_rows_of_a_full_scan(data: st.DataObject) -> None:
     choices = Choices(data.draw)
@@ -59,11 +78,12 @@ def test_O1_D1_D6_D15_D16_D19_every_subset_of_levels_returns_the_rows_of_a_full_
         assert table.scan().count() == rows.num_rows
         for said, expected in zip(case.said, true_rows(rows, case.said), strict=True):
             for levels in (LEVELS, choices.one_of(SUBSETS)):
-                scan = table.scan(said.expr, levels=levels)
-                check_rows(scan.to_arrow(), expected, said, levels)
-                assert table.scan(said.expr, levels=levels).count() == expected.num_rows, (said, levels)
+                with some_way_of_planning(choices):
+                    check_rows(table.scan(said.expr, levels=levels).to_arrow(), expected, said, levels)
+                    assert table.scan(said.expr, levels=levels).count() == expected.num_rows, (said, levels)
 
 
+@FEWER
 @given(st.data())
 def test_O1_D17_every_version_has_its_rows_however_it_is_reached(data: st.DataObject) -> None:
     choices = Choices(data.draw)
@@ -82,6 +102,7 @@ def test_O1_D17_every_version_has_its_rows_however_it_is_reached(data: st.DataOb
             check_rows(newest.scan(case.said[0].expr).to_arrow(), expected, case.said, "refreshed", version)
 
 
+@FEWER
 @given(st.data())
 def test_O2_rows_of_p_and_not_p_and_p_is_null_are_all_rows(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -93,6 +114,7 @@ def test_O2_rows_of_p_and_not_p_and_p_is_null_are_all_rows(data: st.DataObject) 
             assert sum(scan.count() for scan in found) == case.rows().num_rows, said
 
 
+@FEWER
 @given(st.data())
 def test_O3_the_file_of_a_row_for_which_p_is_true_is_planned(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -106,6 +128,7 @@ def test_O3_the_file_of_a_row_for_which_p_is_true_is_planned(data: st.DataObject
             assert needed <= planned, said
 
 
+@FEWER
 @given(st.data())
 def test_a_limit_returns_so_many_of_the_rows(data: st.DataObject) -> None:
     choices = Choices(data.draw)
@@ -121,6 +144,49 @@ def test_a_limit_returns_so_many_of_the_rows(data: st.DataObject) -> None:
             assert found.total() == min(limit, expected.num_rows), where
             assert found <= row_ids(expected), where
             assert table.scan(where, limit=limit).count() == min(limit, expected.num_rows), where
+
+
+@FEWER
+@given(st.data())
+def test_O1_D3_partition_filters_see_the_texts_of_the_log(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(choices, Path(folder), predicates=0)
+        table = tamis.open(folder)
+        for _ in range(3):
+            wanted = choices.some_of(["eu", "null", "1", "-7", "true", "1970-01-02", "1.50", ""], 1, 3)
+            kept = PartitionFilter.in_("p", wanted)
+            filter = kept | PartitionFilter.is_null("q") if choices.flag() else kept
+            live = [
+                stored.live_rows
+                for stored in case.versions[-1].values()
+                if (stored.texts.get("p") or None) in wanted or (filter is not kept and not stored.texts.get("q"))
+            ]
+            expected = pa.concat_tables([case.schema.empty_table(), *live])
+            with some_way_of_planning(choices):
+                assert row_ids(table.scan(filter).to_arrow()) == row_ids(expected), filter
+                assert table.scan(filter).count() == expected.num_rows, filter
+                limit = choices.number(0, 5)
+                assert table.scan(filter, limit=limit).to_arrow().num_rows == min(limit, expected.num_rows), filter
+
+
+@FEWER
+@given(st.data())
+def test_O1_O2_tables_that_deltalake_wrote(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_deltalake_case(choices, Path(folder), predicates=2)
+        table = tamis.open(folder)
+        names = [f"`{name}`" for name in case.rows.column_names]
+        assert set(table.schema.names) == set(case.rows.column_names)
+        check_rows(table.scan(columns=names).to_arrow(), case.rows, case.done)
+        assert table.scan().count() == case.rows.num_rows, case.done
+        for said, expected in zip(case.said, true_rows(case.rows, case.said), strict=True):
+            for levels in (LEVELS, choices.one_of(SUBSETS)):
+                check_rows(table.scan(said.expr, names, levels=levels).to_arrow(), expected, said, levels, case.done)
+                assert table.scan(said.expr, levels=levels).count() == expected.num_rows, (said, levels, case.done)
+            rest = [table.scan(where).count() for where in (not_(said.expr), Call("is_null", (said.expr,)))]
+            assert expected.num_rows + sum(rest) == case.rows.num_rows, (said, case.done)
 
 
 def _live(case: DeltaCase) -> list[tuple[str, pa.Table]]:

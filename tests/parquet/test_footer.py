@@ -173,12 +173,12 @@ def test_the_cache_stays_in_its_bounds_under_many_threads(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda raw: b"", CorruptFile, "0 bytes, the shortest has 12"),
+        (lambda raw: b"", CorruptFile, "is empty: it has 0 bytes"),
         (lambda raw: b"PAR1PAR1", CorruptFile, "8 bytes"),
         (lambda raw: b"PAR1\x00\x00\x00\x00PAR1", CorruptFile, "its footer would have 0 bytes"),
         (lambda raw: raw[:-1], CorruptFile, "or is cut off"),
         (lambda raw: raw[: len(raw) // 2], CorruptFile, "or is cut off"),
-        (lambda raw: raw[:-4] + b"NOPE", CorruptFile, "it ends in b'NOPE'"),
+        (lambda raw: raw[:-4] + b"NOPE", CorruptFile, "it does not end in PAR1"),
         (lambda raw: raw[:-4] + b"PARE", UnsupportedFeature, "encrypted footer"),
         (lambda raw: raw[:-8] + b"\xff\xff\xff\xff" + b"PAR1", CorruptFile, "4294967295 bytes, in a file of"),
         (lambda raw: raw[:-8] + (len(raw) - 11).to_bytes(4, "little") + b"PAR1", CorruptFile, "in a file of"),

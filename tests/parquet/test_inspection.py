@@ -331,9 +331,9 @@ def test_every_golden_file_is_told_or_refused(golden: Path) -> None:
 
 
 def test_X1_no_file_no_parquet_file_and_encrypted_ones(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFound, match="name one Parquet file"):
+    with pytest.raises(TableNotFound, match=r"nothing\.parquet' is no file: give the path of a Parquet file"):
         inspect(tmp_path / "nothing.parquet")
-    with pytest.raises(TableNotFound, match="name one Parquet file"):
+    with pytest.raises(TableNotFound, match="is a folder: give one of its files"):
         inspect(tmp_path)
     (tmp_path / "text.parquet").write_text("no Parquet file at all")
     with pytest.raises(CorruptFile, match="no Parquet file"):

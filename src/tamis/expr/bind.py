@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import pyarrow as pa
 
@@ -13,8 +13,8 @@ from tamis import types
 from tamis.errors import ExpressionError, TypeMismatch, place_in_text
 from tamis.expr.coerce import Placed, place
 from tamis.expr.functions import COMPARISONS, MIRRORED, type_of
-from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, fold, or_, walk, with_args
 from tamis.expr.names import resolve
+from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, fold, or_, walk, with_args
 from tamis.expr.printer import shown
 from tamis.types import a_type, decimal_digits, is_bytes, is_number, is_ordered, is_text, type_name
 
@@ -60,6 +60,8 @@ def _bind_call(call: Call) -> Expr:
             return _bind_in(value, tuple(items), call)
         case (("and" | "or" | "not"), args):
             return _bind_logic(call, args)
+        case (("like" | "startswith" | "endswith" | "contains"), (value, *_)):
+            return _bind_text_test(call, value)
         case _:
             return call
 
@@ -91,10 +93,24 @@ def _bind_logic(call: Call, args: tuple[Expr, ...]) -> Expr:
     return call
 
 
+def _bind_text_test(call: Call, value: Expr) -> Expr:
+    data_type = type_of(value)
+    if data_type is None or is_text(data_type) or not (is_ordered(data_type) or pa.types.is_nested(data_type)):
+        return call
+    if is_bytes(data_type) and call.function != "like":
+        return call
+    name = "LIKE" if call.function == "like" else call.function
+    is_nested = pa.types.is_nested(data_type)
+    way_out = _way_inside(value, data_type, call) if is_nested else f"Cast it, as in CAST({shown(value)} AS STRING)"
+    raise TypeMismatch(f"{name} takes a text, but {shown(value)} is {a_type(data_type)}{place_of(call)}. {way_out}")
+
+
 def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr:
     if isinstance(left, Literal) and not isinstance(right, Literal):
         return _bind_comparison(MIRRORED[function], right, left, call)
     left_type, right_type = type_of(left), type_of(right)
+    for nested, other in ((left, right_type), (right, left_type)):
+        _refuse_nested(nested, other, call)
     if left_type is None or right_type is None or pa.types.is_null(left_type) or pa.types.is_null(right_type):
         return Call(function, (left, right))
     if isinstance(right, Literal) and not right.is_null:
@@ -115,15 +131,45 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
     return Call(function, (_as_type(left, left_type, common), _as_type(right, right_type, common)))
 
 
+def _refuse_nested(value: Expr, other: pa.DataType | None, call: Call) -> None:
+    """Raise where a struct, a list or a map is compared with a value that is none."""
+    data_type = type_of(value)
+    if data_type is None or other is None or not pa.types.is_nested(data_type) or not is_ordered(other):
+        return
+    raise TypeMismatch(
+        f"cannot compare {a_type(data_type)} with {a_type(other)} in {shown(call)}{place_of(call)}. "
+        f"{_way_inside(value, data_type, call)}"
+    )
+
+
+def _way_inside(value: Expr, data_type: pa.DataType, call: Call) -> str:
+    constant = next((shown(arg) for arg in call.args if isinstance(arg, Literal)), "…")
+    if pa.types.is_struct(data_type) and data_type.num_fields:
+        return f"Name one of its fields, as in {shown(value)}.{data_type.field(0).name}"
+    if pa.types.is_map(data_type):
+        return f"Ask for the value of a key, as in element_at({shown(value)}, 'key')"
+    return f"Ask for its elements, as in array_contains({shown(value)}, {constant})"
+
+
+_EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_date, "DATE '2024-01-31'"),
+    (pa.types.is_timestamp, "TIMESTAMP '2024-01-31 10:30:00'"),
+    (pa.types.is_time, "TIME '10:30:00'"),
+    (pa.types.is_boolean, "TRUE or FALSE"),
+)
+
+
 def _mismatch(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
+    example = next((text for is_kind, text in _EXAMPLES if is_kind(left)), None)
     if isinstance(value, Literal) and is_text(right):
         return TypeMismatch(
             f"cannot compare in {shown(call)}{place_of(call)}: {shown(value)} is no {type_name(left)}. "
-            "Correct the value, or cast one side"
+            + (f"Write a value such as {example}" if example else "Correct the value, or cast one side")
         )
+    is_constant = isinstance(value, Literal) and example is not None
     return TypeMismatch(
         f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}{place_of(call)}. "
-        "Cast one side, as in CAST(… AS …)"
+        + (f"Compare it with {example}" if is_constant else "Cast one side, as in CAST(… AS …)")
     )
 
 
@@ -184,6 +230,9 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
     if not all(isinstance(item, Literal) for item in items):
         return or_(*(_bind_comparison("=", value, item, Call("=", (value, item))) for item in items))
     value_type = type_of(value)
+    if value_type is not None and pa.types.is_nested(value_type):
+        for item in items:
+            _refuse_nested(value, type_of(item), call)
     if value_type is None or not is_ordered(value_type):
         return call
     literals = [item for item in items if isinstance(item, Literal) and not item.is_null]
@@ -213,6 +262,8 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     if all(pa.types.is_date(each) or pa.types.is_timestamp(each) for each in (left, right)):
         units = [each.unit for each in (left, right) if pa.types.is_timestamp(each)]
         return pa.timestamp(max(units, key=types.UNITS_PER_SECOND.__getitem__))
+    if pa.types.is_time(left) and pa.types.is_time(right):
+        return max(left, right, key=lambda each: types.UNITS_PER_SECOND[each.unit])
     for text, other in ((left, right), (right, left)):
         if is_text(text) and not is_bytes(other):
             return types.STRING if is_text(other) else _common_with_text(other)

@@ -41,6 +41,8 @@ def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
         return bool(pa.types.is_floating(target) or (pa.types.is_decimal(target) and target.scale >= source.scale))
     if pa.types.is_date(source) or pa.types.is_timestamp(source):
         return bool(pa.types.is_date32(target) or pa.types.is_timestamp(target))
+    if pa.types.is_time(source) and pa.types.is_time(target):
+        return types.UNITS_PER_SECOND[source.unit] <= types.UNITS_PER_SECOND[target.unit]
     return is_text(source) and can_try_cast(source, target)
 
 

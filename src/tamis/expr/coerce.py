@@ -24,6 +24,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.expr.literals import number_in_text, parse_timestamp, special_float_in_text
 from tamis.expr.nodes import Literal
+from tamis.expr.temporal import parse_time
 from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_number, is_text
 
 _NANOSECONDS_PER_DAY = 86_400 * 10**9
@@ -54,6 +55,9 @@ def place(literal: Literal, target: pa.DataType) -> Placed | None:
         return None if number is None else _place_number(number, target)
     if pa.types.is_date(target) or pa.types.is_timestamp(target):
         nanoseconds = _nanoseconds(value, source)
+        return None if nanoseconds is None else _place_time(nanoseconds, target)
+    if pa.types.is_time(target):
+        nanoseconds = _nanoseconds_of_day(value, source)
         return None if nanoseconds is None else _place_time(nanoseconds, target)
     if pa.types.is_boolean(target):
         return _place_boolean(value)
@@ -150,7 +154,13 @@ def _nanoseconds(value: Any, source: pa.DataType) -> int | None:
     return None
 
 
+def _nanoseconds_of_day(value: Any, source: pa.DataType) -> int | None:
+    if is_text(source):
+        return parse_time(value)
+    return int(value) * (10**9 // UNITS_PER_SECOND[source.unit]) if pa.types.is_time(source) else None
+
+
 def _place_time(nanoseconds: int, target: pa.DataType) -> Placed:
     step = _NANOSECONDS_PER_DAY if pa.types.is_date(target) else 10**9 // UNITS_PER_SECOND[target.unit]
-    limits = integer_range(pa.int32() if pa.types.is_date(target) else types.LONG)
+    limits = integer_range(pa.int32() if pa.types.is_date(target) or pa.types.is_time32(target) else types.LONG)
     return _place_whole(Fraction(nanoseconds, step), *limits)

@@ -268,6 +268,11 @@ _CHECKS: dict[str, Callable[[Call], bool]] = {
 }
 
 
+_WAY_OUT_OF_OVERFLOW = (
+    ", the result does not fit into 64 bits. Cast a part of it, as in CAST(… AS DECIMAL(38,0)) or CAST(… AS DOUBLE)"
+)
+
+
 class Evaluator:
     """A bound expression made ready to run over batches of one schema.
 
@@ -303,7 +308,8 @@ class Evaluator:
                         given = [values[arg] for arg in args]
                         values.append(_KERNELS[function](node, given if items is None else [*given, items]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EvaluationError) as error:
-            raise EvaluationError(f"cannot evaluate {shown(self._expr)}: {error}") from error
+            way_out = _WAY_OUT_OF_OVERFLOW if str(error) == "overflow" else ""
+            raise EvaluationError(f"cannot evaluate {shown(self._expr)}: {error}{way_out}") from error
         return _as_array(values[self._result], batch.num_rows)
 
     def _constant(self, literal: Literal, step: int) -> pa.Scalar:

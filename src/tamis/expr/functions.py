@@ -314,11 +314,11 @@ def _truncated(argument: pa.DataType | None) -> pa.DataType | None:
     return types.TIMESTAMP if pa.types.is_date(argument) else None
 
 
-NOT_DETERMINISTIC = frozenset(
-    ("gen_random_uuid", "monotonically_increasing_id", "rand", "randn", "random", "shuffle", "uniform", "uuid", "uuidv4",
-     "uuidv7")
-)  # fmt: skip
-"""Functions that give another value each time they are asked. Those that ask for the time are not among them: it stops."""
+NOT_DETERMINISTIC = frozenset({
+    "gen_random_uuid", "monotonically_increasing_id", "rand", "randn", "random", "shuffle", "uniform", "uuid", "uuidv4",
+    "uuidv7",
+})  # fmt: skip
+"""Functions that give another value each time. Those that ask for the time are not among them: it stands still."""
 
 FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}
 

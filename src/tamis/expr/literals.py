@@ -22,6 +22,7 @@ from tamis.expr.temporal import (
     format_timestamp,
     has_nanosecond_digits,
     parse_date,
+    parse_time,
     parse_timestamp,
 )
 from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_text
@@ -373,6 +374,16 @@ def _text_to_timestamp(text: str, target: pa.DataType) -> Literal | None:
     return _counted(nanoseconds, pa.timestamp(target.unit, tz="UTC" if has_zone else target.tz))
 
 
+def _to_time(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
+    if isinstance(value, str):
+        nanoseconds = parse_time(value)
+        if target == types.TIME and has_nanosecond_digits(value):
+            target = pa.time64("ns")
+    else:
+        nanoseconds = value * (NANOSECONDS // UNITS_PER_SECOND[source.unit]) if pa.types.is_time(source) else None
+    return None if nanoseconds is None else _counted(nanoseconds, target)
+
+
 def _counted(nanoseconds: int, target: pa.DataType) -> Literal | None:
     count, rest = divmod(nanoseconds, NANOSECONDS // UNITS_PER_SECOND[target.unit])
     smallest, largest = integer_range(types.LONG)
@@ -394,6 +405,7 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType, p
     (pa.types.is_decimal, _to_decimal),
     (pa.types.is_date32, _to_date),
     (pa.types.is_timestamp, _to_timestamp),
+    (pa.types.is_time, _to_time),
     (is_text, _to_text),
     (is_bytes, _to_bytes),
 )

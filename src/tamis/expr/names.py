@@ -96,9 +96,7 @@ def _unknown(
         hint = f" Did you mean {' or '.join(repr(each) for each in spelled)}?"
     shown = ", ".join(names[:_SHOWN_COLUMNS]) + (f", … {len(names) - _SHOWN_COLUMNS} more" if len(names) > 12 else "")
     kind = "field" if found else "column"
-    return UnknownColumn(
-        f"no {kind} {name!r} in {owner}{place}.{hint}{meant} {kind.capitalize()}s: {shown or 'none'}."
-    )
+    return UnknownColumn(f"no {kind} {name!r} in {owner}{place}.{hint}{meant} {kind.capitalize()}s: {shown or 'none'}.")
 
 
 def _way_into(data_type: pa.DataType, inside: str, name: str) -> str:
@@ -115,11 +113,10 @@ def _way_into(data_type: pa.DataType, inside: str, name: str) -> str:
 def _meant(column: Column, schema: pa.Schema, table: str, context: Expr | None) -> str:
     """What an unknown name was meant to be, where that can be guessed: a number, a text, or a name after a table's."""
     first, *others = column.path
-    if others and first.casefold() in (table.casefold(), PurePath(table).stem.casefold()):
-        if any(field.name.casefold() == others[0].casefold() for field in schema):
-            return f" Leave the name of the table out: {'.'.join(others)}."
     if others:
-        return ""
+        is_table = first.casefold() in (table.casefold(), PurePath(table).stem.casefold())
+        is_column = any(field.name.casefold() == others[0].casefold() for field in schema)
+        return f" Leave the name of the table out: {'.'.join(others)}." if is_table and is_column else ""
     if _NUMBER_WITH_UNDERSCORES.fullmatch(first):
         return f" A number has no underscores: write {first.replace('_', '')}."
     if context is not None and _stands_for_text(column, schema, context):

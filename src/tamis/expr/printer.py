@@ -1,6 +1,6 @@
 """Expressions as SQL in Spark's dialect, which `tamis.expr.sql` reads back as the same expression.
 
-Exact for everything that text can name. Beyond that a literal prints as the nearest form: times of day, durations,
+Exact for everything that text can name. Beyond that a literal prints as the nearest form: durations,
 decimals of more than 38 digits in a wider type than they need, types of which there are several for the same values
 (`large_string`), and the unit of a NULL timestamp with a zone.
 
@@ -308,7 +308,7 @@ def _time_text(value: object, data_type: pa.DataType) -> str:
         case int() if pa.types.is_timestamp(data_type):
             return _timestamp_text(value, data_type)
         case int() if pa.types.is_time(data_type):
-            return f"CAST('{format_time(value, data_type.unit)}' AS TIME)"
+            return _time_of_day_text(value, data_type.unit)
         case int() if pa.types.is_duration(data_type):
             return _interval_text((0, 0, value * (NANOSECONDS // UNITS_PER_SECOND[data_type.unit])))
         case (int() as months, int() as days, int() as nanoseconds):
@@ -328,6 +328,16 @@ def _timestamp_text(value: int, data_type: pa.DataType) -> str:
             return f"{keyword} '{format_timestamp(value, 'ns', digits=9)}{zone}'"
         case unit:
             return f"CAST('{format_timestamp(value, unit)}{zone}' AS TIMESTAMP_{unit.upper()})"
+
+
+def _time_of_day_text(value: int, unit: str) -> str:
+    match unit:
+        case "us":
+            return f"TIME '{format_time(value, 'us')}'"
+        case "ns":
+            return f"TIME '{format_time(value, 'ns', digits=9)}'"
+        case _:
+            return f"CAST('{format_time(value, unit)}' AS TIME_{unit.upper()})"
 
 
 def _interval_text(value: tuple[int, int, int]) -> str:

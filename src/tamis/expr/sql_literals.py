@@ -15,7 +15,7 @@ from tamis.expr.literals import MOST_DIGITS, cast_literal, literal
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal
 from tamis.expr.sql_parts import Pending, Shape, call, opaque
 from tamis.expr.sql_refusals import position_of
-from tamis.expr.temporal import Interval, add_intervals, parse_interval
+from tamis.expr.temporal import INTERVAL_UNITS, Interval, add_intervals, parse_interval, singular
 from tamis.types import type_from_name, type_name
 
 
@@ -114,6 +114,13 @@ def _interval(node: exp.Expr) -> Expr:
     if not isinstance(node.this, exp.Literal) and node.args.get("unit") is not None:
         return opaque(node)
     value = _interval_value(node)
+    unit = node.args.get("unit")
+    if value is None and isinstance(unit, exp.Var) and singular(unit.name) not in INTERVAL_UNITS:
+        raise ParseError(
+            f"{unit.name} is no unit of an interval",
+            position=position_of(node),
+            hint=f"Units: {', '.join(INTERVAL_UNITS)}",
+        )
     if value is None:
         raise ParseError(
             f"{node.sql('spark')} is not an interval",
@@ -154,7 +161,7 @@ def _cast(node: exp.Expr) -> Shape:
         if folded is not None:
             return folded
         # sqlglot makes a plain Cast of `DATE '…'`, and its subclass TryCast of `CAST(… AS DATE)`.
-        if type(node) is exp.Cast and name.startswith(("date", "timestamp")):
+        if type(node) is exp.Cast and name.startswith(("date", "time")):
             raise _not_a_time(name, constant.value, node)
     return cast_to(name, node.this, "try_cast" if is_try else "cast")
 
@@ -168,7 +175,8 @@ def _not_a_time(name: str, value: Any, node: exp.Expr) -> ParseError:
     if name == "timestamp_ntz" and cast_literal(Literal(value, types.STRING), types.TIMESTAMP) is not None:
         hint = "TIMESTAMP_NTZ has no time zone: leave it out, or write TIMESTAMP"
     else:
-        hint = f"Write {name.upper()} '2024-01-31{'' if name == 'date' else ' 10:30:00.5'}'"
+        example = "10:30:00.5" if name == "time" else "2024-01-31" if name == "date" else "2024-01-31 10:30:00.5"
+        hint = f"Write {name.upper()} '{example}'"
     return ParseError(f"{value!r} is not a {name}", position=position_of(node), hint=hint)
 
 

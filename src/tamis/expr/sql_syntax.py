@@ -22,7 +22,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot import errors as sqlglot_errors
 from sqlglot.dialects.spark import Spark
 
-from tamis.errors import ParseError
+from tamis.errors import ParseError, Position
 
 T = TypeVar("T")
 
@@ -52,6 +52,14 @@ class SparkText(Spark):
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]  # sqlglot declares it as a variable
         # `list[0]` is the first item of a column called list, not a list of one item.
         ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
+
+        def _parse_interval(self, *args: Any, **options: Any) -> Any:
+            """An interval that keeps its place, which messages name."""
+            token = self._curr
+            found = super()._parse_interval(*args, **options)
+            if isinstance(found, exp.Interval) and token is not None and "start" not in found.this.meta:
+                found.update_positions(token)
+            return found
 
     class Tokenizer(Spark.Tokenizer):
         # Since Spark 4, 'it''s' is one quote, not two texts that stand side by side.
@@ -182,22 +190,34 @@ def _refuse(text: str, tokens: Sequence[Token], depth: int) -> None:
     if not tokens:
         raise ParseError("the text is empty", position=1, hint="Write a condition, such as amount > 5")
     if tokens[0].token_type is TokenType.WHERE:
-        position = tokens[0].start + 1
+        position = _position(text, tokens[0].start)
         raise ParseError("unexpected WHERE", position=position, hint="Give the condition alone, without WHERE")
     if depth > DEEPEST:
         raise _too_deep()
     kinds = [token.token_type for token in tokens]
     for place, kind in enumerate(kinds):
+        if kind is TokenType.NOT and place and _is_misplaced_not(tokens[place - 1 : place + 2]):
+            position = _position(text, tokens[place - 1].start)
+            raise ParseError("'=!' is no comparison", position=position, hint="Did you mean !=?")
         if kind in _SUSPECT and (found := _refusal(kinds, place)) is not None:
             message, hint = found
             start = tokens[place].start
-            raise ParseError(message, position=start + 1, hint=_DOUBLE_QUOTES if text[start] == '"' else hint)
+            raise ParseError(
+                message, position=_position(text, start), hint=_DOUBLE_QUOTES if text[start] == '"' else hint
+            )
     if kinds.count(TokenType.ARROW) > MOST_LAMBDAS:
         raise ParseError(f"the text has more than {MOST_LAMBDAS} lambda functions")
     nested_types = Spark.Parser.NESTED_TYPE_TOKENS
     nestings = sum(kind in nested_types and after is TokenType.LT for kind, after in pairwise(kinds))
     if nestings > DEEPEST_TYPE:
         raise ParseError(f"the text has more than {DEEPEST_TYPE} nested types")
+
+
+def _is_misplaced_not(tokens: Sequence[Token]) -> bool:
+    """Whether `=!` was meant as `!=`: `flag =!other` is the comparison with NOT other."""
+    equals, negation, *after = tokens
+    is_one_word = equals.token_type is TokenType.EQ and negation.text == "!" and negation.start == equals.end + 1
+    return is_one_word and not (after and after[0].start == negation.end + 1 and after[0].token_type is TokenType.VAR)
 
 
 def _refusal(kinds: Sequence[TokenType], place: int) -> tuple[str, str | None] | None:
@@ -247,6 +267,10 @@ def _tree_of(text: str, tokens: list[Token]) -> exp.Expr:
 # --- What went wrong ------------------------------------------------------------------------------------------------
 
 
+def _position(text: str, start: int) -> Position:
+    return Position(start + 1, text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
+
+
 def _unreadable(text: str) -> ParseError:
     """Why text cannot be cut into words: a quote or a comment without an end, or bytes that are none."""
     place = 0
@@ -256,17 +280,21 @@ def _unreadable(text: str) -> ParseError:
             end = _end_of_quoted(text, place)
             if end is None:
                 hint = "Double it if it is part of a text" if character != "`" else "A name ends with a back-tick too"
-                return ParseError(f"the quote {character} is never closed", position=place + 1, hint=hint)
+                return ParseError(f"the quote {character} is never closed", position=_position(text, place), hint=hint)
             if text[place - 1 : place] in ("x", "X") and re.fullmatch("[0-9a-fA-F]*", text[place + 1 : end]) is None:
                 hint = "Write two hexadecimal digits a byte, as in X'1F'"
-                return ParseError(f"{text[place - 1 : end + 1]} is not binary", position=place, hint=hint)
+                return ParseError(
+                    f"{text[place - 1 : end + 1]} is not binary", position=_position(text, place - 1), hint=hint
+                )
             place = end
         elif text.startswith("--", place):
             place = text.find("\n", place) if "\n" in text[place:] else len(text)
         elif text.startswith("/*", place):
             end = text.find("*/", place + 2)
             if end < 0:
-                return ParseError("the comment is never closed", position=place + 1, hint="Close it with */")
+                return ParseError(
+                    "the comment is never closed", position=_position(text, place), hint="Close it with */"
+                )
             place = end + 1
         place += 1
     return ParseError("the text cannot be read as SQL", hint="Look for characters that SQL does not use")
@@ -291,14 +319,15 @@ def _misread(text: str, tokens: list[Token], error: sqlglot_errors.ParseError) -
     places = [n for n, token in enumerate(tokens) if (token.line, token.col) == (found.get("line"), found.get("col"))]
     place = places[0] if places else len(tokens) - 1
     token, before = tokens[place], tokens[place - 1] if place else None
-    position = token.start + 1
+    position = _position(text, token.start)
     unclosed = _unclosed(tokens)
     if unclosed is not None and ("Expecting )" in description or "Expected END" in description):
         closing = "END" if unclosed.token_type is TokenType.CASE else "]" if unclosed.text == "[" else ")"
-        return ParseError(f"{unclosed.text} is never closed by {closing}", position=unclosed.start + 1)
+        return ParseError(f"{unclosed.text} is never closed by {closing}", position=_position(text, unclosed.start))
     if "Required keyword" in description or "required" in description.lower():
         message = f"an operand is missing next to {token.text!r}"
-        return ParseError(message, position=position, hint=_hint(text, tokens, place))
+        hint = _hint(text, tokens, place) or "Write a value or a column there, as in amount > 5"
+        return ParseError(message, position=position, hint=hint)
     if "Expected TYPE" in description:
         return ParseError(f"{token.text!r} is not a type", position=position, hint="Write CAST(x AS INT), for example")
     if "Unexpected token" in description:
@@ -326,9 +355,23 @@ _HINTS = {
     TokenType.COLON: "Write a field as a.b",
 }
 
+_MISSPELLED = {"=!": "!=", "=<": "<=", "=>": ">=", "><": "<>", "=<>": "<>"}
+"""Comparisons as people write them by mistake, and what they mean."""
+
+
+def _meant_operator(tokens: Sequence[Token], place: int) -> str | None:
+    """The comparison that a token and what follows it without a blank were meant to be."""
+    token = tokens[place]
+    after = tokens[place + 1] if place + 1 < len(tokens) else None
+    if after is not None and after.start == token.end + 1 and token.text + after.text in _MISSPELLED:
+        return _MISSPELLED[token.text + after.text]
+    return _MISSPELLED.get(token.text)
+
 
 def _hint(text: str, tokens: Sequence[Token], place: int) -> str | None:
     token, before = tokens[place], tokens[place - 1] if place else None
+    if meant := _meant_operator(tokens, place) or (_meant_operator(tokens, place - 1) if place else None):
+        return f"Did you mean {meant}?"
     around = [near for near in (before, token) if near is not None]
     if any(text[near.start : near.start + 1] == '"' for near in around):
         return _DOUBLE_QUOTES

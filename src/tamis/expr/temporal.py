@@ -99,6 +99,21 @@ def parse_timestamp(text: str) -> tuple[int, bool] | None:
     return seconds * NANOSECONDS + int((clock["fraction"] or "").ljust(9, "0")), zone is not None
 
 
+def parse_time(text: str) -> int | None:
+    """Nanoseconds since midnight of a time of day in text, at least hours and minutes; None for text that is none.
+
+    >>> parse_time("03:04"), parse_time("23:59:59.5"), parse_time("24:00"), parse_time("03:04Z")
+    (11040000000000, 86399500000000, None, None)
+    """
+    clock = _TIME.fullmatch(text.strip())
+    if clock is None or clock["minute"] is None or clock["zone"] is not None:
+        return None
+    hour, minute, second = (int(clock[part] or 0) for part in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    return (hour * 3600 + minute * 60 + second) * NANOSECONDS + int((clock["fraction"] or "").ljust(9, "0"))
+
+
 def has_nanosecond_digits(text: str) -> bool:
     """Whether a timestamp in text is written with more than the six digits that microseconds hold."""
     return re.search(r"\.[0-9]{7}", text) is not None
@@ -173,7 +188,7 @@ def format_time(value: int, unit: str, *, digits: int | None = None) -> str:
 Interval = tuple[int, int, int]
 """Months, days and nanoseconds: three counts that cannot be turned into each other."""
 
-_INTERVAL_UNITS: dict[str, Interval] = {
+INTERVAL_UNITS: dict[str, Interval] = {
     "year": (12, 0, 0),
     "quarter": (3, 0, 0),
     "month": (1, 0, 0),
@@ -208,7 +223,7 @@ def parse_interval(text: str, unit: str | None = None, last_unit: str | None = N
     """
     text = text.strip()
     if unit is not None and last_unit is not None:
-        pattern = _SPANS.get((_singular(unit), _singular(last_unit)))
+        pattern = _SPANS.get((singular(unit), singular(last_unit)))
         match = pattern.fullmatch(text) if pattern is not None else None
         if match is None:
             return None
@@ -223,7 +238,7 @@ def parse_interval(text: str, unit: str | None = None, last_unit: str | None = N
             return None
     total = (0, 0, 0)
     for number, name in parts:
-        part = _interval_part(number, _singular(name))
+        part = _interval_part(number, singular(name))
         if part is None:
             return None
         total = add_intervals(total, part)
@@ -235,7 +250,7 @@ def add_intervals(left: Interval, right: Interval) -> Interval:
 
 
 def _interval_part(number: str, unit: str) -> Interval | None:
-    sizes = _INTERVAL_UNITS.get(unit)
+    sizes = INTERVAL_UNITS.get(unit)
     if sizes is None or re.fullmatch(_NUMBER, number) is None:
         return None
     amounts = [Fraction(number) * size for size in sizes]
@@ -251,7 +266,7 @@ def _fits(interval: Interval) -> bool:
     return -(2**31) <= months < 2**31 and -(2**31) <= days < 2**31 and -(2**63) <= nanoseconds < 2**63
 
 
-def _singular(unit: str) -> str:
+def singular(unit: str) -> str:
     return unit.lower().removesuffix("s")
 
 

@@ -128,6 +128,8 @@ class RangedFile:
             return bool(self._storage.filesystem.get_file_info(path).mtime_ns == modified_ns)
         told = self.modified_ns
         if told is None:
+            if self._open.tail is not None:
+                return True  # the footer that the caller knows came from this very file
             # Opening does not tell it everywhere, and then the file system is asked as it was when files were listed.
             if self._open.looked_up_ns is None:
                 self._storage.counters.add(requests=1)

@@ -84,9 +84,8 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, p
             raise
         except PermissionError as error:
             reason = "" if error.errno else f": {one_line(error)}"
-            raise StorageError(
-                f"no permission to {task} '{place}'{reason}. Ask its owner for the right to read it, or run as another user"
-            ) from error
+            way_out = "Ask its owner for the right to read it"
+            raise StorageError(f"no permission to {task} '{place}'{reason}. {way_out}") from error
         except OSError as error:
             failures += 1
             if not is_transient(error):

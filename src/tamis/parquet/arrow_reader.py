@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-def open_reader(source: object, **options: Any) -> pq.ParquetReader:
+def open_reader(source: object, *, pool: pa.MemoryPool | None = None, **options: Any) -> pq.ParquetReader:
     """A reader of a file that stays the caller's to close; `options` are those of `ParquetFile`."""
-    reader = pq.ParquetReader()
+    reader = pq.ParquetReader(pool)
     # The first has another default there; what the second is for, see `tamis.parquet.leaves`.
     defaults = {"arrow_extensions_enabled": True, "coerce_int96_timestamp_unit": "us"}
     reader.open(source, **defaults | options)

@@ -97,14 +97,14 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
     footer = FOOTERS.get(key, storage.filesystem) if modified_ns is not None else None
     if footer is not None:
         return footer, None
-    content, tail = _read_footer_bytes(storage, path, size, modified_ns)
+    content, tail = _read_footer_bytes(storage, path, size)
     footer = footer_from_bytes(content, storage.place(path))
     if modified_ns is not None:
         FOOTERS.put(key, storage.filesystem, footer)
     return footer, tail if size <= WHOLE_FILE else None
 
 
-def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
+def _read_footer_bytes(storage: Storage, path: str, size: int) -> tuple[bytes, pa.Buffer]:
     """The footer, and the end of the file with which it came."""
     place = storage.place(path)
     if not size:
@@ -113,7 +113,8 @@ def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int 
         raise CorruptFile(
             f"'{place}' is no Parquet file: it has {size} bytes, the shortest has {_SHORTEST_FILE}. {_way_out(place)}"
         )
-    with RangedFile(storage, path, size, modified_ns) as file:
+    # Whether the file is the one that was listed matters to those who read more of it than this.
+    with RangedFile(storage, path, size) as file:
         tail = file.read_tail(TAIL_LENGTH)
         length = _footer_length(tail[-_TRAILER:].to_pybytes(), size, place)
         missing = length + _TRAILER - tail.size

@@ -16,13 +16,14 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 
 from tamis import types
 from tamis.errors import EvaluationError
+from tamis.expr.bind import place_of
 from tamis.expr.evaluate import Evaluator, can_evaluate
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, fold, operands_of, transform, with_args
+from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, fold, operands_of, transform, walk, with_args
 from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.printer import shown, to_sql
 from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
-from tamis.scan.engine_errors import explain_engine_error, explain_translation_error
+from tamis.scan.engine_errors import explain_engine_error, explain_translation_error, unknown_function
 
 _LOGIC = frozenset(("and", "or", "not"))
 
@@ -99,19 +100,26 @@ class EmbeddedPredicates:
             answers = [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             given_texts = {name: shown(value) for value, name in self._values.items()}
-            reason = explain_engine_error(error, given_texts)
-            raise EvaluationError(f"the embedded engine cannot evaluate {self._text}: {reason}") from error
+            reason = explain_engine_error(error, given_texts, self._parts)
+            place = self._place_of(unknown_function(error))
+            raise EvaluationError(f"the embedded engine cannot evaluate {self._text}{place}: {reason}") from error
         finally:
             connection.unregister("rows_of_batch")
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         parts = {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)}
         return self._remaining(pa.record_batch(columns | parts))
 
+    def _place_of(self, function: str | None) -> str:
+        """Where a function, or else the first of the parts, stood in the text."""
+        calls = (node for part in self._parts for node in walk(part) if isinstance(node, Call))
+        return place_of(next((call for call in calls if call.function == function), self._parts[0]))
+
     def _connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
         if found is None:
-            # One thread keeps the order of rows; UTC makes the answer independent of where it runs.
-            found = duckdb.connect(":memory:", config={"threads": 1})
+            # One thread keeps the order of rows; UTC makes the answer independent of where it runs. Files, extensions
+            # and the network are none of a filter's business.
+            found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
             found.execute("SET TimeZone = 'UTC'")
             self._connections.connection = found
         return found
@@ -141,6 +149,9 @@ def _translated(text: str) -> str:
 
 def _in_our_meaning(node: Expr) -> Expr:
     match node:
+        case Literal(value=int() as count, type=unit) if pa.types.is_time32(unit):
+            # DuckDB counts times of day in microseconds.
+            return Literal(count * (1_000_000 // types.UNITS_PER_SECOND[unit.unit]), types.TIME)
         case Call("substring", (value, Literal(value=0), *length)):
             # Position 0 is the first character in Spark, and one before it in DuckDB.
             return Call("substring", (value, Literal(1, types.LONG), *length))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import PlanBudgetExceeded, counted
+from tamis.errors import InvalidArgument, PlanBudgetExceeded, counted
 from tamis.scan.read import ScanTask
 from tamis.scan.report import Report
 from tamis.scan.row_groups import RowGroups
@@ -100,7 +100,12 @@ def describe_files(
     return pa.table(columns)
 
 
-@dataclass
+def _check_number(most: object) -> None:
+    if not isinstance(most, int) or isinstance(most, bool):
+        raise InvalidArgument(f"a budget is a whole number, not {most!r}")
+
+
+@dataclass(repr=False)
 class ScanPlan:
     """What a scan will read. `files` has a row a file, `tasks` are the row groups, `report` says what was skipped."""
 
@@ -126,6 +131,7 @@ class ScanPlan:
 
     def assert_max_files(self, most: int) -> ScanPlan:
         """Fail where the plan has more files: for tests that guard a query against reading too much."""
+        _check_number(most)
         if self.num_files > most:
             raise PlanBudgetExceeded(
                 f"the plan has {counted(self.num_files, 'file')}, at most {most} were allowed.\n{self.report}"
@@ -134,12 +140,16 @@ class ScanPlan:
 
     def assert_max_bytes(self, most: int) -> ScanPlan:
         """Fail where the plan reads more bytes."""
+        _check_number(most)
         if self.bytes > most:
             raise PlanBudgetExceeded(f"the plan reads {self.bytes} bytes, at most {most} were allowed.\n{self.report}")
         return self
 
     def __str__(self) -> str:
         return str(self.report)
+
+    def __repr__(self) -> str:
+        return f"<tamis.ScanPlan of {self.report.table!r} to {self.depth}: {counted(self.num_files, 'file')}>"
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()

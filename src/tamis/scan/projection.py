@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument
-from tamis.expr.bind import resolve
 from tamis.expr.builder import Expression, col
+from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
 
 Path = tuple[str, ...]

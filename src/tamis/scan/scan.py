@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, MissingDependency
+from tamis.errors import InvalidArgument, MissingDependency, MissingFile
 from tamis.io.counters import IoCounters
 from tamis.parquet.batches import MOST_BYTES
 from tamis.parquet.narrow import Filter
@@ -95,8 +96,21 @@ class Scan:
         if depth not in DEPTHS:
             raise InvalidArgument(f"no depth {depth!r}. Depths: {', '.join(DEPTHS)}")
         if depth not in self._plans:
-            self._plans[depth] = self._plan_files() if depth == "files" else self._plan_row_groups(depth)
+            with self._telling_version():
+                self._plans[depth] = self._plan_files() if depth == "files" else self._plan_row_groups(depth)
         return self._plans[depth]
+
+    @contextmanager
+    def _telling_version(self) -> Iterator[None]:
+        """A file that is gone belongs to some version of the table, where it has versions."""
+        try:
+            yield
+        except MissingFile as error:
+            version = self._source.version
+            if version is None:
+                raise
+            table = f"version {version} of '{self._source.storage.uri}'"
+            raise MissingFile(f"{error}, and {table} needs it: was it vacuumed? Open a newer version") from error
 
     def explain(self) -> str:
         """The funnel of the scan as text: what each level keeps, and what each part of the filter does."""
@@ -176,14 +190,15 @@ class Scan:
         try:
             if remaining == 0:
                 return
-            for batch in run_tasks(run.tasks(), self._reader.read, weight):
-                if remaining is not None:
-                    batch = batch.slice(0, remaining)
-                    remaining -= batch.num_rows
-                run.rows += batch.num_rows
-                yield batch
-                if remaining == 0:
-                    return
+            with self._telling_version():
+                for batch in run_tasks(run.tasks(), self._reader.read, weight):
+                    if remaining is not None:
+                        batch = batch.slice(0, remaining)
+                        remaining -= batch.num_rows
+                    run.rows += batch.num_rows
+                    yield batch
+                    if remaining == 0:
+                        return
         finally:
             run.finish()
 
@@ -200,10 +215,11 @@ class Scan:
         try:
             enough = self._limit is not None and found >= self._limit
             tasks = iter(()) if enough else run.tasks()
-            for counted in run_tasks(tasks, lambda tasks: iter([self._reader.count(tasks)]), weight):
-                found += counted
-                if self._limit is not None and found >= self._limit:
-                    break
+            with self._telling_version():
+                for counted in run_tasks(tasks, lambda tasks: iter([self._reader.count(tasks)]), weight):
+                    found += counted
+                    if self._limit is not None and found >= self._limit:
+                        break
             found = found if self._limit is None else min(found, self._limit)
             run.rows = found
         finally:

@@ -115,7 +115,7 @@ def _refuse_chance(where: Expr | PartitionFilter | None) -> None:
         for name in names:
             if name in NOT_DETERMINISTIC:
                 raise InvalidArgument(
-                    f"the filter is not deterministic: {name}() keeps other rows each time, so that there is nothing to "
+                    f"the filter is not deterministic: {name}() keeps other rows each time, and there is nothing to "
                     "compare. Verify without it"
                 )
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from tamis.errors import TypeMismatch
-from tamis.expr.bind import bind
+from tamis.expr.bind import bind, place_of
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import TRUE, Column, Expr, and_, columns_of
 from tamis.expr.normalise import normalise
@@ -82,8 +82,8 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
     data_type = type_of(bound)
     if data_type is not None and not pa.types.is_boolean(data_type) and not pa.types.is_null(data_type):
         raise TypeMismatch(
-            f"the filter {shown(bound)} is {a_type(data_type)}, not a predicate. "
-            "Compare it with something, as in amount > 5"
+            f"the filter {shown(bound)} is {a_type(data_type)}, not a predicate{place_of(bound)}. "
+            f"Compare it with something, as in {shown(bound)} = …"
         )
     expr, mentioned = normalise(bound), tuple(columns_of(bound))
     if all(column.path[0] in partition_columns for column in mentioned):

@@ -7,6 +7,7 @@ batch: the bytes of one row group are fetched, and only those of the columns tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -155,6 +156,16 @@ def all_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
     )
 
 
+@lru_cache(maxsize=1)
+def _reading_pool() -> pa.MemoryPool | None:
+    """Where batches are decoded that come and go by the hundred.
+
+    mimalloc, Arrow's default, gives their memory back to the system each time: a plan over a million files took 2.5 s
+    of processor time and 550 MB with it, 1.9 s and 470 MB with jemalloc.
+    """
+    return pa.jemalloc_memory_pool() if "jemalloc" in pa.supported_memory_backends() else None
+
+
 def read_row_group(
     storage: Storage,
     path: str,
@@ -180,7 +191,8 @@ def read_row_group(
     rows = rows_of_a_batch(group.num_rows, group.total_byte_size)
     decoded = 0
     try:
-        reader = open_reader(source, metadata=footer.metadata, pre_buffer=False, page_checksum_verification=True)
+        options = {"metadata": footer.metadata, "pre_buffer": False, "page_checksum_verification": True}
+        reader = open_reader(source, pool=_reading_pool(), **options)
         for batch in reader.iter_batches(
             rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
         ):

@@ -24,6 +24,7 @@ from tamis.expr.nodes import Column
 from tamis.io.weighted_cache import WeightedCache
 from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
 from tamis.tables.delta.actions import DELETION_VECTOR
+from tamis.tables.delta.checkpoint_rows import KeepRowGroup
 from tamis.tables.delta.file_parts import KEY_COLUMNS, FilePart
 from tamis.tables.delta.partition_values import typed_partition_values
 from tamis.tables.delta.schema import TableMetadata
@@ -234,10 +235,10 @@ def keep_batches(part: FilePart, metadata: TableMetadata, batches: list[FileBatc
 
 
 def read_batches(
-    part: FilePart, metadata: TableMetadata, columns: Sequence[str]
+    part: FilePart, metadata: TableMetadata, columns: Sequence[str], keep_row_group: KeepRowGroup | None = None
 ) -> Iterator[tuple[FileBatch, LogColumns]]:
     """The files of a piece as they are read, each batch with what was read of the log."""
-    for number, batch in enumerate(part.read_source(columns)):
+    for number, batch in enumerate(part.read_source(columns, keep_row_group)):
         yield _made(number, metadata, batch), ReadColumns(batch)
 
 

@@ -45,6 +45,7 @@ from tamis.tables.delta.file_batches import (
 )
 from tamis.tables.delta.file_parts import FilePart
 from tamis.tables.delta.generated import partition_predicates
+from tamis.tables.delta.row_group_skipping import RowGroupSkipper
 from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.delta.snapshot import Snapshot
 
@@ -247,7 +248,9 @@ class PartPruner:
         kept: list[FileBatch] = []
         weight = 0
         waiting: list[Unit] = []
-        for batch, log in read_batches(part, self._metadata, self._request.columns):
+        skipper = self._skipper()
+        keep_row_group = None if skipper is None else skipper.keeps
+        for batch, log in read_batches(part, self._metadata, self._request.columns, keep_row_group):
             waiting.append((part, batch, log))
             if sum(each.rows for _, each, _ in waiting) >= MOST_READ_TOGETHER:
                 found.append(self._prune_together(waiting))
@@ -257,9 +260,32 @@ class PartPruner:
                 kept.append(batch)
         if waiting:
             found.append(self._prune_together(waiting))
-        if weight <= LIVE_FILES.capacity:
+        if skipper is not None and skipper.skipped:
+            found.append(self._left_out(part, skipper))
+        elif weight <= LIVE_FILES.capacity:
             keep_batches(part, self._metadata, kept)
         return Chosen.joined(found)
+
+    def _skipper(self) -> RowGroupSkipper | None:
+        """What asks the row groups of a checkpoint, where the filter says something that they may know."""
+        request = self._request
+        conjuncts = request.partition_conjuncts or request.predicate.conjuncts
+        if not conjuncts or not (request.by_partitions or request.by_statistics):
+            return None
+        return RowGroupSkipper(
+            self._metadata, conjuncts, by_partitions=request.by_partitions, by_statistics=request.by_statistics
+        )
+
+    def _left_out(self, part: FilePart, skipper: RowGroupSkipper) -> Chosen:
+        """The account of files whose row groups were not read: nothing of them is left."""
+        columns = ("path", "size", "deletion_vector") if part.touched is not None else ("size",)
+        batches = part.read(columns, lambda _, row_group: row_group in skipper.skipped)
+        total = sum((Sizes.of(batch.column("size")) for batch in batches), Sizes())
+        outcomes = skipper.outcomes()
+        nothing = self.nothing()
+        if self._metadata.partition_columns:
+            return replace(nothing, total=replace(total, rows=None), of_partitions=outcomes)
+        return replace(nothing, total=total, after_partitions=replace(total, rows=None), of_statistics=outcomes)
 
     def prune_kept(self, parts: Sequence[tuple[FilePart, list[FileBatch]]]) -> Iterator[Chosen]:
         """The files of pieces that are in memory, many at once: an array costs more than what is in it."""

@@ -1,0 +1,126 @@
+"""Row groups of a checkpoint that need not be read: their own statistics rule out every file that they tell of.
+
+Some checkpoints have the partition values and the statistics of files in their types too, in columns of their own, and
+Parquet keeps the smallest and the largest value of those for each row group. Few types are safe to judge by:
+
+- Partition values of whole numbers, dates and texts. Not timestamps, which the writer of the checkpoint may have read
+  in another zone. Of NULL nothing is concluded, since an empty text is NULL too.
+- Statistics of whole numbers and dates, where every file of the row group has them. Others are rounded, cut, or say
+  nothing of NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tamis.expr.nodes import Column, columns_of
+from tamis.parquet.footer import Footer
+from tamis.parquet.leaves import FieldPath
+from tamis.parquet.statistics import row_group_metadata
+from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.skipping.rewrite import Conjunct
+from tamis.tables.delta.schema import TableMetadata
+from tamis.types import is_text
+
+_PARTITIONS = ("add", "partitionValues_parsed")
+_SMALLEST = ("add", "stats_parsed", "minValues")
+_LARGEST = ("add", "stats_parsed", "maxValues")
+
+
+class RowGroupSkipper:
+    """Decides for the row groups of one part of a checkpoint, and remembers which it left out."""
+
+    def __init__(
+        self, metadata: TableMetadata, conjuncts: Sequence[Conjunct], *, by_partitions: bool, by_statistics: bool
+    ) -> None:
+        self._metadata = metadata
+        self._conjuncts = conjuncts
+        self._by_partitions = by_partitions
+        self._by_statistics = by_statistics
+        self._columns = list(dict.fromkeys(column for each in conjuncts for column in columns_of(each.predicate)))
+        self._keeps: npt.NDArray[np.bool_] | None = None
+        self._by_conjunct: list[npt.NDArray[np.bool_]] = []
+        self._files: list[int] = []
+        self.skipped: set[int] = set()
+
+    def keeps(self, footer: Footer, row_group: int) -> bool:
+        """Whether a row group may hold a file that is wanted."""
+        if self._keeps is None:
+            self._judge(footer)
+        assert self._keeps is not None
+        if not self._keeps[row_group]:
+            self.skipped.add(row_group)
+        return bool(self._keeps[row_group])
+
+    def outcomes(self) -> tuple[ConjunctOutcome, ...]:
+        """How many files each conjunct left out with their row groups."""
+        files = np.array(self._files)
+        left_out = np.isin(np.arange(len(files)), list(self.skipped))
+        return tuple(
+            ConjunctOutcome(conjunct.text, int(files[left_out & ~kept].sum()), None)
+            for conjunct, kept in zip(self._conjuncts, self._by_conjunct, strict=True)
+        )
+
+    def _judge(self, footer: Footer) -> None:
+        groups = footer.metadata.num_row_groups
+        known = self._known(footer)
+        if not known:
+            self._keeps = np.ones(groups, bool)
+            return
+        units = pa.record_batch(known)
+        self._by_conjunct = [np.asarray(prune(units, [each], with_matches=False).selection) for each in self._conjuncts]
+        self._keeps = np.all([np.ones(groups, bool), *self._by_conjunct], axis=0)
+        counted = _null_counts(footer, ("add", "path"))
+        rows = [footer.metadata.row_group(group).num_rows for group in range(groups)]
+        self._files = [count - (nulls or 0) for count, nulls in zip(rows, counted or [0] * groups, strict=True)]
+
+    def _known(self, footer: Footer) -> dict[str, pa.Array]:
+        """Bounds of columns in all row groups, without row counts: rows of a checkpoint are no rows of the table."""
+        found: dict[str, pa.Array] = {}
+        for column in self._columns:
+            if column.type is None:
+                continue
+            physical = self._metadata.physical(column.path)
+            if column.path[0] in self._metadata.partition_columns:
+                if self._by_partitions and (is_text(column.type) or _is_whole(column.type)):
+                    found |= _bounds(footer, column, (*_PARTITIONS, *physical), ("lower", "upper"))
+            elif self._by_statistics and _is_whole(column.type):
+                for path, kind in (((*_SMALLEST, *physical), "lower"), ((*_LARGEST, *physical), "upper")):
+                    if _all_files_have(footer, path):
+                        found |= _bounds(footer, column, path, (kind,))
+        return found
+
+
+def _is_whole(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(data_type) or pa.types.is_date(data_type))
+
+
+def _bounds(footer: Footer, column: Column, path: FieldPath, kinds: Iterable[str]) -> dict[str, pa.Array]:
+    if path not in footer.schema.leaves:
+        return {}
+    units = row_group_metadata(footer.metadata, [column], names={column.path: path})
+    names = [metadata_name(kind, column.path) for kind in kinds]
+    return {name: units.column(name) for name in names if name in units.schema.names and name != ROW_COUNT.name}
+
+
+def _all_files_have(footer: Footer, path: FieldPath) -> bool:
+    """Whether a column is NULL only in rows that add no file."""
+    nulls, others = _null_counts(footer, path), _null_counts(footer, ("add", "path"))
+    return nulls is not None and others is not None and None not in nulls and nulls == others
+
+
+def _null_counts(footer: Footer, path: FieldPath) -> list[int | None] | None:
+    leaf = footer.schema.leaves.get(path)
+    if leaf is None:
+        return None
+    found = []
+    for group in range(footer.metadata.num_row_groups):
+        statistics = footer.metadata.row_group(group).column(leaf.index).statistics
+        is_counted = statistics is not None and statistics.has_null_count
+        found.append(statistics.null_count if is_counted else None)
+    return found

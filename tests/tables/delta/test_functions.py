@@ -1,0 +1,368 @@
+"""The plain functions of `tamis.delta`: what a version is made of, and its files as Arrow for whoever plans himself."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import tamis
+from builders.delta_log import DeltaLog, add, commit_info, deletion_vector, remove
+from builders.delta_statistics import field, mapping
+from tamis import PartitionFilter
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TamisError, VersionNotFound
+
+COLUMNS = [
+    ("path", pa.string()),
+    ("size", pa.int64()),
+    ("modification_time", pa.int64()),
+    ("num_records", pa.int64()),
+    ("partition_values", pa.string()),
+    ("has_deletion_vector", pa.bool_()),
+]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    """A checkpoint of version 2, and two commits after it."""
+    log = DeltaLog(
+        tmp_path, {"p": "string", "q": "integer", "id": "long"}, partition_columns=["p", "q"],
+        features=["deletionVectors", "v2Checkpoint"],
+    )  # fmt: skip
+    log.commit(
+        add("a%20b/1", {"p": "a", "q": "1"}, size=11, modificationTime=5, stats='{"numRecords":7}'),
+        add("2", {"p": "b", "q": None}, size=22, modificationTime=6),
+    )
+    log.commit(add("3", {"p": "", "q": "3"}, size=33, stats='{"numRecords":0}', deletionVector=deletion_vector()))
+    log.commit(add("4", {"p": 'say "é"\\', "q": "4"}, size=44, stats="no JSON"))
+    log.checkpoint(2)
+    log.commit(remove("2"), add("5", {"p": "a", "q": "5"}, size=55, stats='{"numRecords":5}'))
+    log.commit(add("6", {"p": "c", "q": "6"}, size=66))
+    return log
+
+
+def by_path(batch: pa.RecordBatch) -> dict[str, dict[str, Any]]:
+    rows = {row["path"]: row for row in batch.to_pylist()}
+    assert len(rows) == batch.num_rows
+    return rows
+
+
+def check_columns(batch: pa.RecordBatch) -> None:
+    assert isinstance(batch, pa.RecordBatch)
+    assert [(each.name, each.type) for each in batch.schema] == COLUMNS
+    assert all(column.null_count == 0 for column in batch.columns)
+    batch.validate(full=True)
+
+
+# --- What a version is made of --------------------------------------------------------------------------------------
+
+
+def test_what_a_version_is_made_of(log: DeltaLog) -> None:
+    info = tamis.delta.snapshot_info(log.table)
+    assert info.version == 4
+    assert info.schema == pa.schema([("p", pa.string()), ("q", pa.int32()), ("id", pa.int64())])
+    assert info.partition_columns == ("p", "q")
+    assert info.checkpoint_parts == ("_delta_log/00000000000000000002.checkpoint.parquet",)
+    assert info.commits == tuple(f"_delta_log/{version:020}.json" for version in (3, 4))
+    for paths, sizes in ((info.checkpoint_parts, info.checkpoint_part_sizes), (info.commits, info.commit_sizes)):
+        assert sizes == tuple((log.table / path).stat().st_size for path in paths)
+
+
+def test_what_an_older_version_is_made_of(log: DeltaLog) -> None:
+    info = tamis.delta.snapshot_info(log.table, 1)
+    assert (info.version, info.checkpoint_parts, len(info.commits)) == (1, (), 2)
+    with pytest.raises(VersionNotFound):
+        tamis.delta.snapshot_info(log.table, 9)
+    with pytest.raises(TamisError, match="_delta_log"):
+        tamis.delta.snapshot_info(log.table / "_delta_log")
+
+
+@pytest.mark.parametrize("form", [{"parts": 2}, {"sidecars": 2}, {"sidecars": 2, "top": "json"}], ids=str)
+def test_D8_the_parts_of_a_checkpoint_are_the_files_that_hold_its_files(log: DeltaLog, form: dict[str, Any]) -> None:
+    paths = log.checkpoint(4, **form)
+    info = tamis.delta.snapshot_info(log.table)
+    assert info.commits == ()
+    assert sorted(info.checkpoint_parts) == sorted(
+        str(path.relative_to(log.table)) for path in (paths if "parts" in form else paths[1:])
+    )
+    found = [tamis.delta.read_checkpoint_part(log.table, part) for part in info.checkpoint_parts]
+    for batch in found:
+        check_columns(batch)
+    assert sorted(path for batch in found for path in batch["path"].to_pylist()) == ["3", "4", "5", "6", "a%20b/1"]
+
+
+@pytest.mark.parametrize("top", ["json", "parquet"])
+def test_D8_a_v2_checkpoint_without_sidecars(log: DeltaLog, top: str) -> None:
+    log.checkpoint(4, sidecars=0, top=top)
+    info = tamis.delta.snapshot_info(log.table)
+    (part,) = info.checkpoint_parts
+    batch = tamis.delta.read_checkpoint_part(log.table, part, PartitionFilter.eq("p", "a"))
+    check_columns(batch)
+    assert set(by_path(batch)) == {"a%20b/1", "5"}
+    assert by_path(batch)["5"]["num_records"] == 5
+
+
+# --- Files ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_live_files_of_a_version(log: DeltaLog) -> None:
+    batch = tamis.delta.list_files(log.table)
+    check_columns(batch)
+    rows = by_path(batch)
+    assert set(rows) == {"a%20b/1", "3", "4", "5", "6"}
+    assert rows["a%20b/1"] == {
+        "path": "a%20b/1",
+        "size": 11,
+        "modification_time": 5,
+        "num_records": 7,
+        "partition_values": '{"p": "a", "q": "1"}',
+        "has_deletion_vector": False,
+    }
+    assert {path: row["num_records"] for path, row in rows.items()} == {"a%20b/1": 7, "3": 0, "4": -1, "5": 5, "6": -1}
+    assert [path for path, row in rows.items() if row["has_deletion_vector"]] == ["3"]
+    values = {path: json.loads(row["partition_values"]) for path, row in rows.items()}
+    assert values["3"] == {"p": None, "q": "3"}
+    assert values["4"] == {"p": 'say "é"\\', "q": "4"}
+    assert set(by_path(tamis.delta.list_files(log.table, 0))) == {"a%20b/1", "2"}
+    assert by_path(tamis.delta.list_files(log.table, 0))["2"]["partition_values"] == '{"p": "b", "q": null}'
+
+
+@pytest.mark.parametrize(
+    ("filter", "expected"),
+    [
+        (PartitionFilter.eq("p", "a"), {"a%20b/1", "5"}),
+        (PartitionFilter.eq("p", "a") & PartitionFilter.gt("q", "1").with_type("long"), {"5"}),
+        (PartitionFilter.is_null("p"), {"3"}),
+        (PartitionFilter.eq("p", ""), set()),
+        (~PartitionFilter.is_null("p"), {"a%20b/1", "4", "5", "6"}),
+        (PartitionFilter.in_("q", ["3", "6"]), {"3", "6"}),
+        (PartitionFilter.and_(), {"a%20b/1", "3", "4", "5", "6"}),
+        (PartitionFilter.or_(), set()),
+    ],
+    ids=lambda each: each.to_json() if isinstance(each, PartitionFilter) else "",
+)
+def test_a_filter_keeps_files_by_their_partition_values(
+    log: DeltaLog, filter: PartitionFilter, expected: set[str]
+) -> None:
+    batch = tamis.delta.list_files(log.table, filter=filter)
+    check_columns(batch)
+    assert set(by_path(batch)) == expected
+    info = tamis.delta.snapshot_info(log.table)
+    assert set(by_path(_by_hand(log.table, info, filter))) == expected
+
+
+def _by_hand(table: Path, info: Any, filter: PartitionFilter | None) -> pa.Table:
+    """What an engine does that reads the parts anywhere: of a file of which commits speak, they know best."""
+    added, removed = tamis.delta.read_post_checkpoint_changes(table, info.commits, filter)
+    known, _ = tamis.delta.read_post_checkpoint_changes(table, info.commits)
+    spoken_of = pa.concat_arrays([known["path"], removed["path"]])
+    parts = [tamis.delta.read_checkpoint_part(table, part, filter) for part in info.checkpoint_parts]
+    kept = [part.filter(pc.invert(pc.is_in(part["path"], spoken_of))) for part in parts]
+    return pa.Table.from_batches([added, *kept])
+
+
+def test_an_engine_that_reads_the_parts_by_itself_finds_the_same_files(log: DeltaLog) -> None:
+    whole = by_path(tamis.delta.list_files(log.table))
+    for form in ({}, {"parts": 3}, {"sidecars": 2}, {"sidecars": 1, "top": "json"}):
+        log.checkpoint(3, **form)
+        info = tamis.delta.snapshot_info(log.table)
+        assert len(info.commits) == 1
+        assert by_path(_by_hand(log.table, info, None)) == whole
+        assert by_path(tamis.delta.list_files(log.table)) == whole
+        for path in log.folder.glob("*3.checkpoint*"):
+            path.unlink()
+
+
+def test_what_a_filter_rejects_is_not_even_looked_at(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tamis.tables.delta import functions
+
+    asked: list[int] = []
+    plainly = functions.num_records
+
+    def counting(texts: pa.Array | None, parsed: pa.Array | None) -> pa.Array:
+        asked.append(0 if texts is None else len(texts))
+        return plainly(texts, parsed)
+
+    monkeypatch.setattr(functions, "num_records", counting)
+    assert tamis.delta.list_files(log.table, filter=PartitionFilter.eq("p", "c")).num_rows == 1
+    assert sum(asked) == 1
+
+
+def test_what_commits_add_and_remove(log: DeltaLog) -> None:
+    info = tamis.delta.snapshot_info(log.table)
+    added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits)
+    check_columns(added)
+    check_columns(removed)
+    assert set(by_path(added)) == {"5", "6"}
+    assert set(by_path(removed)) == {"2"}
+    # A removal says little of what it removes.
+    assert by_path(removed)["2"]["num_records"] == -1
+    added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits, PartitionFilter.eq("p", "c"))
+    assert set(by_path(added)) == {"6"}
+    assert set(by_path(removed)) == {"2"}
+    for batch in tamis.delta.read_post_checkpoint_changes(log.table, []):
+        check_columns(batch)
+        assert batch.num_rows == 0
+
+
+def test_D1_of_what_commits_say_several_times_the_newest_holds(log: DeltaLog) -> None:
+    log.commit(remove("6"))
+    log.commit(add("6", {"p": "c", "q": "6"}, size=67), remove("5"))
+    log.commit(
+        remove("3", deletionVector=deletion_vector()),
+        add("3", {"p": "", "q": "3"}, deletionVector=deletion_vector(offset=9)),
+    )
+    info = tamis.delta.snapshot_info(log.table)
+    added, removed = tamis.delta.read_post_checkpoint_changes(log.table, info.commits)
+    assert {path: row["size"] for path, row in by_path(added).items()} == {"3": 100, "6": 67}
+    assert {"2", "5"} <= set(removed["path"].to_pylist())
+    assert by_path(_by_hand(log.table, info, None)) == by_path(tamis.delta.list_files(log.table))
+    assert tamis.delta.list_files(log.table).num_rows == 4
+
+
+def test_a_table_without_partitions(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    log.commit(add("1", stats='{"numRecords": 3}'))
+    log.checkpoint(0)
+    log.commit(add("2"))
+    batch = tamis.delta.list_files(tmp_path)
+    check_columns(batch)
+    assert batch["partition_values"].to_pylist() == ["{}", "{}"]
+    # A column that the table is not partitioned by has no value in any file.
+    assert tamis.delta.list_files(tmp_path, filter=PartitionFilter.is_null("p")).num_rows == 2
+
+
+def test_a_table_without_files(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    log.commit()
+    batch = tamis.delta.list_files(tmp_path)
+    check_columns(batch)
+    assert batch.num_rows == 0
+
+
+def test_D14_rows_out_of_parsed_statistics(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    log.commit(add("1"), add("2"))
+    actions = log.reconciled(0, 0)
+    for action in actions:
+        if action.get("add", {}).get("path") == "1":
+            action["add"]["stats_parsed"] = {"numRecords": 12}
+    log.checkpoint(
+        0, actions=actions, add_fields=[("stats_parsed", pa.struct([("numRecords", pa.int64())]))], omit=["stats"]
+    )
+    log.commit(commit_info())
+    rows = by_path(tamis.delta.list_files(tmp_path))
+    assert {path: row["num_records"] for path, row in rows.items()} == {"1": 12, "2": -1}
+
+
+def test_D6_a_filter_is_by_the_names_of_the_table_where_columns_are_mapped(tmp_path: Path) -> None:
+    fields = [field("p", "string", **mapping(1, "col-1")), field("id", "long", **mapping(2, "col-2"))]
+    log = DeltaLog(
+        tmp_path,
+        fields,
+        partition_columns=["p"],
+        features=["columnMapping"],
+        configuration={"delta.columnMapping.mode": "name"},
+    )
+    log.commit(add("1", {"col-1": "a"}), add("2", {"col-1": "b"}))
+    assert set(by_path(tamis.delta.list_files(tmp_path, filter=PartitionFilter.eq("p", "a")))) == {"1"}
+
+
+# --- What is wrong --------------------------------------------------------------------------------------------------
+
+
+def test_parts_and_commits_must_be_files_of_the_log(log: DeltaLog, tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("{}")
+    for name in ("other", "_delta_log/../other", "/etc/hostname", "", "_delta_log"):
+        with pytest.raises(InvalidArgument, match="no file of the log"):
+            tamis.delta.read_checkpoint_part(log.table, name)
+        with pytest.raises(InvalidArgument, match="no file of the log"):
+            tamis.delta.read_post_checkpoint_changes(log.table, [name])
+    with pytest.raises(MissingFile, match=r"00099\.json"):
+        tamis.delta.read_post_checkpoint_changes(log.table, ["_delta_log/00000000000000000099.json"])
+    log.path(4).write_text('{"add": ')
+    with pytest.raises(CorruptFile, match=r"00004\.json"):
+        tamis.delta.list_files(log.table)
+
+
+@pytest.mark.parametrize("filter", ["p = 'a'", {"op": "eq"}, 3])
+def test_a_filter_of_another_kind_is_refused(log: DeltaLog, filter: Any) -> None:
+    info = tamis.delta.snapshot_info(log.table)
+    for ask in (
+        lambda: tamis.delta.list_files(log.table, filter=filter),
+        lambda: tamis.delta.read_checkpoint_part(log.table, info.checkpoint_parts[0], filter),
+        lambda: tamis.delta.read_post_checkpoint_changes(log.table, info.commits, filter),
+    ):
+        with pytest.raises(InvalidArgument, match="PartitionFilter"):
+            ask()
+
+
+# --- Handed on ------------------------------------------------------------------------------------------------------
+
+
+class Schema(ctypes.Structure):
+    """`ArrowSchema`, as large as the C Data Interface has it."""
+
+    _fields_ = [("content", ctypes.c_byte * 72)]
+
+
+class Array(ctypes.Structure):
+    _fields_ = [("content", ctypes.c_byte * 80)]
+
+
+def test_a_batch_is_exported_to_addresses_that_another_runtime_gives(log: DeltaLog) -> None:
+    batch = tamis.delta.list_files(log.table)
+    schema, array = Schema(), Array()
+    tamis.delta.export_batch(batch, ctypes.addressof(array), ctypes.addressof(schema))
+    imported = pa.RecordBatch._import_from_c(ctypes.addressof(array), ctypes.addressof(schema))
+    assert imported.equals(batch)
+    # Without a copy.
+    places = [
+        [buffer.address for column in each.columns for buffer in column.buffers() if buffer is not None]
+        for each in (batch, imported)
+    ]
+    assert places[0] == places[1]
+
+
+def test_the_array_alone_for_who_knows_the_schema(log: DeltaLog) -> None:
+    batch = tamis.delta.list_files(log.table)
+    array = Array()
+    tamis.delta.export_batch(batch, ctypes.addressof(array))
+    assert pa.RecordBatch._import_from_c(ctypes.addressof(array), batch.schema).equals(batch)
+
+
+def test_an_export_outlives_its_batch(log: DeltaLog) -> None:
+    schema, array = Schema(), Array()
+    expected = tamis.delta.list_files(log.table).to_pylist()
+    tamis.delta.export_batch(tamis.delta.list_files(log.table), ctypes.addressof(array), ctypes.addressof(schema))
+    assert pa.RecordBatch._import_from_c(ctypes.addressof(array), ctypes.addressof(schema)).to_pylist() == expected
+
+
+@pytest.mark.parametrize("address", [0, -1, 2**64, True, "12", None, 1.5])
+def test_what_is_no_address_is_refused(log: DeltaLog, address: Any) -> None:
+    batch = tamis.delta.list_files(log.table)
+    with pytest.raises(InvalidArgument, match="array_address"):
+        tamis.delta.export_batch(batch, address)
+    if address is not None:
+        with pytest.raises(InvalidArgument, match="schema_address"):
+            tamis.delta.export_batch(batch, ctypes.addressof(Array()), address)
+    with pytest.raises(InvalidArgument, match="record batch"):
+        tamis.delta.export_batch(pa.table({"a": [1]}), 8)  # type: ignore[arg-type]
+
+
+def test_batches_are_handed_on_through_capsules(log: DeltaLog) -> None:
+    batch = tamis.delta.list_files(log.table)
+
+    class Foreign:
+        """Something of which all that is known is that it gives Arrow."""
+
+        def __arrow_c_array__(self, requested: object = None) -> Any:
+            return batch.__arrow_c_array__(requested)
+
+    assert pa.record_batch(Foreign()).equals(batch)
+    assert pa.table(pa.RecordBatchReader.from_stream(batch)).num_rows == batch.num_rows

@@ -1,0 +1,100 @@
+"""Row groups of a checkpoint are left out by their own statistics, the plan is the same, and its account too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.delta_log import DeltaLog, add, remove
+from tamis.tables.delta import checkpoint_rows
+from tamis.tables.delta.file_batches import LIVE_FILES
+
+FILES, PER_GROUP = 40, 5
+VALUES = pa.struct([("id", pa.int64()), ("amount", pa.float64())])
+PARSED_STATS = pa.struct([("numRecords", pa.int64()), ("minValues", VALUES), ("maxValues", VALUES)])
+PARSED_PARTITIONS = pa.struct([("day", pa.int32()), ("city", pa.string())])
+
+
+def action(number: int) -> dict[str, Any]:
+    day, city = number // 10, None if number == 7 else f"c{number % 3}"
+    bounds = [{"id": number * 100 + edge, "amount": float(number + edge)} for edge in (0, 99)]
+    stats = {"numRecords": 100, "minValues": bounds[0], "maxValues": bounds[1], "nullCount": {"id": 0, "amount": 0}}
+    found = add(f"f{number:02d}", {"day": str(day), "city": city or ""}, size=10 + number, stats=json.dumps(stats))
+    found["add"]["stats_parsed"] = {name: stats[name] for name in ("numRecords", "minValues", "maxValues")}
+    found["add"]["partitionValues_parsed"] = {"day": day, "city": city or ""}
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> None:
+    LIVE_FILES.clear()
+
+
+@pytest.fixture(params=["parsed", "plain"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    columns = {"day": "integer", "city": "string", "id": "long", "amount": "double"}
+    log = DeltaLog(tmp_path, columns, partition_columns=["day", "city"])
+    held = [action(number) for number in range(FILES)]
+    log.commit(*({"add": {k: v for k, v in each["add"].items() if "_parsed" not in k}} for each in held))
+    log.commit(remove("f21"))
+    extra = [("stats_parsed", PARSED_STATS), ("partitionValues_parsed", PARSED_PARTITIONS)]
+    start = [each for each in log.reconciled(0, 0) if "add" not in each]
+    log.checkpoint(
+        0, actions=[*start, *held], row_group_size=PER_GROUP, add_fields=extra if request.param == "parsed" else ()
+    )
+    return request.param, tmp_path
+
+
+@pytest.mark.parametrize(
+    ("where", "files", "row_groups"),
+    [
+        ("day = 2", [20, *range(22, 30)], 3),
+        ("id BETWEEN 1250 AND 1349", [12, 13], 2),
+        ("day = 2 AND id = 2050", [20], 1),
+        ("day = 9", [], 0),
+        ("city = 'c0' AND id < 300", [0], 1),
+        ("city IS NULL", [7], 9),
+        ("amount < 3", [0, 1, 2], 9),
+        ("day = 0 OR id > 3950", [*range(10), 39], 4),
+    ],
+)
+def test_row_groups_that_cannot_hold_a_wanted_file_are_not_read(
+    table: tuple[str, Path], where: str, files: list[int], row_groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, folder = table
+    read: list[tuple[int, bool]] = []
+    plainly = checkpoint_rows.read_row_group
+
+    def counted(storage: Any, path: str, size: int, footer: Any, row_group: int, columns: Any, *rest: Any) -> Any:
+        read.append((row_group, any("stats" in name or "partitionValues" in name for _, name, *_ in columns)))
+        return plainly(storage, path, size, footer, row_group, columns, *rest)
+
+    opened = tamis.open(folder)
+    monkeypatch.setattr(checkpoint_rows, "read_row_group", counted)
+    plan = opened.scan(where).plan("files")
+    assert [int(Path(path).name[1:]) for path in plan.files["path"].to_pylist()] == files
+    in_full = {row_group for row_group, is_full in read if is_full}
+    assert len(in_full) == (row_groups if kind == "parsed" else 9)
+    levels = {level.level: level for level in plan.report.levels}
+    live = [number for number in range(FILES) if number != 21]
+    assert (levels["partitions"].total, levels["partitions"].bytes_total) == (39, sum(10 + each for each in live))
+    assert levels["files"].kept == len(files)
+    assert any(outcome.skipped for level in levels.values() for outcome in level.by_predicate)
+
+
+def test_a_plan_after_one_that_left_row_groups_out_sees_all_files(table: tuple[str, Path]) -> None:
+    opened = tamis.open(table[1])
+    assert opened.scan("day = 3").plan("files").num_files == 10
+    assert opened.scan("day = 1").plan("files").num_files == 10
+    assert opened.scan().plan("files").num_files == 39
+
+
+@pytest.mark.parametrize("levels", [("partitions",), ("files",), ()], ids=str)
+def test_levels_that_are_off_leave_nothing_out(table: tuple[str, Path], levels: tuple[str, ...]) -> None:
+    found = tamis.open(table[1]).scan("day = 2 AND id = 2050", levels=levels).plan("files").num_files
+    assert found == {("partitions",): 9, ("files",): 1, (): 39}[levels]

@@ -1,0 +1,462 @@
+"""A Delta table as people use it: which files a scan plans and in which way, and what is read of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.delta_log import DeltaLog, add, commit_info, metadata, remove
+from builders.delta_statistics import field
+from builders.delta_tables import data_file, inline_vector, statistics
+from tamis import PartitionFilter, col
+from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
+from tamis.io.counters import IoCounts
+from tamis.io.storage import open_storage
+from tamis.tables.delta.file_batches import LIVE_FILES, read_batches
+from tamis.tables.delta.snapshot import Snapshot
+
+
+@pytest.fixture(autouse=True)
+def _nothing_in_memory() -> None:
+    LIVE_FILES.clear()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    """Two files of three rows in each of the partitions a and b, of which one has no statistics and one a deletion."""
+    log = DeltaLog(tmp_path, {"p": "string", "id": "long"}, partition_columns=["p"], features=["deletionVectors"])
+    log.commit(
+        data_file(log, "p=a/0.parquet", ids(0, 3), {"p": "a"}),
+        data_file(log, "p=a/10.parquet", ids(10, 13), {"p": "a"}, stats=None),
+        data_file(log, "p=b/20.parquet", ids(20, 23), {"p": "b"}, deleted=[1]),
+        data_file(log, "p=b/30.parquet", ids(30, 33), {"p": "b"}),
+    )
+    return log
+
+
+def ids(start: int, end: int) -> pa.Table:
+    return pa.table({"id": pa.array(range(start, end), pa.int64())})
+
+
+def found_ids(table: tamis.Table, where: object = None, **options: Any) -> list[int]:
+    return sorted(table.scan(where, **options).to_arrow()["id"].to_pylist())
+
+
+def planned(table: tamis.Table, where: object = None, **options: Any) -> list[str]:
+    """The names of the files that a scan plans."""
+    paths = table.scan(where, **options).plan("files").files["path"].to_pylist()
+    return sorted(Path(path).name for path in paths)
+
+
+def levels(table: tamis.Table, where: object = None, **options: Any) -> dict[str, dict[str, Any]]:
+    report = table.scan(where, **options).plan("files").report.to_dict()
+    return {level["level"]: level for level in report["levels"]}
+
+
+def spent(table: tamis.Table) -> IoCounts:
+    """What was read of the log so far."""
+    return table._source.storage.counters.counts()
+
+
+# --- Which files, in which way ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "limit", "way", "after_partitions", "left"),
+    [
+        (None, None, "none", ["0", "10", "20", "30"], ["0", "10", "20", "30"]),
+        ("p = 'b'", None, "partition only", ["20", "30"], ["20", "30"]),
+        ("id > 25", None, "data", ["0", "10", "20", "30"], ["10", "30"]),
+        ("p = 'b' AND id > 25", None, "data", ["20", "30"], ["30"]),
+        (None, 2, "limit", ["0", "10", "20", "30"], ["0"]),
+        ("p = 'b'", 3, "limit", ["20", "30"], ["20", "30"]),
+    ],
+)
+def test_the_four_ways_are_named_and_their_sizes_add_up(
+    log: DeltaLog, where: str | None, limit: int | None, way: str, after_partitions: list[str], left: list[str]
+) -> None:
+    table = tamis.open(log.table)
+    sizes = {path.stem: path.stat().st_size for path in log.table.glob("p=*/*.parquet")}
+    assert planned(table, where, limit=limit) == [f"{name}.parquet" for name in left]
+    found = levels(table, where, limit=limit)
+    partitions, files = found["partitions"], found["files"]
+    assert f"way: {way}" in files["note"]
+    assert (partitions["total"], partitions["bytes_total"]) == (4, sum(sizes.values()))
+    assert (partitions["kept"], partitions["bytes_kept"]) == (
+        len(after_partitions),
+        sum(sizes[name] for name in after_partitions),
+    )
+    assert (files["total"], files["bytes_total"]) == (partitions["kept"], partitions["bytes_kept"])
+    assert (files["kept"], files["bytes_kept"]) == (len(left), sum(sizes[name] for name in left))
+
+
+def test_partition_only_does_not_read_statistics(log: DeltaLog) -> None:
+    text = json.dumps({"numRecords": 1, "minValues": {"id": 0}, "maxValues": {"id": 9}, "more": "x" * 1000})
+    log.commit(*(add(f"f{number}", {"p": "c"}, stats=text + " " * number) for number in range(200)))
+    log.checkpoint(1)
+    for version in (2, 3):
+        log.commit(commit_info(), version=version)
+    read = []
+    for where in ("p = 'c'", "p = 'c' AND id = 1"):
+        LIVE_FILES.clear()
+        table = tamis.open(log.table)
+        before = spent(table)
+        table.scan(where).plan("files")
+        read.append((spent(table) - before).bytes_read)
+    assert read[0] < read[1]
+
+
+def test_statistics_that_nobody_asks_for_may_be_anything(log: DeltaLog) -> None:
+    log.commit(data_file(log, "40.parquet", ids(40, 42), {"p": "c"}, stats='{"numRecords": '))
+    table = tamis.open(log.table)
+    assert found_ids(table, "p = 'c'") == [40, 41]
+    assert found_ids(table, "p = 'c' AND id > 40") == [41]
+    assert table.scan("p = 'c'").count() == 2
+
+
+def test_a_limit_picks_files_by_their_logical_rows_and_those_without_statistics_last(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, features=["deletionVectors"])
+    log.commit(
+        data_file(log, "unknown.parquet", ids(0, 9), stats=None),
+        data_file(log, "one_left.parquet", ids(10, 14), deleted=[0, 1, 2]),
+        data_file(log, "empty.parquet", ids(20, 22), deleted=[0, 1]),
+        data_file(log, "three.parquet", ids(30, 33)),
+    )
+    table = tamis.open(tmp_path)
+    assert "unknown.parquet" not in planned(table, limit=4)
+    assert {"one_left.parquet", "three.parquet"} <= set(planned(table, limit=4))
+    assert "unknown.parquet" in planned(table, limit=5)
+    for limit in range(14):
+        assert table.scan(limit=limit).to_arrow().num_rows == limit
+        assert table.scan(limit=limit).count() == limit
+    assert table.scan(limit=100).count() == 13
+    assert planned(table, limit=0) == []
+
+
+def test_a_limit_with_a_residual_keeps_every_file(log: DeltaLog) -> None:
+    table = tamis.open(log.table)
+    assert planned(table, "id >= 0", limit=1) == ["0.parquet", "10.parquet", "20.parquet", "30.parquet"]
+    assert "way: data" in levels(table, "id >= 0", limit=1)["files"]["note"]
+    # Partition values that nobody looked at are asked of rows, so nobody knows how many files are enough.
+    assert len(planned(table, "p = 'b'", limit=1, levels=["files"])) == 4
+    assert found_ids(table, "p = 'b'", limit=9, levels=["files"]) == [20, 22, 30, 31, 32]
+    # What partition values answer, be it of a function of them, leaves no residual.
+    assert len(planned(table, "upper(p) = 'B'", limit=1)) == 1
+    assert len(found_ids(table, "upper(p) = 'B'", limit=4)) == 4
+
+
+def test_N10_one_missing_statistic_does_not_switch_off_the_others(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long", "s": "string"})
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "s": ["a", "b"]})
+    log.commit(
+        data_file(log, "without_s.parquet", rows, stats=statistics(rows, without=["s"])),
+        data_file(log, "without_id.parquet", rows, stats=statistics(rows, without=["id"])),
+        data_file(log, "whole.parquet", rows),
+    )
+    table = tamis.open(tmp_path)
+    assert planned(table, "id > 5 AND s = 'a'") == ["without_id.parquet"]
+    assert planned(table, "id = 1 AND s = 'z'") == ["without_s.parquet"]
+    assert planned(table, "id > 5 OR s = 'z'") == ["without_id.parquet", "without_s.parquet"]
+    assert planned(table, "id > 5 AND s = 'z'") == []
+
+
+def test_IN_prunes_by_its_values_and_not_by_their_range(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    log.commit(*(data_file(log, f"{start}.parquet", ids(start, start + 10)) for start in range(0, 100, 10)))
+    table = tamis.open(tmp_path)
+    assert planned(table, "id IN (5, 95)") == ["0.parquet", "90.parquet"]
+    assert planned(table, col("id").isin([5, *range(200, 2000)])) == ["0.parquet"]
+
+
+def test_D18_generated_columns_choose_partitions(tmp_path: Path) -> None:
+    fields = [
+        field("ts", "timestamp"),
+        field("day", "date", **{"delta.generationExpression": "CAST(ts AS DATE)"}),
+        field("id", "long"),
+    ]
+    log = DeltaLog(tmp_path, fields, partition_columns=["day"])
+    for number in (1, 10, 20):
+        moment = datetime(2024, 3, number, 12, tzinfo=UTC)
+        rows = pa.table({"ts": pa.array([moment], pa.timestamp("us", "UTC")), "id": pa.array([number], pa.int64())})
+        log.commit(data_file(log, f"{number}.parquet", rows, {"day": f"2024-03-{number:02}"}, stats=None))
+    table = tamis.open(tmp_path)
+    # The writer's day may have been any zone's, so that those beside are kept too.
+    assert planned(table, "ts >= TIMESTAMP '2024-03-05 00:00:00Z'") == ["10.parquet", "20.parquet"]
+    assert found_ids(table, "ts >= TIMESTAMP '2024-03-10 13:00:00Z'") == [20]
+    assert levels(table, "ts < TIMESTAMP '2024-03-05 00:00:00Z'")["partitions"]["kept"] == 1
+
+
+# --- count() ----------------------------------------------------------------------------------------------------------
+
+
+def test_count_is_net_of_deletion_vectors_and_opens_no_data_file(log: DeltaLog) -> None:
+    log.commit(remove("p=a/10.parquet"))
+    for path in log.table.glob("p=*/*.parquet"):
+        path.unlink()
+    table = tamis.open(log.table)
+    assert table.scan().count() == 3 + 2 + 3
+    assert table.scan("p = 'b'").count() == 2 + 3
+    assert table.scan("p = 'b' AND id >= 30").count() == 3
+    assert table.scan(PartitionFilter.eq("p", "a")).count() == 3
+    for where in (None, "p = 'b'", "p = 'nowhere'"):
+        scan = table.scan(where)
+        scan.count()
+        assert scan.report is not None
+        assert scan.report.requests == 0
+
+
+def test_count_reads_what_metadata_does_not_tell(log: DeltaLog) -> None:
+    table = tamis.open(log.table)
+    assert table.scan().count() == 3 + 3 + 2 + 3
+    assert table.scan("id > 20").count() == 1 + 3
+    assert table.scan("id = 21").count() == 0
+    assert table.scan("id <> 11").count() == 3 + 2 + 2 + 3
+    assert table.scan("p = 'a' AND id < 11", limit=2).count() == 2
+
+
+def test_bounds_that_are_not_tight_prove_no_match(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, features=["deletionVectors"])
+    rows = pa.table({"id": pa.array([1, None, 3], pa.int64())})
+    log.commit(data_file(log, "1.parquet", rows, stats=statistics(rows, tight=False), deleted=[1]))
+    table = tamis.open(tmp_path)
+    assert table.scan("id IS NULL").count() == 0
+    assert table.scan("id IS NOT NULL").count() == 2
+    assert table.scan("id >= 1").count() == 2
+
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+
+def test_E2_a_missing_data_file_is_an_error_with_its_path_and_version(log: DeltaLog) -> None:
+    (log.table / "p=b" / "30.parquet").unlink()
+    table = tamis.open(log.table)
+    assert found_ids(table, "p = 'a'") == [0, 1, 2, 10, 11, 12]
+    for where in (None, "p = 'b'", "id > 29"):
+        with pytest.raises(MissingFile, match=r"p=b/30\.parquet") as raised:
+            table.scan(where).to_arrow()
+        assert "version 0" in str(raised.value)
+
+
+def test_E2_a_missing_file_is_missing_however_small_the_log_says_it_is(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    log.commit(add("gone.parquet", size=1))
+    with pytest.raises(MissingFile, match="gone"):
+        tamis.open(tmp_path).scan().to_arrow()
+
+
+def test_X7_absolute_paths_outside_are_read_only_where_that_is_allowed(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path / "table")
+    elsewhere = DeltaLog(tmp_path / "elsewhere")
+    outside = data_file(elsewhere, "1.parquet", ids(0, 2))["add"] | {"path": f"file://{tmp_path}/elsewhere/1.parquet"}
+    inside = data_file(log, "2.parquet", ids(5, 7))["add"] | {"path": f"file://{tmp_path}/table/2.parquet"}
+    log.commit({"add": inside})
+    assert found_ids(tamis.open(log.table)) == [5, 6]
+    log.commit({"add": outside})
+    for ask in (lambda table: table.scan().to_arrow(), lambda table: table.scan().plan("files")):
+        with pytest.raises(UnsupportedFeature, match="allow_outside"):
+            ask(tamis.open(log.table))
+    allowed = tamis.open(log.table, allow_outside=True)
+    assert found_ids(allowed) == [0, 1, 5, 6]
+    assert found_ids(allowed.refresh()) == [0, 1, 5, 6]
+
+
+def test_X7_a_path_upwards_is_refused(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path / "table")
+    data_file(DeltaLog(tmp_path / "other"), "1.parquet", ids(0, 2))
+    log.commit(add("%2e%2e/other/1.parquet", size=10))
+    for allow_outside in (False, True):
+        with pytest.raises(tamis.TamisError, match=r"upwards|outside"):
+            tamis.open(log.table, allow_outside=allow_outside).scan().to_arrow()
+
+
+def test_D2_paths_are_decoded_once(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    names = ["a%25b.parquet", "a b.parquet", "é+.parquet", "x=%2F/1.parquet"]
+    log.commit(*(data_file(log, name, ids(number, number + 1)) for number, name in enumerate(names)))
+    assert found_ids(tamis.open(tmp_path)) == [0, 1, 2, 3]
+
+
+def test_D3_a_partition_filter_sees_an_empty_text_as_null(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"p": "string", "id": "long"}, partition_columns=["p"])
+    log.commit(*(data_file(log, f"{n}", ids(n, n + 1), {"p": text}) for n, text in enumerate(["a", "", None, "null"])))
+    table = tamis.open(tmp_path)
+    assert found_ids(table, PartitionFilter.is_null("p")) == [1, 2]
+    assert found_ids(table, PartitionFilter.eq("p", "a")) == [0]
+    assert found_ids(table, PartitionFilter.eq("p", "")) == []
+    assert found_ids(table, PartitionFilter.not_(PartitionFilter.is_null("p"))) == [0, 3]
+    assert table.scan(PartitionFilter.is_null("p")).count() == 2
+    assert levels(table, PartitionFilter.is_null("p"))["partitions"]["kept"] == 2
+
+
+def test_a_partition_filter_over_files_in_memory_may_also_ask_for_rows(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"p": "string", "id": "long"}, partition_columns=["p"])
+    log.commit(*(data_file(log, f"{n}.parquet", ids(n, n + 1), {"p": "ab"[n % 2]}) for n in range(6)))
+    log.checkpoint(0, row_group_size=2)
+    log.commit(commit_info())
+    table = tamis.open(tmp_path)
+    assert found_ids(table) == list(range(6))
+    assert table.scan(PartitionFilter.eq("p", "a")).count() == 3
+    assert len(found_ids(table, PartitionFilter.eq("p", "b"), limit=2)) == 2
+
+
+# --- Versions ---------------------------------------------------------------------------------------------------------
+
+
+def test_E1_a_table_is_pinned_until_it_is_refreshed(log: DeltaLog) -> None:
+    table = tamis.open(log.table)
+    before = found_ids(table)
+    log.commit(remove("p=b/30.parquet"), data_file(log, "40.parquet", ids(40, 42), {"p": "c"}))
+    assert (table.version, found_ids(table), table.scan().count()) == (0, before, len(before))
+    newest = table.refresh()
+    assert (newest.version, table.version) == (1, 0)
+    assert found_ids(newest) == [0, 1, 2, 10, 11, 12, 20, 22, 40, 41]
+    assert found_ids(table) == before
+
+
+def test_refresh_reads_only_the_new_commits(log: DeltaLog) -> None:
+    for _ in range(5):
+        log.commit(data_file(log, f"{log.version}.parquet", ids(50, 51), {"p": "d"}))
+    table = tamis.open(log.table)
+    found_ids(table)
+    assert table.refresh().version == table.version
+    version = log.commit(data_file(log, "60.parquet", ids(60, 61), {"p": "d"}))
+    before = spent(table)
+    newest = table.refresh()
+    used = spent(table) - before
+    assert used.bytes_read == log.path(version).stat().st_size
+    assert used.listing_calls == 1
+    assert 60 in found_ids(newest)
+
+
+def test_a_second_plan_reads_nothing_of_the_log(log: DeltaLog) -> None:
+    log.checkpoint(0, row_group_size=2)
+    log.commit(data_file(log, "40.parquet", ids(40, 42), {"p": "c"}))
+    table = tamis.open(log.table)
+    for where in (None, "p = 'b'", "p <> 'a' AND id > 25", "id IN (1, 40)"):
+        first = planned(table, where)
+        before = spent(table)
+        assert planned(table, where) == first
+        assert planned(tamis.open(log.table), where) == first
+        assert spent(table) == before, where
+
+
+def test_a_plan_out_of_memory_reads_statistics_only_of_pieces_that_partitions_leave(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"p": "string", "id": "long"}, partition_columns=["p"])
+    texts = [json.dumps({"numRecords": 1, "minValues": {"id": number}}) for number in range(100)]
+    log.commit(*(add(f"f{number}", {"p": "abcd"[number % 4]}, stats=text) for number, text in enumerate(texts)))
+    parts = log.checkpoint(0, parts=4)
+    table = tamis.open(tmp_path)
+    assert len(planned(table, "p = 'a'")) == 25
+    before = spent(table)
+    assert len(planned(table, "p = 'a' AND id >= 0")) == 25
+    used = spent(table) - before
+    assert used.requests == 1
+    assert used.bytes_read < max(path.stat().st_size for path in parts)
+
+
+def test_what_is_in_memory_of_one_version_is_not_another_ones(log: DeltaLog) -> None:
+    log.checkpoint(0)
+    log.commit(remove("p=b/30.parquet"))
+    log.commit(data_file(log, "40.parquet", ids(40, 42), {"p": "c"}), remove("p=a/0.parquet"))
+    expected = {version: len(log.live(version)) for version in range(3)}
+    tables = {version: tamis.open(log.table, version=version) for version in range(3)}
+    for version in (2, 0, 1, 0, 2, 1):
+        assert len(planned(tables[version])) == expected[version]
+        assert len(planned(tables[version], "id >= 0")) == expected[version]
+
+
+class Interrupted:
+    """A lock that lets another thread have its turn as soon as it is free, once."""
+
+    def __init__(self, other: Callable[[], object]) -> None:
+        self._others = [other]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        if self._others:
+            self._others.pop()()
+
+
+def test_threads_with_other_versions_do_not_change_which_files_are_live(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    log.commit(add("0"), add("1"), add("2"))
+    log.checkpoint(0)
+    log.commit(remove("1"))
+    log.commit(remove("0"))
+    (first, second) = (Snapshot.load(open_storage(tmp_path), version) for version in (1, 2))
+    ((batch, _),) = read_batches(first.parts()[-1], first.metadata, ["path", "size", "deletion_vector"])
+    object.__setattr__(batch, "_lock", Interrupted(lambda: batch.live(second.parts()[-1])))
+    assert batch.live(first.parts()[-1]).tolist() == [True, False, True]
+    assert batch.live(second.parts()[-1]).tolist() == [False, False, True]
+
+
+def test_partitioning_that_changed_while_the_schema_stayed(tmp_path: Path) -> None:
+    columns = {"id": "long", "p": "string", "q": "string"}
+    log = DeltaLog(tmp_path, columns, partition_columns=["p"])
+    one = pa.array([1], pa.int64())
+    log.commit(data_file(log, "1.parquet", pa.table({"id": one, "q": ["x"]}), {"p": "a"}))
+    log.checkpoint(0)
+    second = data_file(log, "2.parquet", pa.table({"id": one, "p": ["y"]}), {"q": "b"})
+    log.commit(metadata(columns, ["q"]), remove("1.parquet"), second)
+    for version, row in ((0, {"p": "a", "q": "x"}), (1, {"p": "y", "q": "b"}), (0, {"p": "a", "q": "x"})):
+        table = tamis.open(tmp_path, version=version)
+        assert table.scan().to_arrow().to_pylist() == [{"id": 1} | row]
+        assert found_ids(table, " AND ".join(f"{name} = '{value}'" for name, value in row.items())) == [1]
+
+
+def test_D17_time_travel_by_version_and_by_timestamp(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    hour = 3_600_000
+    for version in range(4):
+        added = data_file(log, f"{version}.parquet", ids(version, version + 1))
+        log.commit(commit_info(timestamp=version * hour), added, milliseconds=version * hour)
+    log.checkpoint(3)
+    for version in range(4):
+        assert found_ids(tamis.open(tmp_path, version=version)) == list(range(version + 1))
+    for moment, version in [
+        ("1970-01-01T01:00:00Z", 1),
+        ("1970-01-01 02:59:59", 2),
+        (datetime(1970, 1, 1, 3, tzinfo=UTC), 3),
+    ]:
+        table = tamis.open(tmp_path, timestamp=moment)
+        assert (table.version, found_ids(table)) == (version, list(range(version + 1)))
+    assert tamis.open(tmp_path, version=1).refresh().version == 3
+    with pytest.raises(VersionNotFound, match="4"):
+        tamis.open(tmp_path, version=4)
+    with pytest.raises(VersionNotFound):
+        tamis.open(tmp_path, timestamp="1969-12-31T00:00:00Z")
+    with pytest.raises(InvalidArgument):
+        tamis.open(tmp_path, version=1, timestamp="1970-01-01T01:00:00Z")
+
+
+def test_history_is_newest_first_and_ends_at_the_version(log: DeltaLog) -> None:
+    log.commit(commit_info(operation="DELETE"), remove("p=b/30.parquet"))
+    log.commit(commit_info(operation="WRITE"))
+    assert tamis.open(log.table).history()["version"].to_pylist() == [2, 1, 0]
+    assert tamis.open(log.table).history(limit=1)["operation"].to_pylist() == ["WRITE"]
+    assert tamis.open(log.table, version=1).history()["operation"].to_pylist()[0] == "DELETE"
+
+
+def test_all_files_of_a_table(log: DeltaLog) -> None:
+    files = tamis.open(log.table).files().sort_by("path")
+    assert files.column_names == ["path", "size", "num_records", "p"]
+    assert files["num_records"].to_pylist() == [3, None, 3, 3]
+    assert files["p"].to_pylist() == ["a", "a", "b", "b"]
+    assert files["size"].to_pylist() == [Path(path).stat().st_size for path in files["path"].to_pylist()]
+
+
+def test_an_inline_vector_that_deletes_all_rows(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, features=["deletionVectors"])
+    action = data_file(log, "1.parquet", ids(0, 3), stats=None)
+    action["add"]["deletionVector"] = inline_vector([0, 1, 2])
+    log.commit(action, data_file(log, "2.parquet", ids(5, 6), stats=None))
+    table = tamis.open(tmp_path)
+    assert (found_ids(table), table.scan().count(), found_ids(table, "id < 3")) == ([5], 1, [])
