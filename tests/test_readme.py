@@ -124,6 +124,7 @@ DOCUMENTED_SCHEMA = pa.schema(
         "note": pa.string(),
         "flag": pa.bool_(),
         "ts": pa.timestamp("us", tz="UTC"),
+        "clock": pa.time32("s"),
         "place": pa.struct({"city": pa.string()}),
         "a name with spaces": pa.int64(),
         "dotted.name": pa.int64(),

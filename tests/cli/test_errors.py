@@ -182,3 +182,46 @@ def test_failed_verification_names_the_subset(monkeypatch: pytest.MonkeyPatch) -
     as_json = run("verify", "orders", "--json")
     assert as_json.exit_code == 1
     assert '"same": false' in as_json.stdout
+
+
+def test_every_one_of_repeated_columns_is_looked_up() -> None:
+    result = run("count", "orders", "--columns", "id", "--columns", "nosuch")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no column 'nosuch' in orders" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["count", "orders", "--format", "parquet"], ["leave --format away"]),
+        (["count", "foo://bar"], ["others can be opened from Python"]),
+        (["count", "gs://bucket/t", "--storage-option", "AWS_REGION=x"], ["storage options for 'gs://'"]),
+        (["count", "orders", "--where", "id = :x"], ["Put the value into the text"]),
+        (["count", "orders", "--where", "\"region\" = 'eu'"], ["Write the name as `region`"]),
+        (["count", "orders", "--where", "amout > 5"], ["--merge-schema takes those of all files"]),
+        (["files", "orders", "--columns", "pth"], ["Did you mean 'path'?"]),
+        (["count", "orders/*/*.parquet"], ["patterns are not taken", "orders'"]),
+    ],
+    ids=lambda given: given[-1],
+)
+def test_messages_are_in_the_words_of_the_command_line(arguments: list[str], words: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert all(word in line for word in words), line
+    assert not any(word in line for word in ("format=", "storage_options", "col(", "merge_schema"))
+
+
+def test_an_empty_file_has_one_message(in_folder: Path) -> None:
+    (in_folder / "nothing.parquet").touch()
+    messages = {run(command, "nothing.parquet").stderr for command in ("count", "inspect")}
+    assert len(messages) == 1
+    assert "is empty: it has 0 bytes" in messages.pop()
+
+
+def test_verify_refuses_a_filter_that_chance_decides() -> None:
+    result = run("verify", "orders", "--where", "id > 5 AND rand() < 0.5")
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert "not deterministic" in line
+    assert "rand()" in line

@@ -73,7 +73,7 @@ def test_csv_keeps_null_and_the_empty_text_apart(tmp_path: Path) -> None:
     rows = pa.table({"text": ["a,b", "", None], "bytes": [b"\xff", b"", None], "flag": [True, None, False]})
     pq.write_table(rows, tmp_path / "rows.parquet")
     assert run("scan", str(tmp_path / "rows.parquet"), "--output", str(tmp_path / "rows.csv")).exit_code == 0
-    assert (tmp_path / "rows.csv").read_text() == '"text","bytes","flag"\n"a,b","ff",true\n"","",\n,,false\n'
+    assert (tmp_path / "rows.csv").read_text() == '"text","bytes","flag"\n"a,b","X\'ff\'",true\n"","X\'\'",\n,,false\n'
 
 
 def test_csv_of_a_table_reads_back(orders: str, expected: pa.Table, tmp_path: Path) -> None:
@@ -184,3 +184,33 @@ def test_E6_full_disk_is_named_and_devices_are_not_replaced(orders: str) -> None
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "tamis: cannot write to '/dev/full': No space left on device\n"
     assert Path("/dev/full").is_char_device()
+
+
+def test_output_into_the_table_that_is_read_is_refused(tmp_path: Path) -> None:
+    table, outside = tmp_path / "t", tmp_path / "outside"
+    for folder in (table, outside):
+        folder.mkdir()
+    pq.write_table(pa.table({"a": [1, 2]}), outside / "b.parquet")
+    pq.write_table(pa.table({"a": [3]}), table / "a.parquet")
+    (table / "b.parquet").symlink_to(outside / "b.parquet")
+    (tmp_path / "link").symlink_to(table)
+    before = (outside / "b.parquet").read_bytes()
+    for output in (table / "new.parquet", table / "a.parquet", tmp_path / "link" / "x.csv", outside / "b.parquet"):
+        result = run("scan", str(table), "--output", str(output))
+        assert result.exit_code == 1, output
+        assert "lies inside the table" in result.stderr
+    assert names(table) == ["a.parquet", "b.parquet"]
+    assert (outside / "b.parquet").read_bytes() == before
+    assert run("scan", str(table), "--output", str(outside / "c.parquet")).exit_code == 0
+
+
+def test_output_over_the_very_file_that_is_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1, 2]}), file)
+    before = file.read_bytes()
+    for arguments in (["scan", str(file), "--output"], ["inspect", str(file), "--column", "a", "--svg"]):
+        result = run(*arguments, str(file))
+        assert result.exit_code == 1
+        assert "is the file that is read" in result.stderr
+    assert file.read_bytes() == before
+    assert run("scan", str(file), "--output", str(tmp_path / "b.parquet")).exit_code == 0

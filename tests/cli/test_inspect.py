@@ -282,3 +282,11 @@ def test_X10_names_and_values_cannot_command_the_terminal(tmp_path: Path) -> Non
     assert "\\x1b[31m" in result.stdout
     _, shown = run_on_terminal("inspect", "f.parquet", "--pages", folder=tmp_path)
     assert "\x1b[2J" not in shown
+
+
+def test_a_pipe_gets_bounds_whole(tmp_path: Path) -> None:
+    number = Decimal("1234567890123456789012345678901.2345678")
+    pq.write_table(pa.table({"d": pa.array([number], pa.decimal128(38, 7))}), tmp_path / "d.parquet")
+    result = CliRunner().invoke(program, ["inspect", str(tmp_path / "d.parquet")], prog_name="tamis")
+    assert str(number) in result.stdout
+    assert "…" not in result.stdout

@@ -212,3 +212,17 @@ def test_version_and_help_are_short(run: Run) -> None:
     for command in ("plan", "scan", "count", "files", "verify"):
         assert f"  tamis {command}" in text
         assert f"tamis {command} orders" in run(command, "--help").stdout
+
+
+def test_a_filter_that_is_repeated_means_both(run: Run) -> None:
+    both = ("--where", "id >= 100", "--where", "region = 'ap' OR region = 'us'")
+    assert run("count", "orders", *both).stdout == "500\n"
+    assert len(run("scan", "orders", *both).stdout.splitlines()) == 501
+    assert len(run("files", "orders", *both).stdout.splitlines()) == 7
+    assert "id >= 100 AND region IN ('ap', 'us')" in run("plan", "orders", *both).stdout
+    assert "the same 500 rows" in run("verify", "orders", *both).stdout
+
+
+def test_columns_that_are_repeated_add_up(run: Run) -> None:
+    lines = run("scan", "orders", "--columns", "id", "--columns", "region,amount", "--limit", "1").stdout.splitlines()
+    assert lines == ["id\tregion\tamount", "0\tap\t\\N"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tamis import types
 from tamis.errors import AmbiguousColumn, ExpressionError, TypeMismatch, UnknownColumn
 from tamis.expr.bind import bind, common_type
 from tamis.expr.builder import col
+from tamis.expr.from_pyarrow import from_pyarrow
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Call, Column, Literal, columns_of
 from tamis.expr.normalise import normalise
@@ -120,7 +122,6 @@ def test_an_ambiguous_name_is_an_error_that_lists_the_columns():
         ("tags.x = 1", ["no field 'x' in column 'tags' of orders", "not a struct", "array_contains(tags, 'x')"]),
         ("id = 1_000", ["no column '1_000'", "write 1000."]),
         ("orders.id = 5", ["no column 'orders'", "Leave the name of the table out: id."]),
-        ("address.city = paris", ["no column 'paris'", "Columns: id"]),
         ("id = 1 AND\n  ammount > 5", ["line 2, character 3)"]),
     ],
 )  # fmt: skip
@@ -256,7 +257,7 @@ def test_a_dictionary_is_compared_by_its_values():
         ("id IN (1, 'x')", r"in id IN \('x'\) \(at: where, character 1\): 'x' is no bigint"),
         (
             "1 = 1 OR ts = 5",
-            r"cannot compare timestamp with bigint in ts = 5 \(at: where, character 10\). Compare it with TIMESTAMP '2024-01-31 10:30:00'",
+            r"cannot compare timestamp with bigint in ts = 5 \(at: where, character 10\). Compare it with TIMESTAMP",
         ),
         ("5 = ts", r"in 5 = ts \(at: where, character 5\)"),
         ("id > 0 AND `order`", r"AND takes predicates, but order is an int \(at: where, character 12\). Compare it"),
@@ -333,3 +334,76 @@ def test_X11_sums_of_ten_thousand_terms_have_a_type():
     for _ in range(10_000):
         deep = Call("+", (deep, Literal(1, types.LONG)))
     assert type_of(bind(Call(">", (deep, Literal(math.pi, types.DOUBLE))), TYPES)) == types.BOOLEAN
+
+
+MIXED = pa.schema(
+    [
+        ("k", pa.int64()),
+        ("region", pa.string()),
+        ("d", pa.date32()),
+        ("clock", pa.time32("s")),
+        ("fine", pa.time64("ns")),
+        ("place", pa.struct([("city", pa.string())])),
+        ("tags", pa.list_(pa.string())),
+        ("counts", pa.map_(pa.string(), pa.int64())),
+        ("items", pa.list_(pa.struct([("sku", pa.int64())]))),
+    ]
+)
+
+
+@pytest.mark.parametrize("where", ["region = eu", "eu <> region", "region IN ('us', eu)"])
+def test_a_text_without_quotes_is_an_error_that_says_so(where):
+    with pytest.raises(UnknownColumn, match=r"no column 'eu' .* A text goes between single quotes: 'eu'\."):
+        bind(parse_sql(where), MIXED)
+
+
+def test_an_unknown_name_beside_a_number_is_not_taken_for_a_text():
+    with pytest.raises(UnknownColumn) as caught:
+        bind(parse_sql("k = eu"), MIXED)
+    assert "quotes" not in str(caught.value)
+
+
+def test_a_field_of_a_list_of_structs_says_how_to_ask_for_elements():
+    with pytest.raises(UnknownColumn, match=r"array_contains\(transform\(items, x -> x\.sku\), 5\)"):
+        bind(parse_sql("items.sku = 5"), MIXED)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("k LIKE 'a%'", r"LIKE takes a text, but k is a bigint \(at: where, character 1\)\. .*CAST\(k AS STRING\)"),
+        ("startswith(d, '2024')", r"startswith takes a text, but d is a date .*CAST\(d AS STRING\)"),
+        ("1 = 1 AND place = 'x'", r"a struct<city: string> with a string .*character 11\)\. .*place\.city"),
+        ("place IN ('x', 'y')", r"a struct<city: string> with a string .*place\.city"),
+        ("tags = 'x'", r"an array<string> with a string .*array_contains\(tags, 'x'\)"),
+        ("5 = counts", r"a map<string, bigint> with a bigint .*element_at\(counts, 'key'\)"),
+        ("d = 5", r"cannot compare date with bigint .*DATE '2024-01-31'"),
+        ("clock > 5", r"cannot compare time_s with bigint .*TIME '10:30:00'"),
+        ("clock = '25:00'", r"'25:00' is no time_s\. Write a value such as TIME '10:30:00'"),
+    ],
+)
+def test_a_mismatch_says_the_way_out(where, message):
+    with pytest.raises(TypeMismatch, match=message):
+        bind(parse_sql(where), MIXED)
+
+
+def test_structs_and_lists_may_be_compared_with_what_has_no_known_type():
+    for where in ("place = struct('x')", "tags = array('x')", "tags = tags"):
+        bind(parse_sql(where), MIXED)
+
+
+@pytest.mark.parametrize(
+    ("where", "bound"),
+    [
+        ("clock = '03:03:00'", "clock = CAST('03:03:00' AS TIME_S)"),
+        ("clock = TIME '03:03:00'", "clock = CAST('03:03:00' AS TIME_S)"),
+        ("CAST('03:03:00' AS time) <= fine", "fine >= TIME '03:03:00.000000000'"),
+        ("clock < TIME '03:03:00.5'", "clock <= CAST('03:03:00' AS TIME_S)"),
+        ("clock IN ('03:03', '03:04:00.5')", "clock IN (CAST('03:03:00' AS TIME_S))"),
+        ("clock = fine", "CAST(clock AS TIME_NS) = fine"),
+    ],
+)
+def test_T4_times_of_day_are_compared_exactly_in_the_unit_of_the_column(where, bound):
+    found = bind(parse_sql(where), MIXED)
+    assert to_sql(found) == bound
+    assert bind(parse_sql(bound), MIXED) == found

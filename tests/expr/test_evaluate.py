@@ -478,3 +478,8 @@ def test_X11_a_list_of_a_hundred_thousand_items_is_one_step():
     items = tuple(Literal(value, types.LONG) for value in range(0, 200_000, 2))
     batch = pa.record_batch({"x": pa.array([0, 1, 199_998, 199_999, None])})
     assert Evaluator(Call("in", (x, *items)))(batch).to_pylist() == [True, False, True, False, None]
+
+
+def test_an_overflow_of_constants_says_the_way_out():
+    with pytest.raises(EvaluationError, match=r"overflow, the result does not fit into 64 bits.*DECIMAL\(38,0\)"):
+        evaluate_constant(parse_sql("9223372036854775807 + 1"))

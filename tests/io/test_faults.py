@@ -12,7 +12,7 @@ import pytest
 from tamis.errors import MissingFile, StorageError
 from tamis.io.listing import find_file, list_directories, list_directory
 from tamis.io.ranges import RangedFile, read_ranges
-from tamis.io.retries import RetryPolicy, is_transient
+from tamis.io.retries import RetryPolicy, is_transient, with_retries
 from tamis.io.storage import Storage, open_storage
 
 
@@ -152,3 +152,21 @@ def test_connections_and_busy_stores_are_transient_and_missing_things_are_not() 
     assert is_transient(OSError("curlCode: 28, Timeout was reached"))
     assert not is_transient(FileNotFoundError("no"))
     assert not is_transient(OSError("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation"))
+
+
+def test_a_refusal_of_the_system_names_the_place_once() -> None:
+    def refused() -> None:
+        raise PermissionError(
+            13, "Failed to open local file '/data/t'. Detail: [errno 13] Permission denied", "/data/t"
+        )
+
+    with pytest.raises(
+        StorageError, match=r"^no permission to read '/data/t'\. Ask its owner for the right to read it$"
+    ):
+        with_retries(refused, RetryPolicy(), "read", "/data/t")
+
+    def broken() -> None:
+        raise OSError(5, "Cannot read '/data/t'. Detail: [errno 5] Input/output error")
+
+    with pytest.raises(StorageError, match=r"^cannot read '/data/t' after 1 try: Input/output error$"):
+        with_retries(broken, RetryPolicy(tries=1), "read", "/data/t")

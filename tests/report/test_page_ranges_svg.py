@@ -160,3 +160,18 @@ def test_the_picture_is_described_for_those_who_do_not_see_it(tmp_path: Path) ->
 def test_a_column_without_bounds_is_refused(tmp_path: Path, values: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="nothing to draw of column 'x'"):
         picture(tmp_path, values, **options)
+
+
+def test_lines_of_row_groups_lie_over_the_bars_and_in_the_legend(tmp_path: Path) -> None:
+    svg = picture(tmp_path, range(300), max_rows_per_page=20)
+    assert svg.count('stroke-dasharray="5 3"') == 2
+    assert svg.index('stroke-dasharray="5 3"') > svg.index('fill="#2f6fab"')
+    assert "a new row group" in texts(svg)
+    assert "dasharray" not in picture(tmp_path, range(100), max_rows_per_page=20)
+
+
+def test_heights_of_texts_are_said_to_be_ranks(tmp_path: Path) -> None:
+    svg = picture(tmp_path, [f"t{number:03}" for number in range(200)], name="word", max_rows_per_page=20)
+    assert "word, by rank" in texts(svg)
+    assert any("heights are ranks" in text for text in texts(svg))
+    assert not any("ranks" in text for text in texts(picture(tmp_path, range(200))))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from builders.files import rows_of, written
+from tamis.errors import EvaluationError
+from tamis.expr.bind import bind
+from tamis.expr.sql import parse_sql
+from tamis.scan.embedded import EmbeddedPredicates
 
 NAN = math.nan
 OTHER_NAN = float(np.array([0xFFF8_0000_0000_0001], np.uint64).view(np.float64)[0])
@@ -95,3 +100,28 @@ def test_what_the_embedded_engine_computes_has_the_meaning_of_the_language(tmp_p
         "bytes": pa.array([b"\xff", b"a", b"", None]),
     }
     assert rows_of(written(tmp_path, columns), where) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("lenght(text) = 5", ["(at: where, character 1)", "there is no function lenght; did you mean length?"]),
+        ("row = 1 AND\n foo_bar(text)", ["(at: where, line 2, character 2)", "there is no function foo_bar."]),
+        ("read_text('secret') = 'x'", ["read_text gives a table and no value"]),
+        ("date_trunc('FOO', ns) = ns", ["'FOO' is no unit of time. Units: year, quarter"]),
+        ("CASE WHEN row > 5 THEN 'a' ELSE row END = 'a'", ["branches of CASE are of two types, a string and a bigint"]),
+        ("coalesce(row, text) = 'a'", ["the arguments of coalesce are of two types"]),
+    ],
+)  # fmt: skip
+def test_what_the_engine_refuses_says_what_where_and_the_way_out(tmp_path, where, words):
+    table = written(tmp_path, {"text": pa.array(["a"]), "ns": pa.array([0], pa.timestamp("ns"))})
+    with pytest.raises(EvaluationError) as caught:
+        rows_of(table, where)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_the_engine_reads_no_files(tmp_path):
+    (tmp_path / "secret").write_text("x")
+    predicate = EmbeddedPredicates(bind(parse_sql("row % 2 = 1"), pa.schema([("row", pa.int64())])))
+    with pytest.raises(duckdb.PermissionException):
+        predicate._connection().sql(f"SELECT * FROM read_text('{tmp_path / 'secret'}')").fetchall()

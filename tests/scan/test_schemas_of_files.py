@@ -168,3 +168,39 @@ def test_a_merged_column_may_be_null_though_the_first_file_requires_it(tmp_path:
     table = tamis.open(tmp_path, merge_schema=True)
     assert table.schema.field("x").nullable
     assert table.scan("x IS NULL").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (pa.array([1], pa.int32()), pa.array(["7", "08"])),
+        (pa.array(["a"]), pa.array([7])),
+        (pa.array([True]), pa.array([7])),
+        (pa.array([1], pa.date32()), pa.array([7], pa.int32())),
+        (pa.array([[1]]), pa.array([["7"]])),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_a_file_of_another_kind_of_type_is_refused_with_a_filter_and_without(
+    tmp_path: Path, first: pa.Array, other: pa.Array
+) -> None:
+    write(tmp_path, [first, other], partitioned=False)
+    with pytest.raises(CorruptFile, match=r"column 'x' of '.*1\.parquet' .* write the file again with 'x' as"):
+        tamis.open(tmp_path).scan().to_arrow()
+
+
+def test_a_file_of_a_wider_number_is_read_where_its_values_fit(tmp_path: Path) -> None:
+    write(tmp_path, [pa.array([1], pa.int32()), pa.array([7], pa.int64())], partitioned=False)
+    assert tamis.open(tmp_path).scan().to_arrow()["x"].to_pylist() == [1, 7]
+
+
+def test_a_misfit_names_merging_only_where_it_helps(tmp_path: Path) -> None:
+    write(tmp_path / "wider", [pa.array([1], pa.int32()), pa.array([2**40])], partitioned=False)
+    with pytest.raises(
+        CorruptFile, match=r"with merge_schema=True \(--merge-schema\), which makes it bigint, or write"
+    ):
+        rows(tmp_path / "wider", "x > 1")
+    write(tmp_path / "text", [pa.array([1], pa.int32()), pa.array(["a"])], partitioned=False)
+    with pytest.raises(CorruptFile) as caught:
+        rows(tmp_path / "text", "x > 1")
+    assert "merge" not in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 
 import tamis
 from builders.tables import write_hive_table
-from tamis.errors import EvaluationError, UnknownColumn, VerificationFailed
+from tamis.errors import EvaluationError, InvalidArgument, UnknownColumn, VerificationFailed
 from tamis.io.storage import open_storage
 from tamis.scan.scan import Scan
 from tamis.scan.verify import assert_same, level_subsets, levels_name, verify
@@ -127,3 +127,13 @@ def test_many_levels_run_in_few_subsets() -> None:
     assert len(level_subsets("abcdefg")) == 1 + 7 + 7 + 1
     assert level_subsets("abcdefg")[-1] == tuple("abcdefg")
     assert levels_name(("partitions",)) == "partitions"
+
+
+@pytest.mark.parametrize("where", ["rand() < 0.5", "id = 1 OR uuid() = 'a'", "name RLIKE uuid()"])
+def test_a_filter_that_is_not_deterministic_cannot_be_verified(table: Path, where: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"not deterministic: (rand|uuid)\(\)"):
+        verify(tamis.open(table), where)
+
+
+def test_the_time_of_a_filter_stands_still(table: Path) -> None:
+    assert_same(verify(tamis.open(table), "now() > TIMESTAMP '2024-01-01 00:00:00' AND id < 5"))

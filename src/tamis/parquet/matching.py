@@ -86,7 +86,7 @@ def _wider(table_type: pa.DataType, file_type: pa.DataType) -> str | None:
 
 
 def can_convert(table_type: pa.DataType, file_type: pa.DataType) -> bool:
-    """Whether values of a file's type may be read as the table's: all fit, or both types are counts, so that each value is
+    """Whether values of a file's type may be read as the table's: all fit, or both types are counts, and each value is
     looked at. A text is never read as a number, nor a number as a date.
     """
     pairs = [(table_type, file_type)]

@@ -12,7 +12,7 @@ everything as it is, and the report says so.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.expr.nodes import Column, Expr, columns_of
+from tamis.expr.nodes import Call, Column, Expr, columns_of, walk
 from tamis.io.ranges import RangedFile, batches_of_bytes
 from tamis.parquet.bloom import Unavailable
 from tamis.parquet.bloom_answers import BloomQuestions
-from tamis.parquet.bloom_read import Chunk, Found, read_bloom_filters
+from tamis.parquet.bloom_read import NO_FILTER, Chunk, Found, read_bloom_filters
+from tamis.parquet.chunks import ChunkLayout
 from tamis.parquet.decode import decode_dictionary, leaf_value_field
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.indexes import Described, PageIndexes, read_indexes
@@ -43,6 +44,8 @@ NO_EQUALITY = "no equality and no list of values"
 SEVERAL_COLUMNS = "no predicate of one column"
 MAY_BE_THERE = "may be there"
 TOO_COSTLY = "the dictionary costs more than it could save"
+
+_EQUALITIES = frozenset(("=", "<=>", "in", "like"))
 
 MOST_AHEAD = 256
 """Of so many column chunks it is looked up where their pages are before anybody knows which of them are read: that
@@ -70,6 +73,14 @@ class Filter:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return tuple(columns_of(self.predicate))
+
+    @cached_property
+    def has_equality(self) -> tuple[bool, ...]:
+        """For each conjunct, whether something in it may be an equality or a list of values."""
+        return tuple(
+            any(isinstance(node, Call) and node.function in _EQUALITIES for node in walk(each.predicate))
+            for each in self.conjuncts
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,7 @@ class FileNarrower:
         self._sizes = sizes
         self._locations: dict[tuple[int, int], PageLocations | None] = {}
         self._sized: tuple[Remaining, dict[int, int]] | None = None
+        self._has_answers = False
 
     def narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
         """Ask the levels in their order. Rows that match whole need no further question.
@@ -167,7 +179,10 @@ class FileNarrower:
         # What one level does not know another may have told.
         told = {name: pc.coalesce(found, known[name]) if name in known else found for name, found in answers.items()}
         units = pa.record_batch(known | told)
-        pruned = prune(units, self._filter.questioned.conjuncts)
+        self._has_answers = self._has_answers or bool(answers)
+        # To take answers in makes a predicate longer, so that is done where there are some.
+        conjuncts = self._filter.questioned.conjuncts if self._has_answers else self._filter.conjuncts
+        pruned = prune(units, conjuncts)
         after = replace(remaining, units=units).keep(np.asarray(pruned.selection))
         matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.matched)])
         after = replace(after, unmatched=after.unmatched & ~matched)
@@ -175,13 +190,24 @@ class FileNarrower:
 
     def _not_asked(self, remaining: Remaining, reasons: Sequence[str | None]) -> _Narrowed:
         """The account of a level that has nothing to say of the remaining rows."""
-        conjuncts = self._filter.questioned.conjuncts
+        conjuncts = self._filter.conjuncts
         outcomes = [ConjunctOutcome(each.text, 0, reason) for each, reason in zip(conjuncts, reasons, strict=True)]
         return _Narrowed(remaining, len(remaining.starts), outcomes)
 
     # --- Bloom filters --------------------------------------------------------------------------------------------
 
+    def _any_chunk(self, remaining: Remaining, has: Callable[[ChunkLayout], bool]) -> bool:
+        """Whether some chunk of a column of the filter has something, in the row groups that are left."""
+        leaves = [leaf.index for column in self._filter.columns if (leaf := self._leaf(column)) is not None]
+        groups = remaining.kept_row_groups
+        return any(has(self._source.chunk(group, leaf)) for leaf in leaves for group in groups)
+
     def _bloom(self, remaining: Remaining) -> _Narrowed | None:
+        if not any(self._filter.has_equality):
+            return None
+        if not self._any_chunk(remaining, lambda chunk: chunk.bloom_filter is not None):
+            reasons = [NO_FILTER.reason if has else NO_EQUALITY for has in self._filter.has_equality]
+            return self._not_asked(remaining, reasons)
         questions = self._filter.bloom
         if not questions.questions:
             return None
@@ -265,6 +291,9 @@ class FileNarrower:
     # --- Dictionaries ---------------------------------------------------------------------------------------------
 
     def _dictionary(self, remaining: Remaining) -> _Narrowed | None:
+        if not self._any_chunk(remaining, lambda chunk: chunk.all_dictionary):
+            counts = [len(columns_of(each.predicate)) for each in self._filter.conjuncts]
+            return self._not_asked(remaining, [NOT_AVAILABLE if count == 1 else SEVERAL_COLUMNS for count in counts])
         asked = [
             (question, leaf)
             for question in self._filter.questioned.questions

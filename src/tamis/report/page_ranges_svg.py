@@ -1,7 +1,7 @@
 """A picture of one column along its file: a bar for each page, from its smallest to its largest value.
 
 Where a column is sorted the bars climb like stairs, and a value lies beside one of them. Where it is shuffled each bar
-covers everything, and so a reader must open all pages. Row groups stand between faint lines.
+covers everything, and so a reader must open all pages. Row groups stand between dashed lines, drawn over the bars.
 
 Up to `MOST_BARS` bars are drawn one by one. Of more, none would be a pixel wide: they are counted in cells, and a
 cell is the darker the more of its pages cover it. So the picture has a bounded size, whatever the file.
@@ -57,9 +57,9 @@ def page_ranges_svg(found: FileInspection, column: ColumnInspection) -> str:
     unknown = ~known & ~ranges.without_values
     body = [
         _grid(frame, axis.ticks),
-        _row_group_lines(frame, found),
         _strip(frame, ranges, unknown, f'fill="{_UNKNOWN}" fill-opacity="0.18"', frame.top, frame.height),
         _bars(frame, ranges, known, axis),
+        _row_group_lines(frame, found),
         _strip(frame, ranges, ranges.without_values & (ranges.rows > 0), f'fill="{_NULLS}"', frame.bottom + 2, 4),
         _labels(frame, axis.ticks),
         _titles(frame, found, column, clustering),
@@ -180,7 +180,13 @@ def _row_group_lines(frame: _Frame, found: FileInspection) -> str:
         # More would be a grey area.
         return ""
     lines = "".join(f"M{x:g} {frame.top:g}V{frame.bottom:g}" for x in np.round(frame.x(starts), 2).tolist())
-    return f'<path d="{lines}" stroke="{_NULLS}" stroke-width="0.8" stroke-dasharray="2 3" fill="none"/>'
+    return _dashed(lines)
+
+
+def _dashed(lines: str) -> str:
+    """Dark dashes on a white line, which are seen on bars and between them."""
+    white = f'<path d="{lines}" stroke="#ffffff" stroke-width="2.5" stroke-opacity="0.8" fill="none"/>'
+    return f'{white}<path d="{lines}" stroke="{_INK}" stroke-width="1.2" stroke-dasharray="5 3" fill="none"/>'
 
 
 def _labels(frame: _Frame, ticks: list[Tick]) -> str:
@@ -199,7 +205,7 @@ def _labels(frame: _Frame, ticks: list[Tick]) -> str:
 
 
 def _titles(frame: _Frame, found: FileInspection, column: ColumnInspection, clustering: Clustering) -> str:
-    axis = f"{_shortened(column.name, 40)}{', in order' if _is_ranked(column) else ''}"
+    axis = f"{_shortened(column.name, 40)}{', by rank' if _is_ranked(column) else ''}"
     y = frame.top + frame.height / 2
     name = _text(axis, 0, 0, anchor="middle", size=12, fill=_FAINT)
     middle = frame.left + frame.width / 2
@@ -217,7 +223,7 @@ def _titles(frame: _Frame, found: FileInspection, column: ColumnInspection, clus
 def _legend(frame: _Frame, ranges: Ranges, unknown: npt.NDArray[np.bool_], row_groups: int) -> str:
     unit = "page" if ranges.unit == PAGES else "row group"
     square = '<rect x="{x:g}" y="{y:g}" width="11" height="11" {style}/>'
-    line = '<path d="M{x:g} {y:g}m5 -1v13" stroke="' + _NULLS + '" stroke-dasharray="2 3"/>'
+    line = _dashed("M{x:g} {y:g}m5 -3v17")
     is_shaded = len(ranges.rows) - int(unknown.sum()) - int(ranges.without_values.sum()) > MOST_BARS
     bar = f"from min to max of {unit}s, darker where more of them" if is_shaded else f"from min to max of a {unit}"
     entries = [(square, f'fill="{_BAR}" fill-opacity="0.85"', bar)]
@@ -264,7 +270,8 @@ def _few(number: float) -> str:
 def _extent_sentence(found: FileInspection, column: ColumnInspection) -> str:
     groups = found.row_groups.num_rows
     source = "" if column.ranges.unit == PAGES else "; not every row group has a page index for this column"
-    return f"{found.rows:,} rows in {groups:,} row group{'' if groups == 1 else 's'}{source}"
+    ranks = "; heights are ranks in the order of the values, not distances" if _is_ranked(column) else ""
+    return f"{found.rows:,} rows in {groups:,} row group{'' if groups == 1 else 's'}{source}{ranks}"
 
 
 def _title(found: FileInspection, column: ColumnInspection, longest: int) -> str:

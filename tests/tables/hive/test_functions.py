@@ -202,3 +202,12 @@ def test_a_table_without_data_or_with_something_else_is_told(tmp_path: Path) -> 
     (tmp_path / "a=1" / "notes.txt").write_text("not Parquet, but long enough to be taken for it")
     with pytest.raises(CorruptFile, match=r"notes\.txt"):
         table_info(tmp_path)
+
+
+def test_a_filter_that_is_no_partition_filter_is_refused(table: Path) -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"filter is a str, not a PartitionFilter: give tamis\.PartitionFilter\.eq"
+    ):
+        table_info(table, "region='eu'")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="not a PartitionFilter"):
+        list_partition_files(table, "region=eu/day=01", {"op": "eq"})  # type: ignore[arg-type]

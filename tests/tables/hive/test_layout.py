@@ -9,8 +9,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import tamis
 from tamis import types
 from tamis.errors import (
+    CorruptFile,
     InvalidArgument,
     PartitionLayoutError,
     TableNotFound,
@@ -455,3 +457,16 @@ def test_tables_of_other_formats_are_told_and_not_read(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFeature, match="is an Iceberg table"):
         discover(tmp_path / "iceberg")
     assert values_of(discover(tmp_path / "hive")) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(("name", "content"), [("readme.txt", "hello " * 9), ("c.csv", "a\n1\n")])
+def test_a_file_that_is_no_data_says_how_to_hide_it(tmp_path: Path, name: str, content: str) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
+    (tmp_path / name).write_text(content)
+    with pytest.raises(CorruptFile) as caught:
+        tamis.open(tmp_path).scan().to_arrow()
+    assert f"{name}' is no Parquet file" in str(caught.value)
+    assert "remove it from the table, or start its name with _ or ." in str(caught.value)
+    assert "b'" not in str(caught.value)
+    (tmp_path / name).rename(tmp_path / f"_{name}")
+    assert tamis.open(tmp_path).scan().to_arrow().num_rows == 1
