@@ -167,7 +167,7 @@ def test_lines_keep_null_apart_from_every_text(run: Run, odd: str) -> None:
         "text\tnumber\tmoney\tbytes\tmoment\tlist\tstruct\ttwo\\twords",
         "tab\\tline\\nback\\\\slash\tNaN\t12345678901234567.10\tX'00ff'\t2024-03-03T12:00:00Z\t[1, null]\t"
         '{"a": "x\\\\ty"}\tNULL',
-        "\t-Infinity\t\\N\t\t\\N\t[]\t\\N\t\\\\N",
+        "\t-Infinity\t\\N\tX''\t\\N\t[]\t\\N\t\\\\N",
         '\\N\t\\N\t0.00\t\\N\t\\N\t\\N\t{"a": null}\t\\N',
     ]
 

@@ -39,8 +39,10 @@ class ListsTooFew:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._table, name)
 
-    def list_files(self, predicate: Predicate, levels: Collection[str]) -> FileListing:
-        listing = self._table.list_files(predicate, levels)
+    def list_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
+    ) -> FileListing:
+        listing = self._table.list_files(predicate, levels, limit, with_rows=with_rows)
         if self._level not in levels:
             return listing
         return FileListing(listing.files[:-1], listing.partitions[:-1], listing.levels)

@@ -30,7 +30,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from tamis.errors import FilterFormatError, InvalidArgument
+from tamis.errors import FilterFormatError, InvalidArgument, with_article
 from tamis.expr import partition_evaluation
 from tamis.expr.partition_text import spell
 
@@ -304,3 +304,10 @@ def _spread(items: tuple[Any, ...]) -> Iterable[Any]:
     only: Iterable[Any] = items[0]
     # A set has no order of its own; the text of a filter should not change from run to run.
     return sorted(only, key=str) if isinstance(only, set | frozenset) else only
+
+
+def check_partition_filter(given: object) -> None:
+    """An error where something else was given in place of a filter, such as SQL text."""
+    if given is not None and not isinstance(given, PartitionFilter):
+        kind = with_article(type(given).__name__)
+        raise InvalidArgument(f"the filter is a PartitionFilter, as PartitionFilter.eq('day', '1'), not {kind}")

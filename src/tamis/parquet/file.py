@@ -20,6 +20,7 @@ from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.page_index import PageLocations, readable_index
 from tamis.parquet.page_reader import LeafPages, leaf_field
 from tamis.parquet.schema_path import LeafSchema, leaf_schemas
+from tamis.types import without_views
 
 
 @dataclass(frozen=True)
@@ -89,4 +90,6 @@ class ParquetFile:
     def _read_leaf(self, leaf: int) -> tuple[LeafSchema, pa.Field, pa.DataType]:
         named = leaf_field(self.schema, leaf)
         field = named if self.footer.names is None else leaf_field(self.footer.schema.own_arrow, leaf)
-        return leaf_schemas(self.map, [leaf], self.place)[leaf], field, named.type
+        # Rows cannot be taken out of views.
+        field, named_type = field.with_type(without_views(field.type)), without_views(named.type)
+        return leaf_schemas(self.map, [leaf], self.place)[leaf], field, named_type

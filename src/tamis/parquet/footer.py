@@ -107,14 +107,9 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
 def _read_footer_bytes(storage: Storage, path: str, size: int) -> tuple[bytes, pa.Buffer]:
     """The footer, and the end of the file with which it came."""
     place = storage.place(path)
-    if not size:
-        raise CorruptFile(about_empty_file(place))
-    if size < _SHORTEST_FILE:
-        raise CorruptFile(
-            f"'{place}' is no Parquet file: it has {size} bytes, the shortest has {_SHORTEST_FILE}. {_way_out(place)}"
-        )
     # Whether the file is the one that was listed matters to those who read more of it than this.
     with RangedFile(storage, path, size) as file:
+        _check_size(size, place)
         tail = file.read_tail(TAIL_LENGTH)
         length = _footer_length(tail[-_TRAILER:].to_pybytes(), size, place)
         missing = length + _TRAILER - tail.size
@@ -135,6 +130,15 @@ def _way_out(place: str) -> str:
     if place.lower().endswith(NAMES_OF_FILES):
         return "If its writer did not finish, write it again"
     return "If it is no data, remove it from the table, or start its name with _ or . which hides it"
+
+
+def _check_size(size: int, place: str) -> None:
+    if not size:
+        raise CorruptFile(about_empty_file(place))
+    if size < _SHORTEST_FILE:
+        raise CorruptFile(
+            f"'{place}' is no Parquet file: it has {size} bytes, the shortest has {_SHORTEST_FILE}. {_way_out(place)}"
+        )
 
 
 def _footer_length(trailer: bytes, size: int, place: str) -> int:

@@ -206,8 +206,8 @@ class FileNarrower:
         if not any(self._filter.has_equality):
             return None
         if not self._any_chunk(remaining, lambda chunk: chunk.bloom_filter is not None):
-            reasons = [NO_FILTER.reason if has else NO_EQUALITY for has in self._filter.has_equality]
-            return self._not_asked(remaining, reasons)
+            has_equality = self._filter.has_equality
+            return self._not_asked(remaining, [NO_FILTER.reason if has else NO_EQUALITY for has in has_equality])
         questions = self._filter.bloom
         if not questions.questions:
             return None

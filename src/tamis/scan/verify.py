@@ -85,12 +85,14 @@ def verify_each(
 ) -> Iterator[VerifyResult]:
     """The results of `verify` as they come."""
 
-    _refuse_chance(to_expr(where))
+    # All runs have the same filter: the time that it asks for is that of the first.
+    given = to_expr(where)
+    _refuse_chance(given)
 
     def scan(levels: Collection[str]) -> Scan:
         if isinstance(table, Scannable):
-            return table.scan(where, columns, levels=levels)
-        return Scan(table, where, columns, levels=levels)
+            return table.scan(given, columns, levels=levels)
+        return Scan(table, given, columns, levels=levels)
 
     # Footers stay in memory once they are read. Reading them now makes the costs of the runs comparable.
     scan(()).plan()

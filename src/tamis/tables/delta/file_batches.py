@@ -63,6 +63,15 @@ class Known:
             taken = pa.array(places)
         return {name: array.take(taken) for name, array in self.arrays.items()}
 
+    def joined(self, other: Known) -> Known:
+        """What either of the two knows."""
+        if self.rows is None or other.rows is None or self.arrays.keys() != other.arrays.keys():
+            return other if other.rows is None and self.rows is not None else self
+        rows, places = np.unique(np.concatenate([self.rows, other.rows]), return_index=True)
+        taken = pa.array(places)
+        both = {name: pa.concat_arrays([array, other.arrays[name]]) for name, array in self.arrays.items()}
+        return Known(rows, {name: array.take(taken) for name, array in both.items()})
+
     @property
     def weight(self) -> int:
         own = 0 if self.rows is None else self.rows.nbytes
@@ -81,7 +90,7 @@ class FileBatch:
     partitions: pa.Table
     """The typed partition values."""
     known: dict[Column, Known] = field(default_factory=dict, repr=False)
-    _live: dict[Hashable, pa.BooleanArray | None] = field(default_factory=dict, repr=False)
+    _live: dict[Hashable, Bits] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
@@ -90,13 +99,16 @@ class FileBatch:
 
     def live(self, part: FilePart) -> Bits:
         """Which files are live in the version of a piece, which is this one's but for what newer commits say."""
-        if part.key not in self._live:
+        with self._lock:
+            mask = self._live.get(part.key)
+        if mask is None:
             found = part.live(self._keyed())
+            mask = np.ones(self.rows, bool) if found is None else np.asarray(found)
             with self._lock:
+                # Of one version only: each takes a byte a file, and few look at several in turn.
                 self._live.clear()
-                self._live[part.key] = found
-        found = self._live.get(part.key)
-        return np.ones(self.rows, bool) if found is None else np.asarray(found)
+                self._live[part.key] = mask
+        return mask.copy()
 
     def _keyed(self) -> pa.RecordBatch:
         vectors = self._vectors()
@@ -118,6 +130,8 @@ class FileBatch:
     def statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
         """The metadata of some files: their rows, and what is known of columns."""
         found: dict[str, pa.Array] = {}
+        if not len(wanted):
+            return found
         missing = []
         for column in (ROW_COUNT, *columns):
             known = self.known.get(column)
@@ -130,10 +144,11 @@ class FileBatch:
             rows = None if len(wanted) >= WORTH_KEEPING * self.rows else wanted
             decoded = self._decode([column for column in missing if column != ROW_COUNT], rows, log)
             for column in missing:
-                known = Known(rows, _of_column(decoded, column))
+                made = Known(rows, _of_column(decoded, column))
+                found |= made.of(wanted) or {}
                 with self._lock:
-                    self.known[column] = known
-                found |= known.of(wanted) or {}
+                    before = self.known.get(column)
+                    self.known[column] = made if before is None else made.joined(before)
         return found
 
     def _decode(self, columns: Sequence[Column], rows: Rows | None, log: LogColumns) -> dict[str, pa.Array]:
@@ -198,18 +213,24 @@ class ReadColumns:
 
 
 class ReadAgain:
-    """Columns of a piece of a log, batch by batch, read when they are asked for; batches are asked for in order."""
+    """Columns of a piece of a log, batch by batch, read when they are asked for. To go back costs a reading."""
 
     def __init__(self, part: FilePart, columns: Sequence[str]) -> None:
-        self._batches = enumerate(part.read_source(columns))
+        self._part = part
+        self._columns = columns
+        self._start()
+
+    def _start(self) -> None:
+        self._batches = enumerate(self._part.read_source(self._columns))
         self._number = -1
         self._batch: pa.RecordBatch | None = None
 
     def batch(self, number: int) -> pa.RecordBatch:
+        if number < self._number or (number == self._number and self._batch is None):
+            self._start()
         while self._number < number:
             self._number, self._batch = next(self._batches)
-        assert self._number == number, "batches are asked for in order"
-        assert self._batch is not None, "the batch was done"
+        assert self._batch is not None
         return self._batch
 
     def done(self) -> None:
@@ -217,7 +238,7 @@ class ReadAgain:
 
 
 def _key(part: FilePart, metadata: TableMetadata) -> Hashable:
-    return ("files", part.source_key, metadata.schema_text)
+    return ("files", part.source_key, metadata.schema_text, metadata.partition_columns, metadata.mapping_mode)
 
 
 def kept_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | None:

@@ -13,8 +13,8 @@ memory while there is room, so that the next plan starts from columns of Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -25,17 +25,12 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.nodes import Column, columns_of
 from tamis.io.threads import run_in_threads
-from tamis.skipping.account import LevelReport, merge_outcomes
 from tamis.skipping.metadata import ROW_COUNT, constant_bounds
-from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import ConjunctOutcome, prune
-from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.tables.delta.actions import DELETION_VECTOR
-from tamis.tables.delta.fields import DeltaField
+from tamis.tables.delta.chosen_files import Chosen, Sizes, total_rows
 from tamis.tables.delta.file_batches import (
     LIVE_FILES,
-    PARTITION_VALUES,
-    STATISTICS,
     FileBatch,
     LogColumns,
     ReadAgain,
@@ -44,160 +39,14 @@ from tamis.tables.delta.file_batches import (
     read_batches,
 )
 from tamis.tables.delta.file_parts import FilePart
-from tamis.tables.delta.generated import partition_predicates
+from tamis.tables.delta.file_request import Request
 from tamis.tables.delta.row_group_skipping import RowGroupSkipper
 from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.delta.snapshot import Snapshot
 
-NONE, PARTITION, DATA, LIMIT = "none", "partition", "data", "limit"
-
-NOTES = {
-    NONE: "way: none, every file is needed",
-    PARTITION: "way: partition only, statistics were not read",
-    DATA: "way: data, statistics of what partitions left",
-    LIMIT: "way: limit, as many files as hold enough rows",
-}
-
 NOT_A_PARTITION_COLUMN = "not a partition column"
 
 Bits = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a scan asks of the files of a snapshot, worked out once."""
-
-    predicate: Predicate
-    partition_conjuncts: tuple[Conjunct, ...]
-    """Those of the filter, as far as partition values can answer them, then those that generated columns imply."""
-    data_columns: tuple[Column, ...]
-    way: str
-    by_partitions: bool
-    by_statistics: bool
-    with_rows: bool
-
-    @staticmethod
-    def of(
-        predicate: Predicate, metadata: TableMetadata, levels: Collection[str], limit: int | None, with_rows: bool
-    ) -> Request:
-        partition_columns = set(metadata.partition_columns)
-        data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
-        by_statistics = "files" in levels and bool(data_columns)
-        if by_statistics:
-            way = DATA
-        elif limit is not None and not data_columns:
-            way = LIMIT
-        elif predicate.columns or predicate.partition_filter is not None:
-            way = PARTITION
-        else:
-            way = NONE
-        conjuncts = (*predicate.conjuncts, *_implied(predicate, metadata)) if partition_columns else ()
-        return Request(
-            predicate,
-            conjuncts,
-            data_columns,
-            way,
-            "partitions" in levels,
-            by_statistics,
-            with_rows or way in (DATA, LIMIT),
-        )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What to read of the log."""
-        with_statistics = STATISTICS if self.with_rows else ()
-        return ("path", "size", "deletion_vector", *PARTITION_VALUES, *with_statistics)
-
-
-def _implied(predicate: Predicate, metadata: TableMetadata) -> list[Conjunct]:
-    generated = {name: text for name, text in metadata.generated.items() if name in metadata.partition_columns}
-    if not generated or predicate.is_trivial:
-        return []
-    collated = list(_collated(metadata.fields, ()))
-    implied = partition_predicates(
-        predicate.expr, generated, metadata.schema, metadata.partition_columns, collated=collated
-    )
-    return [conjunct for each in implied for conjunct in rewrite(each)]
-
-
-def _collated(fields: Iterable[DeltaField], around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The paths of texts that are not compared byte by byte."""
-    for field in fields:
-        path = (*around, field.name)
-        if field.collation is not None:
-            yield path
-        yield from _collated(field.children, path)
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """How much some files are. Rows are those that are left after deletes, None where that is not known."""
-
-    files: int = 0
-    bytes: int = 0
-    rows: int | None = 0
-
-    def __add__(self, other: Sizes) -> Sizes:
-        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
-        return Sizes(self.files + other.files, self.bytes + other.bytes, rows)
-
-    @staticmethod
-    def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
-        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else _total(rows))
-
-
-def _total(rows: pa.Array) -> int | None:
-    """The sum of numbers of rows, None where one of them is unknown."""
-    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """What is left of one or more pieces."""
-
-    files: pa.Table
-    """`path` (as in the log), `size`, `deletion_vector`, `num_records`, `logical_rows`."""
-    partitions: pa.Table
-    matched: Bits
-    """`matched[i]`: every row of file i satisfies the filter."""
-    total: Sizes
-    after_partitions: Sizes
-    after_statistics: Sizes
-    of_partitions: tuple[ConjunctOutcome, ...]
-    of_filter: tuple[ConjunctOutcome, ...]
-    of_statistics: tuple[ConjunctOutcome, ...]
-
-    def take(self, rows: npt.NDArray[np.int64]) -> Chosen:
-        """Some of the files."""
-        taken = pa.array(rows)
-        files = self.files.take(taken)
-        left = Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks())
-        partitions = self.partitions.take(taken)
-        return replace(self, files=files, partitions=partitions, matched=self.matched[rows], after_statistics=left)
-
-    @staticmethod
-    def joined(each: Sequence[Chosen]) -> Chosen:
-        first, *others = each
-        if not others:
-            return first
-        return Chosen(
-            pa.concat_tables([one.files for one in each]),
-            pa.concat_tables([one.partitions for one in each]),
-            np.concatenate([one.matched for one in each]),
-            sum((one.total for one in others), first.total),
-            sum((one.after_partitions for one in others), first.after_partitions),
-            sum((one.after_statistics for one in others), first.after_statistics),
-            _merged([one.of_partitions for one in each]),
-            _merged([one.of_filter for one in each]),
-            _merged([one.of_statistics for one in each]),
-        )
-
-
-def _merged(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[ConjunctOutcome, ...]:
-    found: tuple[ConjunctOutcome, ...] = ()
-    for each in outcomes:
-        found = merge_outcomes(found, each)
-    return found
 
 
 def choose_files(snapshot: Snapshot, request: Request) -> Chosen:
@@ -325,13 +174,13 @@ class PartPruner:
         matched = matched[chosen]
         rows: pa.Array | None = None
         of_statistics: tuple[ConjunctOutcome, ...] = ()
-        if request.with_rows:
+        if request.with_rows and len(chosen):
             parts = np.split(chosen, np.searchsorted(chosen, starts[1:-1]))
             described = self._statistics(units, parts, starts)
             rows = described[ROW_COUNT.name]
             logical = pc.subtract(rows, _deleted(units, parts, starts))
-            after_partitions = replace(after_partitions, rows=_total(logical))
-        if request.by_statistics:
+            after_partitions = replace(after_partitions, rows=total_rows(logical))
+        if request.by_statistics and len(chosen):
             described |= self._constants(partitions, chosen, described[ROW_COUNT.name])
             pruned = prune(pa.record_batch(described), request.predicate.conjuncts)
             of_statistics = pruned.outcomes
@@ -438,19 +287,3 @@ def _deleted(units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], sta
 
 def _sizes(sizes: pa.Array, keep: Bits) -> Sizes:
     return Sizes.of(sizes if keep.all() else sizes.filter(pa.array(keep)), None)
-
-
-def level_reports(chosen: Chosen, request: Request, has_partitions: bool) -> list[LevelReport]:
-    """The account of both levels, in bytes and rows."""
-    reports = []
-    total, between, left = chosen.total, chosen.after_partitions, chosen.after_statistics
-    if has_partitions:
-        outcomes = (*chosen.of_partitions, *chosen.of_filter)
-        note = None if request.by_partitions else "switched off"
-        reports.append(
-            LevelReport("partitions", total.files, between.files, total.bytes, between.bytes, outcomes, note)
-        )
-    sizes = (between.files, left.files, between.bytes, left.bytes)
-    rows = (between.rows, left.rows) if request.with_rows else (None, None)
-    reports.append(LevelReport("files", *sizes, chosen.of_statistics, NOTES[request.way], *rows))
-    return reports

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, MissingFile
-from tamis.expr.partition_filter import PartitionFilter
+from tamis.expr.partition_filter import PartitionFilter, check_partition_filter
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.tables.delta.actions import decode_file_actions
@@ -44,8 +44,8 @@ FILE_SCHEMA = pa.schema(
         ("has_deletion_vector", pa.bool_()),
     ]
 )
-"""`path` is as in the log, percent-encoded; `modification_time` in ms; `partition_values` as JSON, of physical names
-where the table maps columns."""
+"""`path` is as in the log, percent-encoded; `modification_time` in ms; `partition_values` as JSON. Where a table maps
+columns, single files of its log know partition values by their physical names only."""
 
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "stats", "stats_parsed", "deletion_vector")
 
@@ -97,10 +97,15 @@ def list_files(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.RecordBatch:
-    """The live files of a version that the filter keeps: the columns are `FILE_SCHEMA`."""
+    """The live files of a version that the filter keeps: the columns are `FILE_SCHEMA`.
+
+    Filter and partition values are by the names of the table, also where it maps columns.
+    """
+    check_partition_filter(filter)
     snapshot = Snapshot.load(open_storage(uri, storage_options), version)
-    found = [_described(batch, filter) for part in snapshot.parts() for batch in part.read(_COLUMNS) if batch.num_rows]
-    return _one_batch(found)
+    names = {snapshot.metadata.physical((name,))[0]: name for name in snapshot.metadata.partition_columns}
+    batches = (batch for part in snapshot.parts() for batch in part.read(_COLUMNS))
+    return _one_batch([_described(batch, filter, names) for batch in batches])
 
 
 def read_checkpoint_part(
@@ -114,6 +119,7 @@ def read_checkpoint_part(
 
     `part` is a path that `snapshot_info(…).checkpoint_parts` has.
     """
+    check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
     file = _log_file(storage, part)
     if not part.endswith(".parquet"):
@@ -136,6 +142,7 @@ def read_post_checkpoint_changes(
     `commits` are paths that `snapshot_info(…).commits` has, from old to new; of a file that they speak of several times
     the newest holds.
     """
+    check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
     lines = read_actions(storage, [_log_file(storage, commit) for commit in commits])
     actions = decode_file_actions(lines, _partition_names(lines))
@@ -156,8 +163,13 @@ def _log_file(storage: Storage, name: str) -> LogFile:
     return LogFile(path, found.size, found.modified_ns, 0, 0)
 
 
-def _described(batch: pa.RecordBatch, filter: PartitionFilter | None) -> pa.RecordBatch:
+def _described(
+    batch: pa.RecordBatch, filter: PartitionFilter | None, names: Mapping[str, str] | None = None
+) -> pa.RecordBatch:
+    """What is told of files; `names` are the table's for the keys of partition values, where those are others."""
     values = _empty_as_null(batch.column("partition_values"))
+    if names is not None and any(physical != name for physical, name in names.items()):
+        values = _renamed(values, names)
     if filter is not None:
         kept = filter.evaluate(values)
         if kept.true_count < batch.num_rows:
@@ -198,6 +210,13 @@ def _empty_as_null(values: pa.MapArray) -> pa.MapArray:
     mended = pc.if_else(pc.equal(items, ""), pa.scalar(None, items.type), items)
     mask = values.is_null() if values.null_count else None
     return pa.MapArray.from_arrays(values.offsets, values.keys, mended, mask=mask)
+
+
+def _renamed(values: pa.MapArray, names: Mapping[str, str]) -> pa.MapArray:
+    known = pa.array(list(names), pa.string())
+    keys = pc.coalesce(pa.array(list(names.values()), pa.string()).take(pc.index_in(values.keys, known)), values.keys)
+    mask = values.is_null() if values.null_count else None
+    return pa.MapArray.from_arrays(values.offsets, keys, values.items, mask=mask)
 
 
 def _one_batch(batches: Collection[pa.RecordBatch]) -> pa.RecordBatch:

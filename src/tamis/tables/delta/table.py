@@ -18,9 +18,11 @@ from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldName, FieldNames
 from tamis.skipping.predicate import Predicate
+from tamis.tables.delta.chosen_files import Chosen, level_reports
 from tamis.tables.delta.deletion_vectors import descriptors_of, read_deletion_bitmaps
 from tamis.tables.delta.fields import DeltaField
-from tamis.tables.delta.files import LIMIT, Chosen, Request, choose_files, level_reports
+from tamis.tables.delta.file_request import LIMIT, Request
+from tamis.tables.delta.files import choose_files
 from tamis.tables.delta.paths import resolve_paths
 from tamis.tables.delta.snapshot import Snapshot
 from tamis.tables.source import FileListing

@@ -1,0 +1,104 @@
+"""The files of a snapshot that are left, and how much was there at each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.skipping.account import LevelReport, merge_outcomes
+from tamis.skipping.prune import ConjunctOutcome
+from tamis.tables.delta.file_request import NOTES, Request
+
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much some files are. Rows are those that are left after deletes, None where that is not known."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = 0
+
+    def __add__(self, other: Sizes) -> Sizes:
+        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
+        return Sizes(self.files + other.files, self.bytes + other.bytes, rows)
+
+    @staticmethod
+    def of(sizes: pa.Array, rows: pa.Array | None = None) -> Sizes:
+        return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else total_rows(rows))
+
+
+def total_rows(rows: pa.Array) -> int | None:
+    """The sum of numbers of rows, None where one of them is unknown."""
+    return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is left of one or more pieces."""
+
+    files: pa.Table
+    """`path` (as in the log), `size`, `deletion_vector`, `num_records`, `logical_rows`."""
+    partitions: pa.Table
+    matched: Bits
+    """`matched[i]`: every row of file i satisfies the filter."""
+    total: Sizes
+    after_partitions: Sizes
+    after_statistics: Sizes
+    of_partitions: tuple[ConjunctOutcome, ...]
+    of_filter: tuple[ConjunctOutcome, ...]
+    of_statistics: tuple[ConjunctOutcome, ...]
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Chosen:
+        """Some of the files."""
+        taken = pa.array(rows)
+        files = self.files.take(taken)
+        left = Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks())
+        partitions = self.partitions.take(taken)
+        return replace(self, files=files, partitions=partitions, matched=self.matched[rows], after_statistics=left)
+
+    @staticmethod
+    def joined(each: Sequence[Chosen]) -> Chosen:
+        first, *others = each
+        if not others:
+            return first
+        return Chosen(
+            pa.concat_tables([one.files for one in each]),
+            pa.concat_tables([one.partitions for one in each]),
+            np.concatenate([one.matched for one in each]),
+            sum((one.total for one in others), first.total),
+            sum((one.after_partitions for one in others), first.after_partitions),
+            sum((one.after_statistics for one in others), first.after_statistics),
+            _merged([one.of_partitions for one in each]),
+            _merged([one.of_filter for one in each]),
+            _merged([one.of_statistics for one in each]),
+        )
+
+
+def _merged(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[ConjunctOutcome, ...]:
+    found: tuple[ConjunctOutcome, ...] = ()
+    for each in outcomes:
+        found = merge_outcomes(found, each)
+    return found
+
+
+def level_reports(chosen: Chosen, request: Request, has_partitions: bool) -> list[LevelReport]:
+    """The account of both levels, in bytes and rows."""
+    reports = []
+    total, between, left = chosen.total, chosen.after_partitions, chosen.after_statistics
+    if has_partitions:
+        outcomes = (*chosen.of_partitions, *chosen.of_filter)
+        note = None if request.by_partitions else "switched off"
+        reports.append(
+            LevelReport("partitions", total.files, between.files, total.bytes, between.bytes, outcomes, note)
+        )
+    sizes = (between.files, left.files, between.bytes, left.bytes)
+    rows = (between.rows, left.rows) if request.with_rows else (None, None)
+    reports.append(LevelReport("files", *sizes, chosen.of_statistics, NOTES[request.way], *rows))
+    return reports

@@ -1,0 +1,89 @@
+"""What a scan asks of the files of a snapshot, and in which of four ways they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from tamis.expr.nodes import Column
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.rewrite import Conjunct, rewrite
+from tamis.tables.delta.fields import DeltaField
+from tamis.tables.delta.file_batches import PARTITION_VALUES, STATISTICS
+from tamis.tables.delta.generated import partition_predicates
+from tamis.tables.delta.schema import TableMetadata
+
+NONE, PARTITION, DATA, LIMIT = "none", "partition", "data", "limit"
+
+NOTES = {
+    NONE: "way: none, every file is needed",
+    PARTITION: "way: partition only, statistics were not read",
+    DATA: "way: data, statistics of what partitions left",
+    LIMIT: "way: limit, as many files as hold enough rows",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a scan asks of the files of a snapshot, worked out once."""
+
+    predicate: Predicate
+    partition_conjuncts: tuple[Conjunct, ...]
+    """Those of the filter, as far as partition values can answer them, then those that generated columns imply."""
+    data_columns: tuple[Column, ...]
+    way: str
+    by_partitions: bool
+    by_statistics: bool
+    with_rows: bool
+
+    @staticmethod
+    def of(
+        predicate: Predicate, metadata: TableMetadata, levels: Collection[str], limit: int | None, with_rows: bool
+    ) -> Request:
+        partition_columns = set(metadata.partition_columns)
+        data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
+        by_statistics = "files" in levels and bool(data_columns)
+        if by_statistics:
+            way = DATA
+        elif limit is not None and not data_columns:
+            way = LIMIT
+        elif predicate.columns or predicate.partition_filter is not None:
+            way = PARTITION
+        else:
+            way = NONE
+        conjuncts = (*predicate.conjuncts, *_implied(predicate, metadata)) if partition_columns else ()
+        return Request(
+            predicate,
+            conjuncts,
+            data_columns,
+            way,
+            "partitions" in levels,
+            by_statistics,
+            with_rows or way in (DATA, LIMIT),
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What to read of the log."""
+        with_statistics = STATISTICS if self.with_rows else ()
+        return ("path", "size", "deletion_vector", *PARTITION_VALUES, *with_statistics)
+
+
+def _implied(predicate: Predicate, metadata: TableMetadata) -> list[Conjunct]:
+    generated = {name: text for name, text in metadata.generated.items() if name in metadata.partition_columns}
+    if not generated or predicate.is_trivial:
+        return []
+    collated = list(_collated(metadata.fields, ()))
+    implied = partition_predicates(
+        predicate.expr, generated, metadata.schema, metadata.partition_columns, collated=collated
+    )
+    return [conjunct for each in implied for conjunct in rewrite(each)]
+
+
+def _collated(fields: Iterable[DeltaField], around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The paths of texts that are not compared byte by byte."""
+    for field in fields:
+        path = (*around, field.name)
+        if field.collation is not None:
+            yield path
+        yield from _collated(field.children, path)
