@@ -90,3 +90,15 @@ def test_bytes_of_pages_that_match_whole_and_of_others_are_counted_once(
     for one, next_one in pairwise(levels):
         assert one.bytes_kept == next_one.bytes_total
     assert levels[-1].bytes_kept == plan.bytes
+
+
+def test_without_levels_everything_is_read(tmp_path: Path) -> None:
+    texts = [f"{number * 7919 % ROWS:020d}" * 4 for number in range(ROWS)]
+    write(
+        tmp_path / "a.parquet", pa.table({"x": np.arange(ROWS), "s": texts}), compression="none", use_dictionary=False
+    )
+    scan = tamis.open(tmp_path).scan("x = 5", levels=())
+    assert scan.to_arrow().num_rows == 1
+    assert scan.report is not None
+    assert scan.report.bytes_read is not None
+    assert scan.report.bytes_read > 0.9 * (tmp_path / "a.parquet").stat().st_size

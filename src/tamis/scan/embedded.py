@@ -10,9 +10,7 @@ import threading
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from tamis import types
 from tamis.errors import EvaluationError
@@ -22,8 +20,9 @@ from tamis.expr.functions import type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, fold, operands_of, transform, walk, with_args
 from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.printer import shown, to_sql
-from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
+from tamis.expr.sql_syntax import DEEPEST, with_large_stack
 from tamis.scan.engine_errors import explain_engine_error, explain_translation_error, unknown_function
+from tamis.scan.spark_functions import macros_of, to_duckdb
 
 _LOGIC = frozenset(("and", "or", "not"))
 
@@ -121,6 +120,8 @@ class EmbeddedPredicates:
             # and the network are none of a filter's business.
             found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
             found.execute("SET TimeZone = 'UTC'")
+            for macro in macros_of(self._query):
+                found.execute(macro)
             self._connections.connection = found
         return found
 
@@ -133,18 +134,9 @@ def _duckdb_sql(predicate: Expr) -> str:
     """A predicate in DuckDB's words, with our meaning of LIKE (backslash escapes) and CAST (no silent NULL)."""
     text = to_sql(transform(predicate, _in_our_meaning))
     try:
-        return _translated(text)
+        return to_duckdb(text)
     except RecursionError:
-        return with_large_stack(lambda: _translated(text), DEEPEST)
-
-
-def _translated(text: str) -> str:
-    tree = sqlglot.parse_one(text, read=SparkText)
-    for node in list(tree.find_all(exp.TryCast)):
-        if not node.args.get("safe"):
-            node.replace(exp.Cast(this=node.this, to=node.args["to"]))
-    # What sqlglot has no words for it would leave out with a mere warning.
-    return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
+        return with_large_stack(lambda: to_duckdb(text), DEEPEST)
 
 
 def _in_our_meaning(node: Expr) -> Expr:
@@ -155,10 +147,22 @@ def _in_our_meaning(node: Expr) -> Expr:
         case Call("substring", (value, Literal(value=0), *length)):
             # Position 0 is the first character in Spark, and one before it in DuckDB.
             return Call("substring", (value, Literal(1, types.LONG), *length))
+        case Call("round", (value, digits)) if pa.types.is_float64(type_of(value) or types.NULL):
+            return Call("spark_round_float", (value, digits))
+        case Call("concat" | "concat_ws", args):
+            return with_args(node, tuple(map(_as_text, args)))
         case Call("like", (value, pattern)):
             return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
         case _:
             return node
+
+
+def _as_text(value: Expr) -> Expr:
+    """A value that is joined to texts: those of floats and timestamps are Spark's."""
+    data_type = type_of(value) or types.NULL
+    if not (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type)):
+        return value
+    return Call("cast", (value, Literal("string", types.STRING)))
 
 
 def _engine_arguments(node: Expr) -> tuple[Expr, ...]:

@@ -189,6 +189,8 @@ class TaskReader:
     partition_columns: tuple[str, ...]
     names: FieldNames | None = None
     """How the table calls the columns of its files, where those have other names for them."""
+    may_filter_first: bool = True
+    """Whether single pages may be read of columns that the filter is not about."""
     output_schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -251,7 +253,9 @@ class TaskReader:
         So it is where the other columns are worth a round of requests, single pages of them can be read, and the rows
         seen so far say that few match.
         """
-        if not projection or self._tested.matched > MOST_TO_FILTER_FIRST * self._tested.rows:
+        if not projection or not self.may_filter_first:
+            return False
+        if self._tested.matched > MOST_TO_FILTER_FIRST * self._tested.rows:
             return False
         source = ParquetFile.load(self.storage, task.path, task.size, task.modified_ns, self.names)
         tested = set(self._reading(task.residual, ()).leaves(source.footer.schema))

@@ -80,6 +80,7 @@ class Scan:
             self._projection,
             source.partition_columns,
             source.field_names,
+            may_filter_first="pages" in self._levels,
         )
         self._plans: dict[str, ScanPlan] = {}
         self._reported = self._storage.counters.counts()

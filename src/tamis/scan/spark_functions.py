@@ -22,8 +22,8 @@ from sqlglot.errors import ErrorLevel
 
 from tamis.errors import EvaluationError
 from tamis.expr.sql_syntax import SparkText
-from tamis.scan.spark_formats import Refusal, parsing_format, printing_format, replacement_of
-from tamis.scan.spark_macros import MACROS
+from tamis.scan.spark_formats import Refusal, parsing_format, printing_format, replacement_of, searched_pattern
+from tamis.scan.spark_macros import FUNCTIONS, MACROS
 
 _PREFIX = "spark_"
 _WAY_OUT = "Write it with the functions that docs/expressions.md lists, or filter the rows after the scan"
@@ -42,8 +42,9 @@ REFUSED = {
 
 _UNITS = {
     **dict.fromkeys(("year", "yyyy", "yy"), "year"),
+    "quarter": "quarter",
     **dict.fromkeys(("month", "mon", "mm"), "month"),
-    **{unit: unit for unit in ("quarter", "week")},
+    "week": "week",
 }
 _TIME_UNITS = _UNITS | {
     **dict.fromkeys(("day", "dd"), "day"),
@@ -92,6 +93,10 @@ def _macro_names(query: str) -> list[str]:
 
 def _definition(name: str) -> str:
     parameters, body = MACROS[name]
+    bound, uses = re.subn(r"\bx\b", "once", body)
+    if uses > 1:
+        # A macro is text: of nested ones that use an argument n times, DuckDB would see n^depth copies of it.
+        body = f"list_transform([x], lambda once: {bound})[1]"
     return f"CREATE TEMP MACRO {_PREFIX}{name}({', '.join(parameters)}) AS {body}"
 
 
@@ -133,13 +138,6 @@ def _logarithm(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return _call(names[len(args)], *args) if len(args) in names else None
 
 
-def _rounded(name: str) -> _Build:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        return _call(name, *args) if len(args) == 1 else None
-
-    return build
-
-
 def _part(args: Sequence[exp.Expr]) -> exp.Expr | None:
     part = _text_of(args[0]) if len(args) == 2 else None
     macro = _PARTS.get((part or "").lower())
@@ -155,7 +153,9 @@ def _truncation(name: str, units: dict[str, str], unit_first: bool) -> _Build:
         if text is None:
             raise _refusal(name, "its unit is no constant")
         if text.lower() not in units:
-            raise _refusal(name, f"{text!r} is no unit of it, for which Spark gives NULL")
+            # Spark gives NULL, and DuckDB knows decades and centuries.
+            known_units = ", ".join(dict.fromkeys(units.values()))
+            raise _refusal(name, f"'{text.upper()}' is no unit of time. Units: {known_units}")
         known = exp.Literal.string(units[text.lower()])
         return exp.Anonymous(this="date_trunc", expressions=[known, value])
 
@@ -244,44 +244,60 @@ def _replaced(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return _default("REGEXP_REPLACE", [*args[:2], replacement, *args[3:]])
 
 
-def _over_items(name: str) -> _Build:
-    """`filter` and `transform`: their index counts from 0 in Spark and from 1 in DuckDB."""
+def _json_path(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 2:
+        return None
+    path = _constant("get_json_object", "path", args[1])
+    if re.fullmatch(r"\$(\.[A-Za-z_]\w*|\[\d+\]|\['[^'*]+'\])*", path) is None:
+        raise _refusal("get_json_object", f"the path {path!r} has more than names and places")
+    return None
 
+
+def _needs(name: str, arity: int) -> _Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        function = args[1] if len(args) == 2 else None
-        if not isinstance(function, exp.Lambda) or len(function.expressions) != 2:
-            return None
-        index = function.expressions[1].name
-        for node in list(function.this.find_all(exp.Identifier)):
-            if node.name.lower() != index.lower():
-                continue
-            if isinstance(node.parent, exp.Lambda | exp.Dot) and node.parent is not function:
-                raise _refusal(name, f"{index} has two meanings in it")
-            node.replace(exp.Paren(this=exp.Sub(this=node.copy(), expression=exp.Literal.number(1))))
+        if len(args) != arity:
+            raise _refusal(name, f"it takes {arity} arguments here")
         return None
 
     return build
 
 
+def _sequence(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) == 3 and isinstance(args[2], exp.Interval):
+        raise _refusal("sequence", "months are counted differently")
+    return _call("sequence", *args) if len(args) == 2 else None
+
+
+def _round(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    return _call("round_unknown", *args) if len(args) == 2 else None
+
+
+def _seconds_of_text(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    pattern = [exp.Literal.string("yyyy-MM-dd HH:mm:ss")] if len(args) == 1 else []
+    return _parsed("unix_timestamp", "parsed_seconds")([*args, *pattern])
+
+
 _BUILDERS: dict[str, _Build] = {
-    **{name: _macro(name) for name in MACROS if not name.startswith("_")},
+    **{name: _macro(name) for name in FUNCTIONS},
     **{name: _refused(name, reason) for name, reason in REFUSED.items()},
-    **dict.fromkeys(("months_between",), _months_between),
+    "months_between": _months_between,
     **dict.fromkeys(("log", "ln"), _logarithm),
     **dict.fromkeys(("date_part", "datepart"), _part),
     "date_trunc": _truncation("date_trunc", _TIME_UNITS, unit_first=True),
     "trunc": _truncation("trunc", _UNITS, unit_first=False),
     "ceiling": _macro("ceil"),
     "date_format": _printed("date_format", lambda value: value),
-    "from_unixtime": _printed(
-        "from_unixtime", lambda value: exp.Anonymous(this="to_timestamp", expressions=[value])
-    ),
+    "from_unixtime": _printed("from_unixtime", lambda value: exp.Anonymous(this="to_timestamp", expressions=[value])),
     "to_timestamp": _parsed("to_timestamp", "parsed"),
     "to_date": _parsed("to_date", "parsed_date"),
-    "unix_timestamp": _parsed("unix_timestamp", "parsed_seconds"),
+    "unix_timestamp": _seconds_of_text,
+    "get_json_object": _json_path,
+    "convert_timezone": _needs("convert_timezone", 3),
+    "sequence": _sequence,
+    "round": _round,
+    "signum": _macro("sign"),
     "regexp_replace": _replaced,
     **{name: _formatted(name) for name in ("format_string", "printf")},
-    **{name: _over_items(name) for name in ("filter", "transform")},
 }
 
 
@@ -306,11 +322,10 @@ class _SparkMeaning(SparkText):
         FUNCTIONS: ClassVar[dict[str, Any]] = SparkText.Parser.FUNCTIONS | {
             name.upper(): _builder(name.upper(), build) for name, build in _BUILDERS.items()
         }
-        # These have a syntax of their own, which `_meant` sees to; `printf` and the like are plain calls.
+        # Those of them that have a syntax of their own are plain calls here.
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse for name, parse in SparkText.Parser.FUNCTION_PARSERS.items() if name.lower() not in _BUILDERS
         }
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = SparkText.Parser.NO_PAREN_FUNCTIONS
 
 
 # --- Syntax of its own ------------------------------------------------------------------------------------------------
@@ -329,10 +344,29 @@ def _meant(node: exp.Expr) -> exp.Expr:
             return node if macro is None else _call(macro, node.expression)
         case exp.StrPosition() if node.args.get("position") is not None:
             return _call("locate", node.args["substr"], node.this, node.args["position"])
-        case exp.Substring():
+        case exp.Substring() if not all(map(_is_number, (node.args.get("start"), node.args.get("length")))):
             length = node.args.get("length")
             start = node.args.get("start") or exp.Literal.number(1)
             return _call("substring", node.this, start, length if length is not None else exp.Literal.number(2**31 - 1))
+        case exp.Transform() | exp.ArrayFilter():
+            return _over_items(node)
+        case exp.IntDiv():
+            return _call("div", node.this, node.expression)
+        case exp.Concat() if not isinstance(node, exp.ConcatWs):
+            return node if len(node.expressions) == 1 else _joined(node.expressions)
+        case exp.DPipe():
+            return exp.DPipe(this=_piece(node.this), expression=_piece(node.expression))
+        case exp.Bracket() if not node.args.get("offset") and not isinstance(node.expressions[0], exp.Literal):
+            key = _call("key", node.this.copy(), node.expressions[0])
+            return exp.Bracket(this=node.this, expressions=[key], offset=1)
+        case exp.Struct() if not isinstance(node.parent, exp.Dot) and _is_row(node):
+            return exp.Anonymous(this="row", expressions=[field.expression for field in node.expressions])
+        case exp.RegexpExtractAll():
+            return _call("found", node.copy())
+        case exp.ArrayToString():
+            return exp.ArrayToString(**{**node.args, "this": _call("listed", node.this)})
+        case exp.RegexpLike():
+            return _regular(node)
         case exp.BitwiseLeftShift():
             return _call("shiftleft", node.this, node.expression)
         case exp.BitwiseRightShift():
@@ -341,6 +375,58 @@ def _meant(node: exp.Expr) -> exp.Expr:
             return _escaped(node)
         case _:
             return node
+
+
+def _is_number(node: exp.Expr | None) -> bool:
+    return node is None or isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal)
+
+
+def _is_row(node: exp.Struct) -> bool:
+    """Whether a struct names its fields after columns, which have other names in the engine."""
+    return all(
+        isinstance(field, exp.PropertyEQ) and isinstance(field.this, exp.Identifier) for field in node.expressions
+    )
+
+
+def _piece(node: exp.Expr) -> exp.Expr:
+    return node if isinstance(node, exp.Literal | exp.DPipe) or _is_text(node) else _call("piece", node)
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name in (f"{_PREFIX}string", f"{_PREFIX}padded")
+
+
+def _joined(parts: Sequence[exp.Expr]) -> exp.Expr:
+    joined, *rest = map(_piece, parts)
+    for part in rest:
+        joined = exp.DPipe(this=joined, expression=part)
+    return exp.Paren(this=joined)
+
+
+def _over_items(node: exp.Expr) -> exp.Expr:
+    """`filter` and `transform`: their index counts from 0 in Spark and from 1 in DuckDB."""
+    function = node.expression
+    if not isinstance(function, exp.Lambda) or len(function.expressions) != 2:
+        return node
+    index = function.expressions[1].name
+    for found in list(function.this.find_all(exp.Identifier)):
+        if found.name.lower() != index.lower():
+            continue
+        if isinstance(found.parent, exp.Dot) or (isinstance(found.parent, exp.Lambda) and found.parent is not function):
+            raise _refusal("filter and transform", f"{index} has two meanings in it")
+        found.replace(exp.Paren(this=exp.Sub(this=found.copy(), expression=exp.Literal.number(1))))
+    return node
+
+
+def _regular(node: exp.RegexpLike) -> exp.Expr:
+    pattern = _text_of(node.expression)
+    if pattern is None:
+        return node
+    try:
+        node.expression.set("this", searched_pattern(pattern))
+    except Refusal as refusal:
+        raise _refusal("RLIKE", str(refusal)) from None
+    return node
 
 
 def _cast(node: exp.Cast) -> exp.Expr:

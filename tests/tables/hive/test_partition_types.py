@@ -162,7 +162,7 @@ def test_H5_a_value_that_does_not_parse_names_the_column_the_value_and_the_way_o
 
 
 def test_a_type_that_no_text_can_have_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="partition column 'a' cannot be list"):
+    with pytest.raises(InvalidArgument, match="partition column 'a' cannot be array"):
         parse_values(texts("1"), pa.list_(pa.int8()), "a")
 
 
