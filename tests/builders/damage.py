@@ -35,8 +35,8 @@ import pytest
 
 import tamis
 from builders.by_pages import read_by_pages
-from builders.page_checks import same_rows
 from builders.page_files import OpenedFile, damaged, footer_of, with_footer
+from builders.same_rows import same_rows
 from tamis.errors import TamisError
 from tamis.expr.sql import parse_sql
 from tamis.parquet import Pruner

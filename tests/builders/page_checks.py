@@ -15,6 +15,7 @@ import tamis
 from builders.judge import truth
 from builders.predicates import Said, judge_literal
 from builders.probes import leaf_paths, probes
+from builders.same_rows import same_rows
 from tamis import types
 from tamis.expr.evaluate import physical_value
 from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, not_
@@ -130,16 +131,3 @@ def judged_columns(rows: pa.Table) -> pa.Table:
             continue
         kept[field.name] = column
     return pa.table(kept)
-
-
-def same_rows(found: pa.Table, expected: pa.Table) -> bool:
-    """Equal names, types and values in the same order, NaN and the sign of zero told apart."""
-    return found.schema.equals(expected.schema) and all(map(_same_values, found.columns, expected.columns))
-
-
-def _same_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
-    texts = [
-        values.combine_chunks().to_string(window=10**9, container_window=10**9, element_size_limit=10**9)
-        for values in (left, right)
-    ]
-    return texts[0] == texts[1]

@@ -20,8 +20,8 @@ from builders.choices import Choices
 from builders.delta_cases import ROW, DeltaCase, random_delta_case
 from builders.deltalake_cases import random_deltalake_case
 from builders.judge import truths
-from builders.page_checks import same_rows
 from builders.predicates import Said
+from builders.same_rows import same_rows
 from tamis import PartitionFilter
 from tamis.expr.nodes import Call, not_
 from tamis.tables.delta import file_batches, files

@@ -22,8 +22,8 @@ from builders.by_pages import read_by_pages
 from builders.choices import Choices
 from builders.judge import truths
 from builders.page_cases import PageCase, TableCase, random_page_case, random_table_case
-from builders.page_checks import same_rows
 from builders.predicates import Said, is_unknown, negated
+from builders.same_rows import same_rows
 from tamis.expr.nodes import not_
 from tamis.io.storage import open_storage
 from tamis.parquet import Pruner, batches, narrow

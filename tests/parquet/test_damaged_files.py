@@ -16,7 +16,7 @@ import pytest
 import tamis
 from builders.by_pages import read_by_pages
 from builders.damage import FILES, FILTERS, Target, written
-from builders.page_checks import same_rows
+from builders.same_rows import same_rows
 from tamis.errors import CorruptFile
 from tamis.parquet import Pruner
 

@@ -10,7 +10,8 @@ import pytest
 
 import tamis
 from builders.by_pages import read_by_pages
-from builders.page_checks import check_by_pages, same_rows
+from builders.page_checks import check_by_pages
+from builders.same_rows import same_rows
 from tamis.errors import TamisError
 from tamis.parquet import PruneRequest
 

@@ -12,7 +12,7 @@ everything as it is, and the report says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 
 from tamis.expr.nodes import Call, Column, Expr, columns_of, walk
 from tamis.io.ranges import RangedFile, batches_of_bytes
-from tamis.parquet.bloom import Unavailable
+from tamis.io.threads import run_in_threads
+from tamis.parquet.bloom import Array, Unavailable
 from tamis.parquet.bloom_answers import BloomQuestions
 from tamis.parquet.bloom_read import NO_FILTER, Chunk, Found, read_bloom_filters
 from tamis.parquet.chunks import ChunkLayout
@@ -127,6 +128,7 @@ class FileNarrower:
         self._locations: dict[tuple[int, int], PageLocations | None] = {}
         self._sized: tuple[Remaining, dict[int, int]] | None = None
         self._has_answers = False
+        self._asks_pages = False
 
     def narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
         """Ask the levels in their order. Rows that match whole need no further question.
@@ -134,6 +136,7 @@ class FileNarrower:
         The account of a level that was not asked has no outcomes.
         """
         reports = []
+        self._asks_pages = "pages" in levels
         for level, ask_level in (("bloom", self._bloom), ("pages", self._pages), ("dictionary", self._dictionary)):
             if level not in levels:
                 continue
@@ -234,15 +237,37 @@ class FileNarrower:
         }
         answers = own.answers({}, groups)
         found: dict[Chunk, Found | None] = {}
-        for filters in read_bloom_filters(
-            self._source.storage, self._source.path, layouts, own.hashes, file=self._file
-        ):
+        for filters in self._filters(layouts, own.hashes, remaining):
             told = own.answers(filters, groups)
             answers = {name: pc.coalesce(answer, told[name]) for name, answer in answers.items()}
             found |= {chunk: each if isinstance(each, Unavailable) else None for chunk, each in filters.items()}
         narrowed = self._ask(remaining, answers)
         reasons = own.reasons(found, groups)
         return narrowed.because([_reason_of_bloom(each, reasons, known) for each in asked])
+
+    def _filters(
+        self, layouts: Mapping[Chunk, ChunkLayout], hashes: Mapping[int, Array], remaining: Remaining
+    ) -> Iterator[dict[Chunk, Found]]:
+        """The filters of column chunks. From afar the page indexes come in the same round: they are small, and asked
+        for next unless the filters rule everything out."""
+        storage, path = self._source.storage, self._source.path
+        groups = remaining.kept_row_groups
+        if storage.is_local or not self._asks_pages or len(groups) * len(self._needed) > MOST_AHEAD:
+            yield from read_bloom_filters(storage, path, layouts, hashes, file=self._file)
+            return
+        work: list[Callable[[], list[dict[Chunk, Found]]]] = [
+            lambda: list(read_bloom_filters(storage, path, layouts, hashes, file=self._file)),
+            lambda: [] if self._page_indexes(groups) else [],
+        ]
+        yield from run_in_threads(lambda do: do(), work, len(work))[0]
+
+    def _page_indexes(self, groups: Iterable[int]) -> PageIndexes:
+        """What there is to know of the pages of some row groups; what was read once is kept."""
+        leaves = [(column, leaf) for column in self._filter.columns if (leaf := self._leaf(column)) is not None]
+        described: list[Described] = [(group, column, leaf) for group in groups for column, leaf in leaves]
+        return read_indexes(
+            self._source, self._file, [(group, leaf) for group in groups for leaf in self._needed], described
+        )
 
     # --- Pages ----------------------------------------------------------------------------------------------------
 

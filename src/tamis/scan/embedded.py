@@ -149,6 +149,8 @@ def _in_our_meaning(node: Expr) -> Expr:
             return Call("substring", (value, Literal(1, types.LONG), *length))
         case Call("round", (value, digits)) if pa.types.is_float64(type_of(value) or types.NULL):
             return Call("spark_round_float", (value, digits))
+        case Call("round", (value, digits)) if pa.types.is_float32(type_of(value) or types.NULL):
+            return Call("spark_round_single", (value, digits))
         case Call("concat" | "concat_ws", args):
             return with_args(node, tuple(map(_as_text, args)))
         case Call("like", (value, pattern)):

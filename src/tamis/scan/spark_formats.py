@@ -7,10 +7,22 @@ from __future__ import annotations
 
 import re
 
+DATE_UNITS = {
+    **dict.fromkeys(("year", "yyyy", "yy"), "year"),
+    "quarter": "quarter",
+    **dict.fromkeys(("month", "mon", "mm"), "month"),
+    "week": "week",
+}
+TIME_UNITS = DATE_UNITS | {
+    **dict.fromkeys(("day", "dd"), "day"),
+    **{unit: unit for unit in ("hour", "minute", "second", "millisecond", "microsecond")},
+}
+"""Units to which Spark cuts dates and timestamps, and DuckDB's names of them."""
+
 _PIECES = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>[^A-Za-z'])")
 
 _PRINTED = {
-    "yyyy": "%Y", "yy": "%y", "MM": "%m", "M": "%-m", "MMM": "%b", "MMMM": "%B", "dd": "%d", "d": "%-d",
+    "yyyy": "%Y", "y": "%Y", "yy": "%y", "MM": "%m", "M": "%-m", "MMM": "%b", "MMMM": "%B", "dd": "%d", "d": "%-d",
     "DDD": "%j", "D": "%-j", "HH": "%H", "H": "%-H", "hh": "%I", "h": "%-I", "mm": "%M", "m": "%-M",
     "ss": "%S", "s": "%-S", "SSS": "%g", "SSSSSS": "%f", "a": "%p",
     "E": "%a", "EE": "%a", "EEE": "%a", "EEEE": "%A",

@@ -22,34 +22,20 @@ from sqlglot.errors import ErrorLevel
 
 from tamis.errors import EvaluationError
 from tamis.expr.sql_syntax import SparkText
-from tamis.scan.spark_formats import Refusal, parsing_format, printing_format, replacement_of, searched_pattern
-from tamis.scan.spark_macros import FUNCTIONS, MACROS
+from tamis.scan.spark_formats import (
+    DATE_UNITS,
+    TIME_UNITS,
+    Refusal,
+    parsing_format,
+    printing_format,
+    replacement_of,
+    searched_pattern,
+)
+from tamis.scan.spark_macros import FUNCTIONS, MACROS, REFUSED
 
 _PREFIX = "spark_"
 _WAY_OUT = "Write it with the functions that docs/expressions.md lists, or filter the rows after the scan"
 
-REFUSED = {
-    **dict.fromkeys(("hash", "xxhash64"), "the embedded engine hashes differently"),
-    **dict.fromkeys(("typeof", "version"), "it would describe the embedded engine"),
-    **dict.fromkeys(
-        ("user", "current_user", "session_user", "current_schema", "current_database", "current_catalog"),
-        "there is no session",
-    ),
-    "to_json": "the embedded engine writes NULL and numbers differently",
-    "arrays_zip": "the embedded engine names the fields differently",
-}
-"""Functions whose name DuckDB or sqlglot gives another meaning, and why there are no words for Spark's."""
-
-_UNITS = {
-    **dict.fromkeys(("year", "yyyy", "yy"), "year"),
-    "quarter": "quarter",
-    **dict.fromkeys(("month", "mon", "mm"), "month"),
-    "week": "week",
-}
-_TIME_UNITS = _UNITS | {
-    **dict.fromkeys(("day", "dd"), "day"),
-    **{unit: unit for unit in ("hour", "minute", "second", "millisecond", "microsecond")},
-}
 _PARTS = {
     **dict.fromkeys(("dow", "dayofweek"), "dayofweek"),
     **dict.fromkeys(("second", "seconds", "s", "sec", "secs"), "seconds"),
@@ -94,7 +80,7 @@ def _macro_names(query: str) -> list[str]:
 def _definition(name: str) -> str:
     parameters, body = MACROS[name]
     bound, uses = re.subn(r"\bx\b", "once", body)
-    if uses > 1:
+    if uses > 1 and not name.startswith("plain_"):
         # A macro is text: of nested ones that use an argument n times, DuckDB would see n^depth copies of it.
         body = f"list_transform([x], lambda once: {bound})[1]"
     return f"CREATE TEMP MACRO {_PREFIX}{name}({', '.join(parameters)}) AS {body}"
@@ -219,8 +205,8 @@ def _formatted(name: str) -> _Build:
             if kind is None or kind == "%":
                 pieces.append(exp.Literal.string(match[0] if kind is None else "%"))
                 continue
-            if not values or (kind == "s" and match["flags"] == "0"):
-                raise _refusal(name, f"{match[0]} has no value to print")
+            if not values or (kind == "s" and match[0] != "%s"):
+                raise _refusal(name, f"{match[0]} has no value to print, or a width")
             value = values.pop(0)
             width = exp.Literal.number(match["width"] or 0)
             macro = {"s": "padded", "d": "padded_number"}[kind]
@@ -283,8 +269,8 @@ _BUILDERS: dict[str, _Build] = {
     "months_between": _months_between,
     **dict.fromkeys(("log", "ln"), _logarithm),
     **dict.fromkeys(("date_part", "datepart"), _part),
-    "date_trunc": _truncation("date_trunc", _TIME_UNITS, unit_first=True),
-    "trunc": _truncation("trunc", _UNITS, unit_first=False),
+    "date_trunc": _truncation("date_trunc", TIME_UNITS, unit_first=True),
+    "trunc": _truncation("trunc", DATE_UNITS, unit_first=False),
     "ceiling": _macro("ceil"),
     "date_format": _printed("date_format", lambda value: value),
     "from_unixtime": _printed("from_unixtime", lambda value: exp.Anonymous(this="to_timestamp", expressions=[value])),
@@ -437,7 +423,9 @@ def _cast(node: exp.Cast) -> exp.Expr:
     if name in ("TEXT", "VARCHAR", "CHAR") and not isinstance(node.this, exp.Literal | exp.Null):
         return _call("string", node.this)
     if name in _INTEGERS and not isinstance(node.this, exp.Literal | exp.Null):
-        return _call(f"{'try_' if is_try else ''}{_INTEGERS[name]}", node.this)
+        # A column may be written many times, and then DuckDB's message names it.
+        kind = "try_" if is_try else "plain_" if isinstance(node.this, exp.Column) else ""
+        return _call(f"{kind}{_INTEGERS[name]}", node.this)
     if isinstance(node, exp.TryCast) and not is_try:
         return exp.Cast(this=node.this, to=target)
     return node

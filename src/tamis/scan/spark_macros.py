@@ -23,7 +23,7 @@ def _integer(cast: str, target: str, otherwise: str) -> str:
         f"CASE WHEN {_FLOATING} THEN {cast}(trunc(TRY_CAST(x AS DOUBLE)) AS {target}) "
         f"WHEN typeof(x) LIKE 'DECIMAL%' THEN {cast}(split_part(CAST(x AS VARCHAR), '.', 1) AS {target}) "
         f"WHEN typeof(x) = 'VARCHAR' AND NOT regexp_full_match(CAST(x AS VARCHAR), '\\s*[+-]?[0-9]+\\s*') "
-        f"THEN {otherwise} ELSE {cast}(x AS {target}) END"
+        f"AND TRY_CAST(x AS {target}) IS NOT NULL THEN {otherwise} ELSE {cast}(x AS {target}) END"
     )
 
 
@@ -144,6 +144,7 @@ MACROS = FUNCTIONS | {
         "CASE WHEN abs(x) < 1e15 THEN CAST(round(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS DOUBLE) "
         "ELSE round(x, n) END",
     ),
+    "round_single": (("x", "n"), "round(x, n)"),
     "round_unknown": (
         ("x", "n"),
         "CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') "
@@ -196,7 +197,7 @@ MACROS = FUNCTIONS | {
     "substring": (
         ("x", "start", "size"),
         # What lies before the first character counts too, and nothing is there.
-        "CASE WHEN start + size IS NULL THEN NULL ELSE substring(x, greatest(spark_offset(x, start), 0) + 1, "
+        "CASE WHEN start IS NULL OR size IS NULL THEN NULL ELSE substring(x, greatest(spark_offset(x, start), 0) + 1, "
         "greatest(spark_offset(x, start) + greatest(size, 0) - greatest(spark_offset(x, start), 0), 0)) END",
     ),
     "offset": (
@@ -212,7 +213,8 @@ MACROS = FUNCTIONS | {
     "shiftright": (("x", "n"), "x >> spark_shift(x, n)"),
     "padded": (
         ("x", "width", "flag"),
-        "CASE WHEN flag = '-' THEN rpad(coalesce(spark_string(x), 'null'), "
+        "CASE WHEN typeof(x) LIKE 'TIMESTAMP%' OR typeof(x) = 'DATE' THEN error('%s prints no dates and times here') "
+        "WHEN flag = '-' THEN rpad(coalesce(spark_string(x), 'null'), "
         "CAST(greatest(width, length(coalesce(spark_string(x), 'null'))) AS INTEGER), ' ') "
         "ELSE lpad(coalesce(spark_string(x), 'null'), "
         "CAST(greatest(width, length(coalesce(spark_string(x), 'null'))) AS INTEGER), ' ') END",
@@ -252,10 +254,26 @@ MACROS = FUNCTIONS | {
         f"CASE WHEN substring(ltrim({_DIGITS}, '0'), 2) = '' THEN '0' ELSE substring(ltrim({_DIGITS}, '0'), 2) END "
         f"|| 'E' || CAST(length(ltrim({_DIGITS}, '0')) - length({_DIGITS}) AS VARCHAR) ELSE text END",
     ),
-    **{name: (("x",), _integer("CAST", name, _NOT_WHOLE)) for name in ("tinyint", "smallint", "integer", "bigint")},
+    **{
+        f"{kind}{name}": (("x",), _integer("CAST", name, _NOT_WHOLE))
+        for name in ("tinyint", "smallint", "integer", "bigint")
+        for kind in ("", "plain_")
+    },
     **{
         f"try_{name}": (("x",), _integer("TRY_CAST", name, "NULL"))
         for name in ("tinyint", "smallint", "integer", "bigint")
     },
 }
 """All macros, those that others use and those of syntax included."""
+
+REFUSED = {
+    **dict.fromkeys(("hash", "xxhash64"), "the embedded engine hashes differently"),
+    **dict.fromkeys(("typeof", "version"), "it would describe the embedded engine"),
+    **dict.fromkeys(
+        ("user", "current_user", "session_user", "current_schema", "current_database", "current_catalog"),
+        "there is no session",
+    ),
+    "to_json": "the embedded engine writes NULL and numbers differently",
+    "arrays_zip": "the embedded engine names the fields differently",
+}
+"""Functions whose name DuckDB or sqlglot gives another meaning, and why there are no words for Spark's."""
