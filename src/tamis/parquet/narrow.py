@@ -255,11 +255,16 @@ class FileNarrower:
         if storage.is_local or not self._asks_pages or len(groups) * len(self._needed) > MOST_AHEAD:
             yield from read_bloom_filters(storage, path, layouts, hashes, file=self._file)
             return
-        work: list[Callable[[], list[dict[Chunk, Found]]]] = [
-            lambda: list(read_bloom_filters(storage, path, layouts, hashes, file=self._file)),
-            lambda: [] if self._page_indexes(groups) else [],
-        ]
-        yield from run_in_threads(lambda do: do(), work, len(work))[0]
+
+        def filters() -> list[dict[Chunk, Found]]:
+            return list(read_bloom_filters(storage, path, layouts, hashes, file=self._file))
+
+        def indexes() -> list[dict[Chunk, Found]]:
+            self._page_indexes(groups)
+            return []
+
+        found, _ = run_in_threads(lambda read: read(), (filters, indexes), 2)
+        yield from found
 
     def _page_indexes(self, groups: Iterable[int]) -> PageIndexes:
         """What there is to know of the pages of some row groups; what was read once is kept."""
