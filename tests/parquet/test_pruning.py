@@ -193,7 +193,7 @@ def test_a_column_that_the_file_lacks_is_null_in_it(file: Path, rows: pa.Table) 
 
 
 def test_T4_a_file_whose_type_is_wider_than_the_schemas_is_an_error(file: Path) -> None:
-    with pytest.raises(CorruptFile, match=r"'id' .* is bigint, which does not fit into the int"):
+    with pytest.raises(CorruptFile, match=r"'id' .* is a bigint, which does not fit into the int"):
         PruneRequest(file, pa.schema({"id": pa.int32()})).with_predicate("id > 3000000000").prune()
 
 
