@@ -53,8 +53,8 @@ def printing_format(pattern: str) -> str:
 def parsing_format(pattern: str) -> tuple[str, str]:
     """The format of `strptime` for a pattern of Spark, and the regular expression of the texts that Spark takes.
 
-    >>> parsing_format("yyyy-MM")
-    ('%Y-%m', '\\\\d{4}-\\\\d{2}')
+    >>> print(*parsing_format("yyyy-MM"))
+    %Y-%m \\d{4}\\-\\d{2}
     """
     pieces = [
         _PARSED[part] if is_letters else (part.replace("%", "%%"), re.escape(part))
@@ -114,8 +114,8 @@ def replacement_of(text: str) -> str:
 def searched_pattern(text: str) -> str:
     """A regular expression of Java that is searched for: there `$` also stands before a last end of line.
 
-    >>> searched_pattern("^ab$")
-    '^ab(?:\\r\\n|[\\n\\r])?\\z'
+    >>> print(searched_pattern("^ab$"))
+    ^ab(?:\\r\\n|[\\n\\r])?\\z
     """
     if "(?i" in text and not text.isascii():
         raise Refusal(f"{text!r} ignores the case of letters beyond ASCII")

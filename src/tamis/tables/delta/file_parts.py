@@ -96,6 +96,6 @@ def _read_changes(
     table = changes.added.select([name for name in ADD.names if name in names] or ["path"])
     if touched is not None and len(touched):
         table = table.filter(still_holds(changes.added_keys, touched))
-    for batch in table.to_batches(MOST_ROWS):
-        if batch.num_rows:
-            yield batch
+    # Cut by rows and not where chunks end, so that batches of other columns have the same rows.
+    for start in range(0, table.num_rows, MOST_ROWS):
+        yield table.slice(start, MOST_ROWS).combine_chunks().to_batches()[0]

@@ -7,7 +7,7 @@ which no commit after it speaks, and that is asked of every batch by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,8 @@ class FileChanges:
     added_keys: pa.ChunkedArray
     touched: pa.Array
     """The keys of all files that they speak of. What an older source says of those no longer holds."""
+    identity: object = field(default_factory=object, repr=False)
+    """Stands for these very rows in this order: the same commits may be put together in another one."""
 
     @staticmethod
     def none() -> FileChanges:

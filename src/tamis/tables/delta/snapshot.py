@@ -129,7 +129,7 @@ class Snapshot:
         changes = self.changes
         found: list[FilePart] = []
         if self.segment.deltas:
-            source: Hashable = ("commits", self.storage.uri, self.segment.deltas)
+            source: Hashable = ("commits", self.storage.uri, changes.identity)
             size = sum(file.size for file in self.segment.deltas)
             found.append(FilePart(self.storage, source, self.version, size, changes=changes))
         if self._opened is None:
