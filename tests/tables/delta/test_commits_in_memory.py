@@ -1,0 +1,39 @@
+"""Rows of commits that stay in memory belong to the snapshot that put them together, in its order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import tamis
+from builders.delta_log import DeltaLog, add, remove
+from tamis.tables.delta.file_batches import LIVE_FILES
+
+
+def file(number: int) -> dict[str, object]:
+    bounds = {"minValues": {"id": number * 10}, "maxValues": {"id": number * 10 + 9}, "nullCount": {"id": 0}}
+    return add(f"f{number}", {"day": str(number % 2)}, stats=json.dumps({"numRecords": 10, **bounds}))
+
+
+def planned(table: tamis.Table, where: str) -> set[str]:
+    return {Path(path).name for path in table.scan(where).plan("files").files["path"].to_pylist()}
+
+
+def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_take_each_others_rows(tmp_path: Path) -> None:
+    LIVE_FILES.clear()
+    log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
+    log.commit(*(file(number) for number in range(6)))
+    first = tamis.open(tmp_path)
+    assert planned(first, "day = '1' AND id >= 30") == {"f3", "f5"}
+    log.commit(remove("f0"), remove("f3"), file(6), file(7))
+    log.commit(file(3))
+    refreshed, fresh = first.refresh(), tamis.open(tmp_path)
+    assert (first.version, refreshed.version, fresh.version) == (first.version, fresh.version, fresh.version)
+    for table in (refreshed, fresh, refreshed, fresh):
+        for number in (1, 2, 3, 4, 5, 6, 7):
+            assert planned(table, f"id = {number * 10 + 5}") == {f"f{number}"}
+            assert planned(table, f"day = '{number % 2}' AND id BETWEEN {number * 10} AND {number * 10 + 3}") == {
+                f"f{number}"
+            }
+        assert planned(table, "id < 10") == set()
+    assert planned(first, "id < 10") == {"f0"}
