@@ -442,7 +442,7 @@ def kept_table(table: Path, storage: Storage, files: list[dict[str, object]]) ->
 def test_golden_table_of_one_small_vector(golden: Path) -> None:
     table = golden / "delta-unlabelled" / "table-with-dv-small"
     if not table.is_dir():
-        pytest.skip(f"no {table}")
+        pytest.skip(f"no golden table {table}: set TAMIS_GOLDEN to the folder of golden tables")
     (rows,) = kept_table(table, open_storage(table), live_files(table / "_delta_log"))
     assert rows["value"].to_pylist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
@@ -450,7 +450,7 @@ def test_golden_table_of_one_small_vector(golden: Path) -> None:
 def test_golden_table_of_partitions_with_vectors(golden: Path) -> None:
     folder = golden / "delta" / "dv-partitioned-with-checkpoint"
     if not folder.is_dir():
-        pytest.skip(f"no {folder}")
+        pytest.skip(f"no golden table {folder}: set TAMIS_GOLDEN to the folder of golden tables")
     table = folder / "delta"
     files = live_files(table / "_delta_log")
     assert sum(descriptor_of(each) is not None for each in files) >= 2
