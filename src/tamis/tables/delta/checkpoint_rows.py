@@ -160,8 +160,9 @@ def all_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
 def _reading_pool() -> pa.MemoryPool | None:
     """Where batches are decoded that come and go by the hundred.
 
-    mimalloc, Arrow's default, seems to give their memory back to the system each time: single plans over a million files
-    on a busy machine took 2.5 s of processor time and 550 MB with it, 1.8 to 2.3 s and 470 to 510 MB with jemalloc.
+    mimalloc, Arrow's default, seems to give their memory back to the system each time: single plans over a million
+    files on a busy machine took 2.5 s of processor time and 550 MB with it, 1.8 to 2.3 s and 470 to 510 MB with
+    jemalloc.
     """
     return pa.jemalloc_memory_pool() if "jemalloc" in pa.supported_memory_backends() else None
 

@@ -29,21 +29,10 @@ from tamis.tables.delta.log import FOLDER, LogFile
 from tamis.tables.delta.replay import reconcile
 from tamis.tables.delta.snapshot import Snapshot
 from tamis.tables.delta.statistics import num_records
+from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.map_json import map_to_json
 
-UNKNOWN = -1
-"""The number of records, or the size, where nothing tells it."""
-
-FILE_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("modification_time", pa.int64()),
-        ("num_records", pa.int64()),
-        ("partition_values", pa.string()),
-        ("has_deletion_vector", pa.bool_()),
-    ]
-)
+FILE_SCHEMA = FILE_COLUMNS.append(pa.field("has_deletion_vector", pa.bool_()))
 """`path` is as in the log, percent-encoded; `modification_time` in ms; `partition_values` as JSON. Where a table maps
 columns, single files of its log know partition values by their physical names only."""
 

@@ -20,24 +20,12 @@ from tamis.expr.partition_filter import PartitionFilter
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer import load_footer
+from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.hive.layout import HiveLayout, file_table, leaf_files, nothing_at
 from tamis.tables.hive.names import HIVE_NULL, split_directory_name
 from tamis.tables.hive.partition_types import with_partition_columns
 from tamis.tables.hive.pruning import known_parts
 from tamis.tables.hive.tree import DirectoryTree
-
-UNKNOWN = -1
-"""The number of records, or the time of change, where nothing tells it."""
-
-FILE_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("modification_time", pa.int64()),
-        ("num_records", pa.int64()),
-        ("partition_values", pa.string()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +108,7 @@ def list_partition_files(
             pa.repeat(pa.scalar(UNKNOWN, pa.int64()), files.num_rows),
             pa.repeat(pa.scalar(json.dumps(values, ensure_ascii=False), pa.string()), files.num_rows),
         ],
-        schema=FILE_SCHEMA,
+        schema=FILE_COLUMNS,
     )
 
 
@@ -147,7 +135,7 @@ def _single_file(storage: Storage) -> pa.Table:
 
 
 def _no_files() -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
+    return pa.record_batch([pa.array([], field.type) for field in FILE_COLUMNS], schema=FILE_COLUMNS)
 
 
 def _partition_values(directory: str) -> dict[str, str | None]:
