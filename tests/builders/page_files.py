@@ -111,7 +111,7 @@ class OpenedFile:
 
     @cached_property
     def pyarrow(self) -> pq.ParquetFile:
-        return pq.ParquetFile(pa.BufferReader(self.content))
+        return pq.ParquetFile(pa.BufferReader(self.content), coerce_int96_timestamp_unit="us")
 
     @property
     def num_leaves(self) -> int:
