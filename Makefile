@@ -23,7 +23,8 @@ verify-demo: demo ## prove on the demo table that pruning changes no result
 	$(BIN)/tamis verify demo-data/flights --where "date(time_hour) = DATE '2013-02-09' AND distance > 2000"
 
 test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	-@bash scripts/ensure_java.sh
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-interop: ## compare with Delta on Spark; skipped, with the reason, where Java or Maven cannot be had
 	@bash scripts/setup.sh interop
