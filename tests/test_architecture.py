@@ -23,6 +23,8 @@ MAY_IMPORT = {
     "parquet": {"errors", "types", "expr", "skipping", "io"},
     "tables": {"errors", "types", "expr", "skipping", "io", "parquet"},
     "scan": {"errors", "types", "expr", "skipping", "io", "parquet", "tables"},
+    "engines": {"errors", "types", "expr", "skipping", "io", "parquet", "tables", "scan"},
+    "indexing": {"errors", "types", "expr", "skipping", "io", "parquet", "tables", "scan"},
     "report": {"errors", "types", "expr", "skipping", "io", "parquet", "tables", "scan"},
 }
 
@@ -60,6 +62,8 @@ def test_modules_stay_readable(path: Path) -> None:
 def test_public_names() -> None:
     assert tamis.__all__ == [
         "open",
+        "connect",
+        "Session",
         "Table",
         "Scan",
         "ScanPlan",
@@ -72,6 +76,8 @@ def test_public_names() -> None:
         "delta",
         "errors",
         "hive",
+        "index",
+        "spark",
         "__version__",
     ]
     assert all(hasattr(tamis, name) for name in tamis.__all__)

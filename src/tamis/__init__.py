@@ -5,13 +5,14 @@
 >>> print(table.scan("month = 3 AND dep_delay > 60").explain())       # doctest: +SKIP
 """
 
-from tamis import delta, errors, hive
+from tamis import delta, errors, hive, index, spark
 from tamis.errors import TamisError
 from tamis.expr.builder import Expression, col, lit
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.scan.plan import ScanPlan
 from tamis.scan.report import Report
 from tamis.scan.scan import Scan
+from tamis.session import Session, connect
 from tamis.table import Table
 from tamis.table import open_table as open
 
@@ -19,6 +20,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "open",
+    "connect",
+    "Session",
     "Table",
     "Scan",
     "ScanPlan",
@@ -31,5 +34,7 @@ __all__ = [
     "delta",
     "errors",
     "hive",
+    "index",
+    "spark",
     "__version__",
 ]

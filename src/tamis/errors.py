@@ -16,6 +16,7 @@
     │   ├── CorruptFile         bytes that are not what they claim to be
     │   └── MissingFile         a planned file that is gone
     ├── StorageError            a file system that refused or failed
+    ├── EngineError             an engine, such as a Spark session, that could not run a job
     ├── MissingDependency       an optional package that is not installed
     ├── InvalidArgument         a call that asks for something that does not exist
     │   └── MisusedExpression   a filter used as a Python value, which it has none of
@@ -146,6 +147,10 @@ class MissingFile(TableError):
 
 class StorageError(TamisError):
     """A file system that refused or failed."""
+
+
+class EngineError(TamisError):
+    """An engine, such as a Spark session, that could not run a job."""
 
 
 class MissingDependency(TamisError):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnsupportedFeature, with_article
+from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, with_article
 from tamis.expr.nodes import TRUE
+from tamis.indexing.finding import find_index
 from tamis.io.storage import open_storage
 from tamis.scan.plan import describe_files
 from tamis.scan.scan import Scan
@@ -18,6 +20,7 @@ from tamis.skipping.predicate import Predicate
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.hive.formats import is_delta
 from tamis.tables.hive.table import HiveTable
+from tamis.tables.planning import Planning
 from tamis.tables.source import LEVELS, TableSource
 
 FORMATS = ("delta", "hive", "parquet")
@@ -71,7 +74,8 @@ class Table:
     def files(self) -> pa.Table:
         """All files of the table: path, size, rows where they are known, partition values."""
         listing = self._source.list_files(Predicate(TRUE), LEVELS, with_rows=True)
-        return describe_files(listing.files, listing.partitions)
+        has_own = "num_records" in listing.files.column_names
+        return describe_files(listing.files, listing.partitions, None if has_own else listing.rows)
 
     def scan(
         self,
@@ -86,7 +90,14 @@ class Table:
         `where` is SQL text, an expression made with `tamis.col`, a `PartitionFilter`, or an expression of pyarrow or
         pyiceberg. `columns` are names, also of fields inside structs (`address.city`); None returns all.
         """
-        return Scan(self._source, where, columns, limit, levels)
+        try:
+            return Scan(self._source, where, columns, limit, levels)
+        except UnknownColumn as error:
+            if not isinstance(self._source, HiveTable) or self._source.has_all_columns:
+                raise
+            # The column may be one that only later files have.
+            way_out = "merge_schema=True (--merge-schema) takes those of all files."
+            raise UnknownColumn(f"{error} These are the columns of the first file: {way_out}") from error
 
     def __repr__(self) -> str:
         return f"<tamis.Table {self.name!r} ({self.format}) at {self.uri}>"
@@ -105,6 +116,7 @@ def open_table(
     partitioning: Mapping[str, str | pa.DataType] | None = None,
     merge_schema: bool = False,
     allow_outside: bool = False,
+    index: str | os.PathLike[str] | bool | None = None,
 ) -> Table:
     """Open a table: a Delta table, a folder of Parquet files, Hive-style partition directories, or a single file.
 
@@ -113,7 +125,45 @@ def open_table(
     `{"day": "date"}`; others are inferred as Spark does. The schema of a folder is that of its first file;
     `merge_schema` reads the footers of all files instead, and takes every column that one of them has in the widest of
     its types.
+
+    `index` is the place of a statistics index that `tamis.index.build(…, to=…)` made; one beside the table is found by
+    itself, and False uses none.
     """
+    return Table(
+        open_source(
+            uri,
+            format,
+            version,
+            timestamp,
+            snapshot_id,
+            ref,
+            storage_options,
+            catalog,
+            partitioning=partitioning,
+            merge_schema=merge_schema,
+            allow_outside=allow_outside,
+            index=index,
+        )
+    )
+
+
+def open_source(
+    uri: str | os.PathLike[str],
+    format: str | None = None,
+    version: int | None = None,
+    timestamp: object = None,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    catalog: object = None,
+    *,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
+    allow_outside: bool = False,
+    index: str | os.PathLike[str] | bool | None = None,
+    planning: Planning | None = None,
+) -> TableSource:
+    """What `open_table` opens, planned where `planning` says."""
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
     if partitioning is not None and not isinstance(partitioning, Mapping):
@@ -130,14 +180,22 @@ def open_table(
                 "merge_schema= was given, but the log of a Delta table tells its schema: leave it away"
             )
         moment = _moment(timestamp)
-        return Table(DeltaTable.open(storage, version, moment, allow_outside=allow_outside))
+        delta = DeltaTable.open(storage, version, moment, allow_outside=allow_outside, planning=planning)
+        table_id = delta.snapshot.metadata.id
+        return replace(delta, index=find_index(storage, index, storage_options, table_id=table_id))
     _refuse(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
     )
-    table = HiveTable.open(storage, partitioning, merge_schema=merge_schema)
+    table = HiveTable.open(
+        storage,
+        partitioning,
+        merge_schema=merge_schema,
+        planning=planning,
+        find_index=lambda has_directory: find_index(storage, index, storage_options, has_directory=has_directory),
+    )
     if format is not None and format != table.format:
         raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
-    return Table(table)
+    return table
 
 
 def _refuse(kind: str, **given: object) -> None:

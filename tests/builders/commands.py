@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAM = (sys.executable, "-m", "tamis.cli")
+PROGRAM = (sys.executable, "-m", "tamis")
 
 # Without it a full disk or a closed pipe shows as late as it does for most people.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

@@ -111,6 +111,7 @@ def stored_vector(table: Path, rows: Sequence[int], before: bytes = b"") -> dict
 
 
 def z85(content: bytes) -> str:
+    """Written from the definition, digit by digit, and not as the reader does it; zeros fill up the last four bytes."""
     padded = content + b"\0" * (-len(content) % 4)
     numbers = [int.from_bytes(padded[start : start + 4], "big") for start in range(0, len(padded), 4)]
     return "".join(_Z85[number // 85**power % 85] for number in numbers for power in (4, 3, 2, 1, 0))

@@ -25,8 +25,9 @@ from builders.page_files import (
     written_by_polars,
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.parquet.decode import decode_dictionary, decode_pages, leaf_value_field
-from tamis.parquet.page_header import decode_page_header
+from tamis.parquet import decode
+from tamis.parquet.decode import decode_dictionary, decode_pages, leaf_value_field, plain_texts
+from tamis.parquet.page_header import decode_page_header, encode_plain_page_header
 from tamis.parquet.thrift import I32, STRUCT, encode_struct
 
 ROWS = 230
@@ -376,6 +377,44 @@ def test_X3_lists_with_other_numbers_of_rows_are_an_error(version: str) -> None:
             decode_with(file, num_rows=rows, row_counts=[17, rows - 17])
 
 
+def test_X5_pages_that_unpack_to_more_than_their_chunk_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    zeros = pa.table({"zero": pa.array(np.zeros(100_000, np.int64))})
+    options = {"use_dictionary": False, "compression": "zstd", "max_rows_per_page": 10_000, "row_group_size": 100_000}
+    file = OpenedFile(parquet_bytes(zeros, **options))
+    given = {"num_rows": 20_000, "row_counts": [10_000] * 2}
+    assert file.layouts[0, 0].byte_range[1] < 10_000
+    for claimed in (0, 1000, 160_000 - 1):
+        layout = replace(file.layouts[0, 0], total_uncompressed_size=claimed)
+        # So little is no harm, whatever the footer claims.
+        assert len(decode_with(file, **given, layout=layout)) == 20_000
+        with monkeypatch.context() as patch:
+            patch.setattr(decode, "MOST_BYTES", 100_000)
+            with pytest.raises(CorruptFile, match=rf"unpack to \d+ bytes in a chunk of {claimed};"):
+                decode_with(file, **given, layout=layout)
+            assert len(decode_with(file, **given)) == 20_000
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip"])
+@pytest.mark.parametrize("by", [1, -1, 2**20, 2**31 - 10_000])
+def test_X5_pages_that_unpack_to_another_size_than_they_claim_are_an_error(codec: str, by: int) -> None:
+    file = OpenedFile(parquet_bytes(FLAT.select(["required"]), use_dictionary=False, compression=codec))
+    places = file.locations(0, 0)
+    page = file.buffer.slice(int(places.offsets[0]), int(places.lengths[0])).to_pybytes()
+    header = decode_page_header(page, PLACE)
+    made = encode_plain_page_header(header._replace(uncompressed_size=header.uncompressed_size + by))
+    with pytest.raises(CorruptFile, match="column 0 in row group 0"):
+        decode_with(file, data=[pa.py_buffer(made + page[header.length :])], num_rows=17, row_counts=[17])
+
+
+def test_X5_a_dictionary_that_unpacks_to_more_than_its_chunk_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OpenedFile(parquet_bytes(pa.table({"text": ["a" * 10_000] * 3}), compression="zstd"))
+    monkeypatch.setattr(decode, "MOST_BYTES", 1000)
+    assert dictionary_of(file, 0).to_pylist() == ["a" * 10_000]
+    file.layouts[0, 0] = replace(file.layouts[0, 0], total_uncompressed_size=1000)
+    with pytest.raises(CorruptFile, match=r"the dictionary of column 0 .* in a chunk of 1000;"):
+        dictionary_of(file, 0)
+
+
 def test_pages_with_bytes_behind_or_missing_are_an_error() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["required"]), use_dictionary=False))
     places = file.locations(0, 0)
@@ -436,3 +475,47 @@ def test_damaged_dictionaries_give_values_or_the_one_error() -> None:
     for changed in damaged(page.to_pybytes(), times=300):
         with suppress(CorruptFile, UnsupportedFeature):
             assert dictionary_of(file, 0, pa.py_buffer(changed)).type == pa.string()
+
+
+# --- Texts that stay positions in their dictionary -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("data_type", [pa.string(), pa.binary(), pa.list_(pa.string())], ids=str)
+def test_texts_that_stay_coded_are_the_same_texts(data_type: pa.DataType, version: str) -> None:
+    texts = ["aa", "b", None, "", "dddd"]
+    values = [texts[index % 5] for index in range(100)]
+    rows = [None if index % 7 == 0 else values[: index % 4] for index in range(100)]
+    array = pa.array(rows if pa.types.is_list(data_type) else values, data_type)
+    file = OpenedFile(parquet_bytes(pa.table({"text": array}), data_page_version=version))
+    plain, coded = decode_with(file), decode_with(file, may_stay_coded=True)
+    assert plain.type == file.fields[0].type != coded.type
+    for positions in ([0, 3, 33], [20], []):
+        texts_of_some = plain_texts(coded.take(pa.array(positions, pa.int64())), plain.type)
+        assert texts_of_some is not None
+        assert texts_of_some.to_pylist() == plain.take(pa.array(positions, pa.int64())).to_pylist()
+
+
+def test_only_texts_in_dictionaries_stay_coded() -> None:
+    for table, options in (
+        (pa.table({"text": ["a", "b"] * 50}), {"use_dictionary": False}),
+        (pa.table({"number": [1, 2] * 50}), {}),
+        (pa.table({"text": pa.array(["a", "b"] * 50, pa.large_string())}), {}),
+        (pa.table({"text": pa.array(["a", "b"] * 50).dictionary_encode()}), {}),
+    ):
+        file = OpenedFile(parquet_bytes(table, **options))
+        assert decode_with(file, may_stay_coded=True).equals(decode_with(file))
+
+
+def test_positions_outside_of_the_dictionary_have_no_texts() -> None:
+    file = OpenedFile(parquet_bytes(pa.table({"text": [f"text {index}" for index in range(100)]}), compression="none"))
+    short = OpenedFile(
+        parquet_bytes(pa.table({"text": [f"text {index % 2}" for index in range(100)]}), compression="none")
+    )
+    coded = decode_with(file, dictionary=short.dictionary(0, 0), may_stay_coded=True)
+    assert plain_texts(coded.slice(20, 1), pa.string()) is None
+    found = plain_texts(coded.slice(1, 1), pa.string())
+    assert found is not None
+    assert found.to_pylist() == ["text 1"]
+    with pytest.raises(CorruptFile, match="cannot be decoded"):
+        decode_with(file, dictionary=short.dictionary(0, 0))

@@ -18,7 +18,7 @@ from tamis.errors import CorruptFile, MissingFile, TamisError, UnsupportedFeatur
 from tamis.expr.nodes import Column
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.footer import FOOTERS, TAIL_LENGTH, FooterCache, parse_footer, read_footer
+from tamis.parquet.footer import FOOTERS, LOCAL_TAIL_LENGTH, TAIL_LENGTH, FooterCache, parse_footer, read_footer
 from tamis.parquet.leaves import leaf_columns
 from tamis.parquet.statistics import chunk_ranges, row_group_metadata
 
@@ -68,7 +68,7 @@ def test_the_tail_of_a_large_file_is_all_that_is_read(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": list(range(100_000))}), path, compression="none", use_dictionary=False)
     storage = open_storage(tmp_path)
     assert read(path, storage).num_rows == 100_000
-    assert (storage.counters.requests, storage.counters.bytes_read) == (1, TAIL_LENGTH)
+    assert (storage.counters.requests, storage.counters.bytes_read) == (1, LOCAL_TAIL_LENGTH)
 
 
 def test_of_a_large_footer_exactly_the_missing_bytes_are_read(tmp_path: Path) -> None:

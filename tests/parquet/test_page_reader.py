@@ -16,6 +16,7 @@ from tamis.io.ranges import RangedFile
 from tamis.io.storage import open_storage
 from tamis.parquet.assemble import can_assemble
 from tamis.parquet.chunks import chunk_layouts, map_footer
+from tamis.parquet.leaves import fields_with_leaves
 from tamis.parquet.page_index import decode_offset_index
 from tamis.parquet.page_reader import LeafPages, fetch_pages, leaf_field, read_rows
 from tamis.parquet.schema_path import leaf_schemas
@@ -86,7 +87,7 @@ def read_selected(
     length = int.from_bytes(content[-8:-4], "little")
     footer = map_footer(content[-8 - length : -8], "f")
     metadata = pq.read_metadata(path)
-    schema = metadata.schema.to_arrow_schema()
+    columns = fields_with_leaves(metadata.schema.to_arrow_schema())
     wanted = list(range(len(metadata.schema))) if leaves is None else leaves
     layouts = chunk_layouts(footer, wanted, [row_group], len(content), "f")
     paths = leaf_schemas(footer, wanted, "f")
@@ -98,11 +99,11 @@ def read_selected(
         locations = (
             None if found is None else decode_offset_index(content[found[0] : found[0] + found[1]], layout, rows, "f")
         )
-        field = leaf_field(schema, leaf)
+        field = leaf_field(columns, leaf)
         pages.append(LeafPages(layout, paths[leaf], field, field.type, rows, locations))
     with RangedFile(open_storage(path), str(path)) as file:
         fetched = fetch_pages(file, pages, selection)
-    return read_rows(schema, fetched, selection, "f", footer.created_by)
+    return read_rows(columns, fetched, "f", footer.created_by)
 
 
 def same_rows(found: pa.RecordBatch, expected: pa.Table) -> bool:

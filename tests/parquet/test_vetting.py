@@ -34,10 +34,11 @@ from tamis.parquet.vetting import vetted_footer
 KINDS = {"i32": 5, "i64": 6, "binary": 8, "list": 9, "struct": 12}
 
 
-@pytest.fixture(params=["from the first chunk", "never"], autouse=True)
-def patterns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every case with the patterns of the quick way and without them."""
-    monkeypatch.setattr(vetting, "_WALKED_FIRST", 0 if request.param == "from the first chunk" else 10**9)
+@pytest.fixture(params=["patterns", "shapes", "neither"], autouse=True)
+def quick_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case with patterns from the first chunk on, with shapes from the second row group on, and without both."""
+    monkeypatch.setattr(vetting, "_WALKED_FIRST", 0 if request.param == "patterns" else 10**9)
+    monkeypatch.setattr(vetting, "MANY_ROW_GROUPS", 1 if request.param == "shapes" else 10**9)
 
 
 def varint(number: int) -> bytes:

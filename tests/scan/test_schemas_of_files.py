@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import CorruptFile, UnknownColumn, UnsupportedFeature
 from tamis.parquet.matching import holds
 
 NUMBERS: dict[pa.DataType, list[Any]] = {
@@ -60,6 +60,29 @@ def test_T4_an_impossible_side_of_OR_does_not_rule_a_partition_out(tmp_path: Pat
         rows(tmp_path, "x > 3000000000 OR p = 0")
     assert rows(tmp_path, "x > 3000000000 AND p = 0") == []
     assert rows(tmp_path, "x > 3000000000 OR p = 0", merge_schema=True) == [1, 2**40]
+
+
+@pytest.mark.parametrize("asked", [{"where": "later > 1"}, {"columns": ["later"]}], ids=str)
+def test_a_column_that_only_later_files_have_is_an_error_that_says_how_to_get_it(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    write(tmp_path, [pa.array([1])], partitioned=False)
+    pq.write_table(pa.table({"x": [2], "later": [3]}), tmp_path / "1.parquet")
+    with pytest.raises(UnknownColumn) as raised:
+        tamis.open(tmp_path).scan(**asked)
+    assert "no column 'later'" in str(raised.value)
+    assert str(raised.value).endswith(
+        "These are the columns of the first file: merge_schema=True (--merge-schema) takes those of all files."
+    )
+    assert tamis.open(tmp_path, merge_schema=True).scan(**asked).to_arrow()["later"].drop_null().to_pylist() == [3]
+
+
+def test_no_other_file_can_have_a_column_where_the_schema_is_that_of_all(tmp_path: Path) -> None:
+    write(tmp_path, [pa.array([1])], partitioned=False)
+    for table in (tamis.open(tmp_path / "0.parquet"), tamis.open(tmp_path, merge_schema=True)):
+        with pytest.raises(UnknownColumn) as raised:
+            table.scan("later > 1")
+        assert "merge" not in str(raised.value)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

@@ -42,7 +42,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    builder = sql.SparkSession.builder.master("local[2]").appName("tamis-tests")
+    # A task may be tried again, as on a cluster: `local[2]` alone gives up with the first.
+    builder = sql.SparkSession.builder.master("local[2, 2]").appName("tamis-tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

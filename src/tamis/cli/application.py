@@ -11,6 +11,7 @@ from tamis.cli.count import count
 from tamis.cli.errors import Program, show_unexpected_error
 from tamis.cli.files import files
 from tamis.cli.history import history
+from tamis.cli.index import index
 from tamis.cli.inspect import inspect
 from tamis.cli.options import debug_option
 from tamis.cli.plan import plan
@@ -27,6 +28,7 @@ Examples:
   tamis scan   orders --version 12 --limit 5
   tamis history orders --limit 5
   tamis verify orders --where "region = 'eu' AND id BETWEEN 2800 AND 2850"
+  tamis index build orders --bloom customer
   tamis inspect part-0.parquet --column id --svg id.svg
 """
 
@@ -42,7 +44,7 @@ def program() -> None:
     """
 
 
-for _command in (plan, scan, count, files, history, inspect, verify):
+for _command in (plan, scan, count, files, history, index, inspect, verify):
     program.add_command(_command)
 
 

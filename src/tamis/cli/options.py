@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
 
 from tamis.cli.errors import switch_on_debugging
-from tamis.errors import UnknownColumn
 from tamis.expr.nodes import Expr, and_
 from tamis.expr.sql import parse_sql
 from tamis.scan.scan import Scan
@@ -32,6 +30,7 @@ class Request:
     version: int | None = None
     timestamp: str | None = None
     allow_outside: bool = False
+    index: str | None = None
     partitioning: Mapping[str, str] | None = None
     merge_schema: bool = False
     storage_options: Mapping[str, str] | None = None
@@ -51,29 +50,18 @@ class Request:
             partitioning=self.partitioning,
             merge_schema=self.merge_schema,
             allow_outside=self.allow_outside,
+            index=False if self.index == "none" else self.index,
         )
 
     def scan(self) -> Scan:
         return self.scan_of(self.open())
 
     def scan_of(self, table: Table) -> Scan:
-        with self.explained_names(table):
-            return table.scan(self.filter, self.columns, self.most_rows, levels=self.levels)
+        return table.scan(self.filter, self.columns, self.most_rows, levels=self.levels)
 
     @property
     def filter(self) -> Expr | None:
         return and_(*map(parse_sql, self.where)) if self.where else None
-
-    @contextmanager
-    def explained_names(self, table: Table) -> Iterator[None]:
-        """A column that is missing may be one that only some of the files have."""
-        try:
-            yield
-        except UnknownColumn as error:
-            if table.format != "hive" or self.merge_schema:
-                raise
-            hint = "These are the columns of the first file: --merge-schema takes those of all files."
-            raise UnknownColumn(f"{error} {hint}") from error
 
     @property
     def most_rows(self) -> int | None:
@@ -209,6 +197,11 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Read files of a Delta table that its log places outside of its folder.",
     ),
     click.option(
+        "--index",
+        metavar="PLACE",
+        help="Folder of a statistics index, or none.  [default: the one in the table's own folder, if there is one]",
+    ),
+    click.option(
         "--partitioning",
         metavar="COLUMN=TYPE",
         callback=_assignments,
@@ -222,7 +215,34 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     storage_option,
 )
-_TABLE_NAMES = ("format", "version", "timestamp", "allow_outside", "partitioning", "merge_schema", "storage_options")
+_TABLE_NAMES = (
+    "format",
+    "version",
+    "timestamp",
+    "allow_outside",
+    "index",
+    "partitioning",
+    "merge_schema",
+    "storage_options",
+)
+
+
+def table_options(*names: str) -> Callable[[Command], Command]:
+    """Some of the options that say how a table is opened, each an argument of its own."""
+    options = dict(zip(_TABLE_NAMES, _TABLE_OPTIONS, strict=True))
+
+    def decorate(command: Command) -> Command:
+        decorated: Any = command
+        for name in reversed(names):
+            decorated = options[name](decorated)
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def names_option(name: str, help: str) -> Callable[[Any], Any]:
+    """An option that takes names of columns between commas."""
+    return click.option(name, metavar="A,B", multiple=True, callback=_columns, help=help)
 
 
 def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:

@@ -39,7 +39,7 @@ def verify(request: Request, as_json: bool) -> None:
     results: list[VerifyResult] = []
     meter = Meter("verifying", lambda: len(results), str)
     meter.total = len(level_subsets(LEVELS))
-    with show_progress(meter, is_wanted=is_watched()), request.explained_names(table):
+    with show_progress(meter, is_wanted=is_watched()):
         for result in verify_each(table, request.filter, request.columns):
             results.append(result)
             if is_plain and _has_a_line(result):

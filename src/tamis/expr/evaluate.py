@@ -90,11 +90,21 @@ def _literal_list(call: Call) -> bool:
     return (
         data_type is not None
         and (is_ordered(data_type) or pa.types.is_null(data_type))
-        and all(
-            isinstance(item, Literal) and (item.is_null or evaluation_type(item.type) == data_type)
-            for item in call.args[1:]
-        )
+        and _are_literals_of(data_type, call.args[1:])
     )
+
+
+def _are_literals_of(data_type: pa.DataType, items: tuple[Expr, ...]) -> bool:
+    checked: pa.DataType | None = None
+    for item in items:
+        if not isinstance(item, Literal):
+            return False
+        if item.is_null or item.type is checked:
+            continue  # a hundred thousand items mostly share one object as their type
+        if evaluation_type(item.type) != data_type:
+            return False
+        checked = item.type
+    return True
 
 
 def _text_and_constants(call: Call) -> bool:
@@ -286,10 +296,11 @@ class Evaluator:
         slots: dict[Expr, int] = {}
 
         def place(node: Expr, args: tuple[int, ...]) -> int:
-            if node not in slots:
-                slots[node] = len(self._steps)
+            step = len(self._steps)
+            slot = slots.setdefault(node, step)
+            if slot == step:
                 self._steps.append((node, args, _item_array(node)))
-            return slots[node]
+            return slot
 
         self._result = fold(expr, place)
         self._constants: dict[int, pa.Scalar] = {}

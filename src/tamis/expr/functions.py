@@ -336,7 +336,11 @@ COMPARISONS = frozenset(MIRRORED)
 
 def type_of(expr: Expr) -> pa.DataType | None:
     """The type of a bound expression; None where a function is not known."""
-    return fold(expr, _type_of, lambda node: () if _is_typed(node) else operands_of(node))
+    if not isinstance(expr, Call):
+        return expr.type
+    if expr._type is None:
+        fold(expr, _type_of, lambda node: () if _is_typed(node) else operands_of(node))
+    return expr._type[0] if expr._type is not None else None
 
 
 def _is_typed(node: Expr) -> bool:

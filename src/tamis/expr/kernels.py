@@ -29,6 +29,9 @@ Kernel: TypeAlias = "Callable[[Call, list[Value]], Value]"
 # Taken out of an array: pa.scalar imports pandas, which whoever only imports this should not wait for.
 _UNKNOWN = pa.nulls(1, pa.bool_())[0]
 
+_NULLS = (pa.NullArray, pa.NullScalar)
+_FLOATS = frozenset((lib.Type_HALF_FLOAT, lib.Type_FLOAT, lib.Type_DOUBLE))
+
 
 def evaluation_type(data_type: pa.DataType) -> pa.DataType:
     """The form in which values of a type are evaluated."""
@@ -95,10 +98,10 @@ def _compare(call: Call, args: list[Value]) -> Value:
 
 
 def compare(operator: str, left: Value, right: Value) -> Value:
-    if pa.types.is_null(left.type) or pa.types.is_null(right.type):
+    if isinstance(left, _NULLS) or isinstance(right, _NULLS):
         return _unknown_like(left, right)
     result = _COMPARE[operator](left, right)
-    if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
+    if left.type.id in _FLOATS or right.type.id in _FLOATS:
         result = _place_nan(operator, left, right, result)
     return result
 
@@ -218,7 +221,8 @@ def _junction(combine: Callable[[Value, Value], Value], args: list[Value]) -> Va
 
 
 def _boolean(value: Value) -> Value:
-    return _unknown_like(value) if pa.types.is_null(value.type) else value
+    # To ask for the class is five times as fast as to ask for the type, and a deep predicate asks at every level.
+    return _unknown_like(value) if isinstance(value, _NULLS) else value
 
 
 def _not(call: Call, args: list[Value]) -> Value:

@@ -60,7 +60,7 @@ class Literal:
         return same and bool(self.type == other.type)
 
     def __hash__(self) -> int:
-        return hash((self.value, self.type))
+        return hash(self.value)  # not of the type: Arrow would print it every time
 
     def __reduce__(self) -> tuple[type[Literal], tuple[Any, pa.DataType]]:
         return Literal, (self.value, self.type)  # which gives a NaN its one object again
@@ -85,6 +85,8 @@ class Call:
     """Whether Arrow can evaluate it, once `evaluate.can_evaluate` found out."""
     _fallible: bool | None = field(init=False, default=None)
     """Whether it may fail on some value, once `evaluate.may_fail` found out."""
+    _operands: tuple[Expr, ...] | None = field(init=False, default=None)
+    """Its arguments without the items of a list, once `operands_of` looked at each of those."""
     _type: tuple[pa.DataType | None] | None = field(init=False, default=None)
     """The type, once `functions.type_of` found it: asking again at every level of a deep tree would be quadratic."""
 
@@ -165,9 +167,12 @@ def operands_of(node: Expr) -> tuple[Expr, ...]:
     if not isinstance(node, Call):
         return ()
     before = _BEFORE_ITEMS.get(node.function)
-    if before is not None and all(type(item) is Literal for item in node.args[before:]):
-        return node.args[:before]
-    return node.args
+    if before is None:
+        return node.args
+    if node._operands is None:
+        are_literals = all(type(item) is Literal for item in node.args[before:])
+        object.__setattr__(node, "_operands", node.args[:before] if are_literals else node.args)
+    return node._operands or ()
 
 
 def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = operands_of) -> Iterator[Expr]:
@@ -223,12 +228,14 @@ def fold(
         below = opened.get(key)
         if below is None:
             below = opened[key] = children(node)
-            waiting = [child for child in below if id(child) not in done]
+            # A deep predicate is folded some dozen times, and most of its nodes are leaves.
+            waiting = [child for child in below if id(child) not in done] if below else None
             if waiting:
-                stack.extend(reversed(waiting))
+                waiting.reverse()
+                stack += waiting
                 continue
         stack.pop()
-        done[key] = combine(node, tuple(done[id(child)] for child in below))
+        done[key] = combine(node, tuple([done[id(child)] for child in below]) if below else ())
     return done[id(expr)]
 
 

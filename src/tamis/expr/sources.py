@@ -10,6 +10,7 @@ from tamis.expr.builder import Expression
 from tamis.expr.clock import stop_clocks
 from tamis.expr.from_pyarrow import from_pyarrow
 from tamis.expr.from_pyiceberg import from_pyiceberg
+from tamis.expr.from_pyspark import from_pyspark, is_pyspark_column
 from tamis.expr.from_tuples import any_of_lists, from_condition, from_lists, is_condition, refuse_misspelled
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_
 from tamis.expr.partition_filter import PartitionFilter
@@ -17,7 +18,7 @@ from tamis.expr.sql import parse_sql
 
 _KINDS = (
     "SQL text, a tamis expression such as col('a') > 5, a PartitionFilter, a pyarrow or pyiceberg expression, "
-    "a condition such as ('a', '>', 5), or a list of these"
+    "a PySpark Column, a condition such as ('a', '>', 5), or a list of these"
 )
 
 
@@ -76,6 +77,8 @@ def _one(where: object) -> Expr | PartitionFilter:
             )
         case _ if _is_pyiceberg(where):
             return from_pyiceberg(where)
+        case _ if is_pyspark_column(where):
+            return from_pyspark(where)
         case _:
             kind = f"{type(where).__module__}.{type(where).__qualname__}"
             raise InvalidArgument(f"where cannot be {with_article(kind.removeprefix('builtins.'))}: give {_KINDS}")

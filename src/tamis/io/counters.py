@@ -46,6 +46,10 @@ class IoCounters:
                 counts.listing_calls + listing_calls, counts.requests + requests, counts.bytes_read + bytes_read
             )
 
+    def add_counts(self, counts: IoCounts) -> None:
+        """Take in what was counted elsewhere."""
+        self.add(listing_calls=counts.listing_calls, requests=counts.requests, bytes_read=counts.bytes_read)
+
     def counts(self) -> IoCounts:
         """All three at one moment."""
         return self._counts

@@ -43,6 +43,8 @@ class Storage:
     retries: RetryPolicy = field(default=RetryPolicy(), compare=False, repr=False)
     open_files: OpenFiles = field(default_factory=OpenFiles, compare=False, repr=False)
     """Files that need not be opened again before the end of a scan."""
+    given: tuple[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
+    """The URI and options with which another process opens the same place; None for an opened file system."""
 
     @property
     def is_local(self) -> bool:
@@ -103,7 +105,7 @@ def _local(text: str) -> Storage:
     if "\0" in text:
         raise InvalidArgument(f"{text!r} holds a zero character, which no path may")
     root = os.path.abspath(Path(text).expanduser())  # noqa: PTH100 - resolve() would follow links, abspath does not
-    return Storage(pafs.LocalFileSystem(), root.replace(os.sep, "/"), root)
+    return Storage(pafs.LocalFileSystem(), root.replace(os.sep, "/"), root, given=(root, {}))
 
 
 def _s3(text: str, options: Mapping[str, Any]) -> Storage:
@@ -124,7 +126,7 @@ def _s3(text: str, options: Mapping[str, Any]) -> Storage:
         filesystem = pafs.S3FileSystem(**settings.arguments(bucket=root.split("/")[0]))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StorageError(f"cannot open 's3://{root}': {error}") from error
-    return Storage(filesystem, root, f"s3://{root}")
+    return Storage(filesystem, root, f"s3://{root}", given=(text, options))
 
 
 def _from_arrow(text: str, scheme: str, options: Mapping[str, Any]) -> Storage:
@@ -137,7 +139,7 @@ def _from_arrow(text: str, scheme: str, options: Mapping[str, Any]) -> Storage:
         filesystem, root = pafs.FileSystem.from_uri(text)
     except (OSError, ValueError, ImportError, pa.ArrowException) as error:
         raise StorageError(f"cannot open '{text}': {' '.join(str(error).split())}") from error
-    return Storage(filesystem, root.rstrip("/") or "/", text.rstrip("/"))
+    return Storage(filesystem, root.rstrip("/") or "/", text.rstrip("/"), given=(text, {}))
 
 
 def _with_file_system(text: str, options: Mapping[str, Any]) -> Storage:

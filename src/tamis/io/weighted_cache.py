@@ -38,6 +38,11 @@ class WeightedCache:
                 _, (_, dropped) = self._entries.popitem(last=False)
                 self._weight -= dropped
 
+    def has_room(self, weight: int) -> bool:
+        """Whether so many bytes more can be kept without dropping anything."""
+        with self._lock:
+            return self._weight + weight <= self.capacity
+
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()

@@ -28,7 +28,7 @@ LARGEST_BITSET = 128 * 1024 * 1024
 LONGEST_HEADER = 64
 """Headers take some 15 bytes; a later version of the format may add fields."""
 
-_SALTS = np.array(
+SALTS = np.array(
     (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31), np.uint32
 )
 _ONE = np.uint32(1)
@@ -149,7 +149,7 @@ def _is_set(words: Array, hashes: Array) -> Array:
     shape = words.shape[:-1]
     found, some_empty, all_empty = np.ones(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
     with np.errstate(over="ignore"):
-        for position, salt in enumerate(_SALTS):
+        for position, salt in enumerate(SALTS):
             word = words[..., position]
             empty = word == 0
             found &= (word & (_ONE << ((lower * salt) >> _SHIFT))) != 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -54,29 +55,29 @@ class BloomQuestions:
         return self._hashed[key]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileQuestions:
     """The questions of one file: each with its leaf and what is looked up there, or why nothing can be."""
 
     asked: tuple[tuple[Question, Leaf, Array | Unavailable], ...]
 
-    @property
+    @cached_property
     def leaves(self) -> tuple[int, ...]:
         """The leaves whose filters are needed. What no file of this type can hold needs none."""
-        return tuple(dict.fromkeys(leaf.index for _, leaf, hashes in self._usable() if len(hashes)))
+        return tuple(dict.fromkeys(leaf.index for _, leaf, hashes in self._usable if len(hashes)))
 
     @property
     def hashes(self) -> dict[int, Array]:
         """All that will be looked up, by leaf, for reading no more of the filters than that needs."""
         by_leaf: dict[int, list[Array]] = {}
-        for _, leaf, hashes in self._usable():
+        for _, leaf, hashes in self._usable:
             by_leaf.setdefault(leaf.index, []).append(hashes)
         return {leaf: np.concatenate(found) for leaf, found in by_leaf.items()}
 
     def answers(self, filters: Mapping[Chunk, Found], row_groups: Sequence[int]) -> dict[str, pa.BooleanArray]:
         """The metadata columns `true:…` of row groups: may one of the items be there? Unknown without a filter."""
         found = {}
-        for question, leaf, hashes in self._usable():
+        for question, leaf, hashes in self._usable:
             may_be_true = np.zeros(len(row_groups), bool)
             is_unknown = np.zeros(len(row_groups), bool)
             if len(hashes):
@@ -101,5 +102,6 @@ class FileQuestions:
                 found[question.number] = missing[0].reason if missing else NO_FILTER.reason
         return found
 
+    @cached_property
     def _usable(self) -> list[tuple[Question, Leaf, Array]]:
         return [(question, leaf, found) for question, leaf, found in self.asked if not isinstance(found, Unavailable)]

@@ -88,9 +88,10 @@ def read_bloom_filters(
 def _read_filters(file: RangedFile, requests: Sequence[_Request]) -> dict[Chunk, Found]:
     found: dict[Chunk, Found] = {}
     first = _read(file, [request.first_ranges() for request in requests])
+    headers = _Headers()
     unfinished, second = [], []
     for request, buffers in zip(requests, first, strict=True):
-        result = request.take(buffers)
+        result = request.take(buffers, headers)
         if isinstance(result, list):
             unfinished.append(request)
             second.append(result)
@@ -116,6 +117,22 @@ def _read(file: RangedFile, wanted: list[list[tuple[int, int]]]) -> list[list[pa
     """The ranges of all requests in one round."""
     buffers = iter(file.read([each for ranges in wanted for each in ranges]))
     return [[next(buffers) for _ in ranges] for ranges in wanted]
+
+
+class _Headers:
+    """Headers of filters, which mostly are the same throughout a file. They say themselves where they end, so bytes
+    that begin like a known one have that one."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, BloomHeader] | None = None
+
+    def parse(self, data: bytes) -> BloomHeader | Unavailable:
+        if self._last is not None and data.startswith(self._last[0]):
+            return self._last[1]
+        found = parse_header(data)
+        if isinstance(found, BloomHeader):
+            self._last = data[: found.size], found
+        return found
 
 
 @dataclass
@@ -145,11 +162,11 @@ class _Request:
         self.header = guessed
         return [(self.offset, min(LONGEST_HEADER, self.length)), *self._ranges(guessed, self.blocks)]
 
-    def take(self, buffers: list[pa.Buffer]) -> Found | list[tuple[int, int]]:
+    def take(self, buffers: list[pa.Buffer], headers: _Headers) -> Found | list[tuple[int, int]]:
         """The filter, or the ranges that it still lacks."""
         self.head = buffers[0]
         guessed, guessed_blocks = self.header, self.blocks
-        header = parse_header(buffers[0][:LONGEST_HEADER].to_pybytes())
+        header = headers.parse(buffers[0][:LONGEST_HEADER].to_pybytes())
         if isinstance(header, Unavailable):
             return header
         size = header.size + header.bitset_size

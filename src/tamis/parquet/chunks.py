@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 
 import numpy as np
@@ -42,6 +42,7 @@ from tamis.parquet.thrift import (
     skip,
     struct_of,
 )
+from tamis.parquet.vetting import RowGroupPlaces
 
 MAGIC_LENGTH = 4
 TRAILER_LENGTH = 8
@@ -89,6 +90,8 @@ class ChunkLayout:
     nan_count: int | None
     byte_range: ByteRange
     """Of the whole chunk: its dictionary and its data pages."""
+    text_bytes: int | None = None
+    """How many bytes the texts of all rows have together; None where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,9 +113,12 @@ class FooterMap:
         return self.column_orders[leaf] if self.column_orders and leaf < len(self.column_orders) else None
 
 
-def map_footer(footer: bytes, place: str) -> FooterMap:
-    """Find the row groups and the chunks of a footer (the bytes before its length and the magic)."""
-    return decoded(_read_map, footer, 0, f"the footer of '{place}'")
+def map_footer(footer: bytes, place: str, known: RowGroupPlaces | None = None) -> FooterMap:
+    """Find the row groups and the chunks of a footer (the bytes before its length and the magic).
+
+    `known` is where they are, as somebody saw who stepped over them before.
+    """
+    return decoded(partial(_read_map, known=known), footer, 0, f"the footer of '{place}'")
 
 
 def row_group_rows(footer: bytes | FooterMap, place: str = "the file") -> Int64Array:
@@ -153,8 +159,11 @@ def _mapped(footer: bytes | FooterMap, place: str) -> FooterMap:
     return footer if isinstance(footer, FooterMap) else map_footer(footer, place)
 
 
-def _read_map(footer: bytes, position: int) -> tuple[FooterMap, int]:
-    found, position = read_struct(footer, position, _FILE)
+def _read_map(footer: bytes, position: int, known: RowGroupPlaces | None) -> tuple[FooterMap, int]:
+    wanted = _FILE
+    if known is not None:
+        wanted = _FILE | {4: (LIST, lambda footer, position: ((known.rows, known.chunks), known.end))}
+    found, position = read_struct(footer, position, wanted)
     rows, chunks = required(found, 4, "list of row groups")
     if len({len(group) for group in chunks}) > 1:
         raise Malformed("its row groups have different numbers of columns")
@@ -254,6 +263,7 @@ _METADATA: dict[int, Kind] = {
     13: list_of(struct_of(_ENCODING_STATISTICS)),
     14: INTEGER64,
     15: INTEGER32,
+    16: struct_of({1: INTEGER64}),
 }
 _CHUNK: dict[int, Kind] = {
     1: BYTES,
@@ -333,6 +343,7 @@ def _layout(chunk: Struct, group: int, leaf: int, end: int, what: str) -> ChunkL
         null_count=_count(statistics.get(3)),
         nan_count=_count(statistics.get(9)),
         byte_range=(start, length),
+        text_bytes=_count(metadata.get(16, {}).get(1)),
     )
 
 

@@ -10,10 +10,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature, one_line
-from tamis.parquet.chunks import CODECS, DICTIONARY_PAGE, PLAIN, PLAIN_DICTIONARY, RLE, UNCOMPRESSED, ChunkLayout
+from tamis.parquet.arrow_reader import open_reader
+from tamis.parquet.batches import MOST_BYTES
+from tamis.parquet.chunks import (
+    CODECS,
+    DICTIONARY_PAGE,
+    PLAIN,
+    PLAIN_DICTIONARY,
+    RLE,
+    RLE_DICTIONARY,
+    UNCOMPRESSED,
+    ChunkLayout,
+)
 from tamis.parquet.page_header import PageHeader, check_page_fits, decode_page_header, encode_plain_page_header
 from tamis.parquet.schema_path import REQUIRED, LeafSchema
 from tamis.parquet.synthetic import Pages, SyntheticFile, one_column_file
@@ -30,6 +40,7 @@ def decode_pages(
     *,
     row_counts: Sequence[int] | None = None,
     created_by: bytes | None = None,
+    may_stay_coded: bool = False,
 ) -> pa.ChunkedArray:
     """The rows of some pages of a chunk, in order, as `field.type`.
 
@@ -37,6 +48,9 @@ def decode_pages(
     dictionary included, is one such buffer. `dictionary` may be longer than the page at its start. `field` is the
     Arrow field narrowed to this leaf, see `narrowed_field`. `row_counts` are the rows of each data page, where they
     are known. Anything that does not fit is a CorruptFile.
+
+    With `may_stay_coded`, texts that the pages hold as positions in a dictionary may come as those: `plain_texts` makes
+    texts of some of them, and nobody has made those of the others. Such positions are not checked.
     """
     what = f"column {layout.leaf} in row group {layout.row_group} of '{place}'"
     _check_codec(layout.codec, what)
@@ -45,6 +59,7 @@ def decode_pages(
         header = _dictionary_header(dictionary, layout.codec, what)
         dictionary = dictionary.slice(0, header.page_length)
         headers.insert(0, header)
+    _check_unpacked(headers, layout, what)
     _check_counts(headers, num_rows, row_counts, schema, what)
     if num_rows == 0:
         return pa.chunked_array([], field.type)
@@ -56,10 +71,33 @@ def decode_pages(
         num_values=sum(header.num_values for header in headers if header.is_data),
         uncompressed_size=sum(header.length + header.uncompressed_size for header in headers),
     )
-    column = _read(one_column_file(schema, field, dictionary, data, pages, created_by), what)
+    stays_coded = may_stay_coded and _is_text(field.type) and all(map(_has_positions, headers))
+    file = one_column_file(schema, field, dictionary, data, pages, created_by)
+    column = _read(file, what, stays_coded=stays_coded)
     if len(column) != num_rows:
         raise CorruptFile(f"{what} has {len(column)} rows in pages of {num_rows}; write the file again")
+    if stays_coded:
+        return column
     return column if column.type.equals(field.type) else _cast(column, field.type, what)
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    """Whether values are texts or bytes, or lists of them: those that a dictionary makes smaller."""
+    inner = data_type.value_type if pa.types.is_list(data_type) else data_type
+    return bool(pa.types.is_string(inner) or pa.types.is_binary(inner))
+
+
+def _has_positions(header: PageHeader) -> bool:
+    return not header.is_data or header.encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY)
+
+
+def plain_texts(rows: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray | None:
+    """What positions in a dictionary stand for; None where one is outside of it, or a text is none."""
+    try:
+        rows.validate(full=True)
+        return rows.cast(data_type)
+    except pa.ArrowException:
+        return None
 
 
 def decode_dictionary(
@@ -79,6 +117,7 @@ def decode_dictionary(
     what = f"the dictionary of column {layout.leaf} in row group {layout.row_group} of '{place}'"
     _check_codec(layout.codec, what)
     header = _dictionary_header(page, layout.codec, what)
+    _check_unpacked([header], layout, what)
     if header.encoding not in (PLAIN, PLAIN_DICTIONARY):
         raise CorruptFile(
             f"{what} has the encoding {header.encoding}, and dictionaries are plain; write the file again"
@@ -173,6 +212,19 @@ def _check_sizes(header: PageHeader, codec: int, what: str) -> None:
         )
 
 
+def _check_unpacked(headers: Sequence[PageHeader], layout: ChunkLayout, what: str) -> None:
+    """Pages that unpack to more than their chunk are not unpacked: batches were sized by what the chunk claims.
+
+    Writers differ in what they count, so that a little more is no harm.
+    """
+    unpacked = sum(header.uncompressed_size for header in headers)
+    if unpacked > max(layout.total_uncompressed_size, MOST_BYTES):
+        raise CorruptFile(
+            f"{what} has pages that unpack to {unpacked} bytes in a chunk of {layout.total_uncompressed_size}; "
+            "write the file again"
+        )
+
+
 def _check_counts(
     headers: Sequence[PageHeader], num_rows: int, row_counts: Sequence[int] | None, schema: LeafSchema, what: str
 ) -> None:
@@ -190,11 +242,10 @@ def _check_counts(
         raise CorruptFile(f"{what} has {sum(known)} rows in pages of {num_rows}; write the file again")
 
 
-def _read(file: SyntheticFile, what: str) -> pa.ChunkedArray:
+def _read(file: SyntheticFile, what: str, *, stays_coded: bool = False) -> pa.ChunkedArray:
     try:
-        options = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": "us"}
-        with pq.ParquetFile(file.open(), **options) as reader:
-            return reader.read(use_threads=False).column(0)
+        options = {"page_checksum_verification": True, "read_dictionary": [0] if stays_coded else None}
+        return open_reader(file.open(), **options).read_all(use_threads=False).column(0)
     except NotImplementedError as error:
         raise UnsupportedFeature(f"{what} cannot be decoded: {one_line(error)}") from error
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -7,11 +7,13 @@ column that was dropped say, gets a name that no column has.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
+from tamis.errors import CorruptFile
 from tamis.parquet.leaves import FileSchema, with_arrow_schema
 
 FIELD_ID = b"PARQUET:field_id"
@@ -38,6 +40,23 @@ class FieldNames:
     fields: Mapping[Hashable, FieldName]
     by_id: bool
     _known: dict[FileSchema, FileSchema] = field(default_factory=dict, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The names as values that `json` takes."""
+        return {"by_id": self.by_id, "fields": _fields_to_json(self.fields)}
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> FieldNames:
+        """The names that `to_json` described."""
+        return FieldNames(_fields_from_json(given["fields"]), given["by_id"])
+
+    def check(self, schema: FileSchema, place: str) -> None:
+        """An error for a file that does not have what its columns would be known by: all of them would be NULL."""
+        if self.by_id and schema not in self._known and len(schema.arrow) and not any(map(_field_id, schema.arrow)):
+            raise CorruptFile(
+                f"'{place}' gives no field ids to its columns, and its table knows them by ids: write it again with "
+                "ids, or map the table's columns by name"
+            )
 
     def renamed(self, schema: FileSchema) -> FileSchema:
         """The schema of a file in the table's words, the same object for the same schema."""
@@ -66,7 +85,7 @@ class FieldNames:
     def _key(self, given: pa.Field) -> Hashable:
         if not self.by_id:
             return str(given.name)
-        found = (given.metadata or {}).get(FIELD_ID)
+        found = _field_id(given)
         return None if found is None else int(found)
 
     def _rename_inside(self, data_type: pa.DataType, names: Mapping[Hashable, FieldName]) -> pa.DataType:
@@ -88,3 +107,15 @@ class FieldNames:
     def _rename_part(self, data_type: pa.DataType, names: Mapping[Hashable, FieldName], part: str) -> pa.DataType:
         known = names.get(part)
         return data_type if known is None else self._rename_inside(data_type, known.inner)
+
+
+def _field_id(given: pa.Field) -> bytes | None:
+    return (given.metadata or {}).get(FIELD_ID)
+
+
+def _fields_to_json(fields: Mapping[Hashable, FieldName]) -> list[list[Any]]:
+    return [[key, each.name, _fields_to_json(each.inner)] for key, each in fields.items()]
+
+
+def _fields_from_json(given: Sequence[Sequence[Any]]) -> dict[Hashable, FieldName]:
+    return {key: FieldName(name, _fields_from_json(inner)) for key, name, inner in given}

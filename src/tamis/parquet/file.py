@@ -15,8 +15,10 @@ from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.parquet.batches import rows_of_a_batch
 from tamis.parquet.chunks import ChunkLayout, FooterMap, chunk_layouts, map_footer
+from tamis.parquet.decoded_size import decoded_size
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.footer import Footer, load_footer
+from tamis.parquet.leaves import fields_with_leaves
 from tamis.parquet.page_index import PageLocations, readable_index
 from tamis.parquet.page_reader import LeafPages, leaf_field
 from tamis.parquet.schema_path import LeafSchema, leaf_schemas
@@ -62,7 +64,7 @@ class ParquetFile:
 
     @cached_property
     def map(self) -> FooterMap:
-        return self.footer.keep("map", lambda: map_footer(self.footer.content, self.place))
+        return self.footer.keep("map", lambda: map_footer(self.footer.content, self.place, self.footer.places))
 
     def rows_of(self, row_group: int) -> int:
         return int(self.map.rows[row_group])
@@ -75,8 +77,8 @@ class ParquetFile:
 
     def rows_of_a_batch(self, row_group: int, leaves: Iterable[int]) -> int:
         """How many rows of some leaves make a batch."""
-        uncompressed = sum(self.chunk(row_group, leaf).total_uncompressed_size for leaf in leaves)
-        return rows_of_a_batch(self.rows_of(row_group), uncompressed)
+        size = sum(decoded_size(self.chunk(row_group, leaf)) for leaf in leaves)
+        return rows_of_a_batch(self.rows_of(row_group), size)
 
     def has_page_locations(self, row_group: int, leaves: Iterable[int]) -> bool:
         """Whether single pages of all these leaves can be read."""
@@ -88,8 +90,9 @@ class ParquetFile:
         return LeafPages(self.chunk(row_group, leaf), schema, field, named, self.rows_of(row_group), locations)
 
     def _read_leaf(self, leaf: int) -> tuple[LeafSchema, pa.Field, pa.DataType]:
-        named = leaf_field(self.schema, leaf)
-        field = named if self.footer.names is None else leaf_field(self.footer.schema.own_arrow, leaf)
+        schema = self.footer.schema
+        named = leaf_field(schema.columns, leaf)
+        field = named if self.footer.names is None else leaf_field(fields_with_leaves(schema.own_arrow), leaf)
         # Rows cannot be taken out of views.
         field, named_type = field.with_type(without_views(field.type)), without_views(named.type)
         return leaf_schemas(self.map, [leaf], self.place)[leaf], field, named_type

@@ -1,7 +1,8 @@
 """Footers of Parquet files: few requests to read one, and none to read it again.
 
 A footer is at the end of its file, behind it four bytes with its length and four of magic. One read of the last
-64 KiB holds most footers whole; for a larger one exactly the missing bytes are read.
+64 KiB holds most footers whole; for a larger one exactly the missing bytes are read. Another read of a local file
+costs nothing to speak of, so there the first one is a quarter of that, and what is not needed is not read.
 
 What comes back is pyarrow's `FileMetaData`, safe to use: see `tamis.parquet.vetting`.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -24,9 +25,11 @@ from tamis.io.storage import Storage
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.leaves import FileSchema, file_schema
-from tamis.parquet.vetting import vetted_footer
+from tamis.parquet.vetting import RowGroupPlaces, vet_footer
 
 TAIL_LENGTH = 64 * 1024
+LOCAL_TAIL_LENGTH = 16 * 1024
+"""How much of the end of a file is read first."""
 
 NAMES_OF_FILES = (".parquet", ".parq", ".pq")
 
@@ -52,6 +55,7 @@ class Footer:
     schema: FileSchema
     names: FieldNames | None = None
     """How the table calls the columns of the file, where the schema is in its words."""
+    places: RowGroupPlaces | None = field(default=None, repr=False)
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -61,7 +65,7 @@ class Footer:
     def renamed(self, names: FieldNames) -> Footer:
         """The same footer with a schema in the words of a table."""
         return self.keep(
-            ("renamed", names), lambda: Footer(self.content, self.metadata, names.renamed(self.schema), names)
+            ("renamed", names), lambda: replace(self, schema=names.renamed(self.schema), names=names, _kept={})
         )
 
     def keep(self, key: Hashable, work_out: Callable[[], T]) -> T:
@@ -89,7 +93,10 @@ def load_footer(
     With `names` its schema is in the words of a table.
     """
     footer, content = _load(storage, path, size, modified_ns)
-    return footer if names is None else footer.renamed(names), content
+    if names is None:
+        return footer, content
+    names.check(footer.schema, storage.place(path))
+    return footer.renamed(names), content
 
 
 def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[Footer, pa.Buffer | None]:
@@ -110,7 +117,8 @@ def _read_footer_bytes(storage: Storage, path: str, size: int) -> tuple[bytes, p
     # Whether the file is the one that was listed matters to those who read more of it than this.
     with RangedFile(storage, path, size) as file:
         _check_size(size, place)
-        tail = file.read_tail(TAIL_LENGTH)
+        is_short = storage.is_local and size > WHOLE_FILE
+        tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)
         length = _footer_length(tail[-_TRAILER:].to_pybytes(), size, place)
         missing = length + _TRAILER - tail.size
         if missing > 0:
@@ -162,8 +170,8 @@ def footer_from_bytes(content: bytes, place: str) -> Footer:
     """The footer in these bytes, without length and magic; `place` names the file in messages."""
     metadata = _parse(content, place)
     schema = file_schema(metadata, place)
-    vetted = vetted_footer(content, schema.types, f"'{place}'")
-    return Footer(content, metadata if vetted is content else _parse(vetted, place), schema)
+    vetted, places = vet_footer(content, schema.types, f"'{place}'")
+    return Footer(content, metadata if vetted is content else _parse(vetted, place), schema, places=places)
 
 
 def _parse(footer: bytes, place: str) -> pq.FileMetaData:

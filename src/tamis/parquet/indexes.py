@@ -70,7 +70,7 @@ def read_indexes(
             layout = source.chunk(group, leaf_number)
             found = decode_offset_index(next(buffers).to_pybytes(), layout, source.rows_of(group), source.place)
         locations[group, leaf_number] = found
-        INDEXES.put((identity, group, leaf_number), found, 0 if found is None else 3 * found.offsets.nbytes)
+        INDEXES.put((identity, group, leaf_number), found, 0 if found is None else 5 * found.offsets.nbytes)
     for (group, column, leaf), place in zip(to_describe, bounds, strict=True):
         known = None
         if place is not None:

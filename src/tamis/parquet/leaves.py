@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.parquet.matching import find_path, path_to_read
 from tamis.parquet.vetting import LeafType
+
+T = TypeVar("T")
 
 FieldPath = tuple[str, ...]
 
@@ -76,6 +80,41 @@ class FileSchema:
     structs: frozenset[FieldPath]
     others: frozenset[FieldPath]
     """What is there, and is neither a leaf of the above nor a struct: lists, maps, names that come twice."""
+    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def columns(self) -> tuple[tuple[pa.Field, range], ...]:
+        """The columns of the Arrow schema, each with the leaves that hold it."""
+        return self._keep("columns", lambda: fields_with_leaves(self.arrow))
+
+    def find(self, path: FieldPath) -> FieldPath | None:
+        """See `matching.find_path`."""
+        return self._keep(("find", path), lambda: find_path(self.arrow, path))
+
+    def leaves_at(self, paths: Iterable[FieldPath]) -> list[int]:
+        """See `leaf_indices`."""
+        found: set[int] = set()
+        for path in paths:
+            found.update(self._keep(("leaves", path), partial(leaf_indices, self.arrow, [path])))
+        return sorted(found)
+
+    def leaves_to_read(self, path: FieldPath) -> list[int]:
+        """The leaves to read for a path of the table: see `matching.path_to_read`."""
+
+        def read() -> list[int]:
+            found = path_to_read(self.arrow, path)
+            return [] if found is None else leaf_indices(self.arrow, [found])
+
+        return self._keep(("to read", path), read)
+
+    def _keep(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """What `work_out` returns, worked out once. Keys are paths of a table, of which there are not many."""
+        try:
+            found: T = self._kept[key]
+        except KeyError:
+            # Two threads may both work it out: they find the same.
+            found = self._kept[key] = work_out()
+        return found
 
     def lacks(self, path: FieldPath) -> bool:
         """Whether a file has nothing at a path, so that it is NULL in every row: the column came later than the file.
@@ -180,6 +219,17 @@ def _walk(schema: pa.Schema) -> Iterator[tuple[FieldPath, range, pa.DataType]]:
         end = start + count_leaves(data_type)
         yield path, range(start, end), data_type
         start = end
+
+
+def fields_with_leaves(schema: pa.Schema) -> tuple[tuple[pa.Field, range], ...]:
+    """The fields of a file's Arrow schema, each with the leaves that hold it."""
+    found: list[tuple[pa.Field, range]] = []
+    start = 0
+    for each in schema:
+        end = start + count_leaves(each.type)
+        found.append((each, range(start, end)))
+        start = end
+    return tuple(found)
 
 
 def count_leaves(data_type: pa.DataType) -> int:

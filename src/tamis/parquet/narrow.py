@@ -141,32 +141,35 @@ class FileNarrower:
             if level not in levels:
                 continue
             asked: Bits = np.any(remaining.unmatched, axis=1, keepdims=False)
+            others = None if asked.all() else remaining.keep(~asked)
             narrowed = ask_level(remaining.keep(asked)) if asked.any() else None
             before = self._size(remaining)
             if narrowed is None:
                 count = len(remaining.starts)
                 reports.append(LevelReport(level, count, count, before, before))
                 continue
-            others = remaining.keep(~asked)
-            remaining = joined(others, narrowed.remaining)
+            remaining = narrowed.remaining if others is None else joined(others, narrowed.remaining)
             # A page may hold rows that were asked about and others, so what is left of both is measured together.
-            units = narrowed.total + len(others.starts), len(remaining.starts)
-            reports.append(LevelReport(level, *units, before, self._size(remaining), tuple(narrowed.outcomes)))
+            total = narrowed.total + (0 if others is None else len(others.starts))
+            outcomes = tuple(narrowed.outcomes)
+            reports.append(LevelReport(level, total, len(remaining.starts), before, self._size(remaining), outcomes))
         return remaining, reports
 
     def bytes_of(self, remaining: Remaining) -> dict[int, int]:
         """The bytes of the needed columns that hold the remaining rows, by row group."""
         if self._sized is None or self._sized[0] is not remaining:
-            groups = remaining.kept_row_groups
-            self._sized = remaining, {group: self._bytes(group, remaining.selection(group)) for group in groups}
+            in_part = set(remaining.in_part)
+            sizes = {
+                group: self._bytes(group, remaining.selection(group)) if group in in_part else self._sizes[group]
+                for group in remaining.kept_row_groups
+            }
+            self._sized = remaining, sizes
         return self._sized[1]
 
     def _size(self, remaining: Remaining) -> int:
         return sum(self.bytes_of(remaining).values())
 
     def _bytes(self, row_group: int, selection: RowSelection) -> int:
-        if selection.is_all:
-            return self._sizes[row_group]
         pages = [
             self._source.leaf_pages(row_group, leaf, self._locations.get((row_group, leaf))) for leaf in self._needed
         ]
@@ -178,15 +181,12 @@ class FileNarrower:
 
     def _ask(self, remaining: Remaining, answers: Mapping[str, pa.Array]) -> _Narrowed:
         """What is left when more is known of the remaining stretches."""
-        known = {name: remaining.units.column(name) for name in remaining.units.schema.names}
-        # What one level does not know another may have told.
-        told = {name: pc.coalesce(found, known[name]) if name in known else found for name, found in answers.items()}
-        units = pa.record_batch(known | told)
+        units = _with_answers(remaining.units, answers) if answers else remaining.units
         self._has_answers = self._has_answers or bool(answers)
         # To take answers in makes a predicate longer, so that is done where there are some.
         conjuncts = self._filter.questioned.conjuncts if self._has_answers else self._filter.conjuncts
         pruned = prune(units, conjuncts)
-        after = replace(remaining, units=units).keep(np.asarray(pruned.selection))
+        after = remaining.keep(np.asarray(pruned.selection), pruned.remaining)
         matched = np.column_stack([np.zeros((len(after.starts), 0), bool), *map(np.asarray, pruned.matched)])
         after = replace(after, unmatched=after.unmatched & ~matched)
         return _Narrowed(after, len(remaining.starts), pruned.outcomes)
@@ -410,6 +410,13 @@ class FileNarrower:
                     page, pages.layout, pages.schema, field, self._source.place, created_by=self._source.created_by
                 )
                 yield row_group, leaf, values
+
+
+def _with_answers(units: pa.RecordBatch, answers: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    known = {name: units.column(name) for name in units.schema.names}
+    # What one level does not know another may have told.
+    told = {name: pc.coalesce(found, known[name]) if name in known else found for name, found in answers.items()}
+    return pa.record_batch(known | told)
 
 
 def _judge(question: Question, values: pa.Array) -> tuple[bool, bool, bool] | None:

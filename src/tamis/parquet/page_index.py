@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,7 @@ def readable_index(place: ByteRange | None) -> ByteRange | None:
     return place if place is not None and place[1] <= LARGEST_INDEX else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PageLocations:
     """The data pages of a chunk, in order. They cover its bytes without overlap and all its rows without a gap."""
 
@@ -69,10 +70,15 @@ class PageLocations:
     def num_pages(self) -> int:
         return len(self.offsets)
 
-    @property
+    @cached_property
+    def ends(self) -> Int64Array:
+        """The row after the last of each page, from the start of the row group."""
+        return np.append(self.first_rows[1:], self.row_count) if self.num_pages else self.first_rows
+
+    @cached_property
     def row_counts(self) -> Int64Array:
         """Of each page. A page may be empty."""
-        return np.diff(self.first_rows, append=self.row_count)
+        return self.ends - self.first_rows
 
 
 def decode_offset_index(data: bytes, layout: ChunkLayout, row_count: int, place: str) -> PageLocations:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +18,16 @@ from tamis.errors import UnsupportedFeature, one_line
 from tamis.io.ranges import RangedFile
 from tamis.parquet.assemble import assemble
 from tamis.parquet.chunks import PLAIN_DICTIONARY, RLE_DICTIONARY, ByteRange, ChunkLayout
-from tamis.parquet.decode import as_bytes, decode_pages
-from tamis.parquet.leaves import count_leaves
+from tamis.parquet.decode import as_bytes, decode_pages, plain_texts
 from tamis.parquet.page_header import decode_page_header
 from tamis.parquet.page_index import PageLocations, dictionary_range
 from tamis.parquet.schema_path import LeafSchema, narrowed_field
 from tamis.parquet.selection import RowSelection
 
 Rows = npt.NDArray[np.int64]
+
+FEW_ROWS = 8
+"""Of one row in so many, texts in a dictionary are looked up after the rows were chosen."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,24 +51,34 @@ class LeafPages:
 
     @property
     def ends(self) -> Rows:
-        return np.append(self.first_rows[1:], self.row_count)
+        return np.array([self.row_count]) if self.locations is None else self.locations.ends
 
     @property
     def dictionary(self) -> ByteRange | None:
         """Where the dictionary is, if it is not read with the pages: a chunk that is one page has it inside."""
         return None if self.locations is None else dictionary_range(self.layout, self.locations)
 
-    def pages_with(self, selection: RowSelection) -> npt.NDArray[np.int64]:
+    def pages_with(self, selection: RowSelection) -> Rows:
         """The pages that hold a selected row."""
-        return np.flatnonzero(selection.overlaps(self.first_rows, self.ends))
+        if selection.is_empty:
+            return np.empty(0, np.int64)
+        starts, ends = self.first_rows, self.ends
+        # Pages cover all rows, so all between the first and the last selected one do that are not empty, but for gaps.
+        first = int(np.searchsorted(ends, selection.starts[0], side="right"))
+        last = int(np.searchsorted(starts, selection.ends[-1], side="left"))
+        pages = np.arange(first, last)
+        if len(pages) <= 1:
+            return pages
+        starts, ends = starts[pages], ends[pages]
+        return pages[selection.overlaps(starts, ends) if selection.num_runs > 1 else starts < ends]
 
-    def ranges(self, pages: npt.NDArray[np.int64]) -> list[ByteRange]:
+    def ranges(self, pages: Rows) -> list[ByteRange]:
         """The bytes of these pages."""
         if self.locations is None:
             return [self.layout.byte_range] * len(pages)
         return list(zip(self.locations.offsets[pages].tolist(), self.locations.lengths[pages].tolist(), strict=True))
 
-    def probable_dictionary(self, pages: npt.NDArray[np.int64]) -> ByteRange | None:
+    def probable_dictionary(self, pages: Rows) -> ByteRange | None:
         """Where the dictionary is, if these pages seem to need it.
 
         Writers that give a dictionary up do so once, so that the pages which use it come first. Whether that is so
@@ -84,39 +97,61 @@ class LeafPages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FetchedPages:
-    """Pages of a leaf in memory."""
+    """Pages of a leaf in memory: those that hold the selected rows."""
 
     leaf: LeafPages
-    pages: npt.NDArray[np.int64]
+    selection: RowSelection
+    pages: Rows
     dictionary: pa.Buffer | None
     data: Sequence[pa.Buffer]
 
-    def rows(self, selection: RowSelection, place: str, created_by: bytes | None) -> pa.Array:
-        """The selected rows, all of which must lie in the fetched pages."""
-        leaf = self.leaf
+    def rows(self, place: str, created_by: bytes | None) -> pa.Array:
+        """The selected rows."""
+        leaf, row_count = self.leaf, self.selection.row_count
         starts, ends = leaf.first_rows[self.pages], leaf.ends[self.pages]
-        wanted = np.flatnonzero(selection.overlaps(starts, ends))
-        starts, ends = starts[wanted], ends[wanted]
-        decoded = decode_pages(
+        counts = (ends - starts).tolist()
+        positions = None if sum(counts) == row_count else pa.array(self._positions(starts, ends))
+        try:
+            chosen = self._chosen(positions, counts, place, created_by)
+            rows = chosen.chunk(0) if chosen.num_chunks == 1 else chosen.combine_chunks()
+        except pa.ArrowException as error:
+            # One array holds at most 2 GiB of text.
+            what = f"{row_count} rows of column '{leaf.field.name}' of '{place}'"
+            raise UnsupportedFeature(f"{what} cannot be one batch: {one_line(error)}") from error
+        return rows if rows.type == leaf.named_type else rows.view(leaf.named_type)
+
+    def _chosen(
+        self, positions: pa.Array | None, row_counts: list[int], place: str, created_by: bytes | None
+    ) -> pa.ChunkedArray:
+        """The rows at some positions among those of the pages, which have these numbers of rows; None for all."""
+        leaf = self.leaf
+        decode = partial(
+            decode_pages,
             leaf.schema,
             leaf.field,
             leaf.layout,
             self.dictionary,
-            [self.data[index] for index in wanted.tolist()],
-            int((ends - starts).sum()),
+            self.data,
+            sum(row_counts),
             place,
-            row_counts=None if leaf.locations is None else (ends - starts).tolist(),
+            row_counts=None if leaf.locations is None else row_counts,
             created_by=created_by,
         )
-        positions = selection.positions_within(np.column_stack((starts, ends)))
-        try:
-            chosen = decoded if len(positions) == len(decoded) else decoded.take(pa.array(positions))
-            rows = chosen.chunk(0) if chosen.num_chunks == 1 else chosen.combine_chunks()
-        except pa.ArrowException as error:
-            # One array holds at most 2 GiB of text.
-            what = f"{len(positions)} rows of column '{leaf.field.name}' of '{place}'"
-            raise UnsupportedFeature(f"{what} cannot be one batch: {one_line(error)}") from error
-        return rows if rows.type == leaf.named_type else rows.view(leaf.named_type)
+        if positions is None:
+            return decode()
+        chosen = decode(may_stay_coded=FEW_ROWS * len(positions) <= sum(row_counts)).take(positions)
+        if chosen.type == leaf.field.type:
+            return chosen
+        texts = plain_texts(chosen, leaf.field.type)
+        # What is wrong with the dictionary, if anything, shows when all of it is made use of.
+        return decode().take(positions) if texts is None else texts
+
+    def _positions(self, starts: Rows, ends: Rows) -> Rows:
+        """Where the selected rows are among those of the pages."""
+        if (starts[1:] == ends[:-1]).all():
+            found: Rows = self.selection.to_indices() - starts[0]
+            return found
+        return self.selection.positions_within(np.column_stack((starts, ends)))
 
 
 def fetch_pages(file: RangedFile, leaves: Iterable[LeafPages], selection: RowSelection) -> list[FetchedPages]:
@@ -132,7 +167,7 @@ def fetch_pages(file: RangedFile, leaves: Iterable[LeafPages], selection: RowSel
         found = next(buffers) if dictionary is not None else None
         if dictionary is None and leaf.dictionary is not None and any(map(_uses_dictionary, data)):
             found = file.read([leaf.dictionary])[0]
-        fetched.append(FetchedPages(leaf, pages, found, data))
+        fetched.append(FetchedPages(leaf, selection, pages, found, data))
     return fetched
 
 
@@ -141,41 +176,37 @@ def _uses_dictionary(page: pa.Buffer) -> bool:
     return encoding is not None and encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY)
 
 
+Columns = Sequence[tuple[pa.Field, range]]
+"""Fields of a file's Arrow schema with the leaves that hold them, see `leaves.fields_with_leaves`."""
+
+
 def read_rows(
-    schema: pa.Schema, fetched: Sequence[FetchedPages], selection: RowSelection, place: str, created_by: bytes | None
+    columns: Columns, fetched: Sequence[FetchedPages], place: str, created_by: bytes | None
 ) -> pa.RecordBatch:
-    """The selected rows of the fetched leaves as columns of the file's Arrow schema, narrowed to those leaves."""
-    return put_together(schema, decode_rows(fetched, selection, place, created_by), place)
+    """The selected rows of the fetched leaves as columns of the file, narrowed to those leaves."""
+    return put_together(columns, decode_rows(fetched, place, created_by), place)
 
 
-def decode_rows(
-    fetched: Sequence[FetchedPages], selection: RowSelection, place: str, created_by: bytes | None
-) -> dict[int, pa.Array]:
+def decode_rows(fetched: Sequence[FetchedPages], place: str, created_by: bytes | None) -> dict[int, pa.Array]:
     """The selected rows of each of the fetched leaves."""
-    return {each.leaf.layout.leaf: each.rows(selection, place, created_by) for each in fetched}
+    return {each.leaf.layout.leaf: each.rows(place, created_by) for each in fetched}
 
 
-def put_together(schema: pa.Schema, leaves: Mapping[int, pa.Array], place: str) -> pa.RecordBatch:
-    """Leaves as columns of the file's Arrow schema, narrowed to those leaves."""
+def put_together(columns: Columns, leaves: Mapping[int, pa.Array], place: str) -> pa.RecordBatch:
+    """Leaves as columns of the file, narrowed to those leaves."""
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
-    start = 0
-    for field in schema:
-        end = start + count_leaves(field.type)
-        own = [(number - start, leaves[number]) for number in range(start, end) if number in leaves]
+    for field, numbers in columns:
+        own = [(number - numbers.start, leaves[number]) for number in numbers if number in leaves]
         if own:
             arrays.append(assemble(field.type, own, f"column '{field.name}' of '{place}'"))
             fields.append(field.with_type(arrays[-1].type))
-        start = end
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def leaf_field(schema: pa.Schema, leaf: int) -> pa.Field:
-    """The field of a file's Arrow schema that has this leaf, narrowed to it."""
-    start = 0
-    for field in schema:
-        end = start + count_leaves(field.type)
-        if leaf < end:
-            return narrowed_field(field, leaf - start)
-        start = end
+def leaf_field(columns: Columns, leaf: int) -> pa.Field:
+    """The field of a file that has this leaf, narrowed to it."""
+    for field, numbers in columns:
+        if leaf in numbers:
+            return narrowed_field(field, leaf - numbers.start)
     raise IndexError(leaf)

@@ -60,6 +60,8 @@ def cut_into_stretches(columns: Sequence[ColumnPages], row_count: int) -> Stretc
     ends = np.append(starts[1:], row_count) if len(starts) else starts
     metadata: dict[str, pa.Array] = {}
     for column in columns:
+        if not column.metadata:
+            continue
         metadata |= _spread(column, starts, ends, row_count)
     metadata[ROW_COUNT.name] = pa.array(ends - starts, types.LONG)
     return Stretches(starts, ends, metadata)
@@ -70,6 +72,9 @@ def _spread(column: ColumnPages, starts: Rows, ends: Rows, row_count: int) -> di
     pages = np.searchsorted(column.first_rows, starts, side="right") - 1
     page_rows = np.diff(column.first_rows, append=row_count)[pages]
     is_whole = page_rows == ends - starts
+    if len(pages) == len(column.first_rows) and is_whole.all():
+        # Each of the stretches is one of the pages, in their order.
+        return dict(column.metadata)
     indices = pa.array(pages)
     spread: dict[str, pa.Array] = {}
     for name, values in column.metadata.items():

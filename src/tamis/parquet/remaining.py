@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ class Remaining:
     """The metadata of the stretches."""
     row_counts: Mapping[int, int]
     """How many rows the row groups have."""
+    _selections: dict[int, RowSelection] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of_row_groups(row_groups: Sequence[int], units: pa.RecordBatch, unmatched: Bits) -> Remaining:
@@ -42,30 +43,37 @@ class Remaining:
 
     @property
     def kept_row_groups(self) -> tuple[int, ...]:
-        return tuple(np.unique(self.row_groups).tolist())
+        groups = self.row_groups
+        is_first = np.ones(len(groups), bool)
+        is_first[1:] = groups[1:] != groups[:-1]
+        return tuple(groups[is_first].tolist())
 
     def _own(self, row_group: int) -> slice:
         """Where the stretches of a row group are."""
         first, last = np.searchsorted(self.row_groups, (row_group, row_group + 1))
         return slice(int(first), int(last))
 
-    def keep(self, mask: Bits) -> Remaining:
+    def keep(self, mask: Bits, units: pa.RecordBatch | None = None) -> Remaining:
+        """Some of the stretches; `units` is the metadata of those, where somebody has it."""
         if mask.all():
-            return self
+            return self if units is None else replace(self, units=units)
         return Remaining(
             self.row_groups[mask],
             self.starts[mask],
             self.ends[mask],
             self.unmatched[mask],
-            self.units.filter(pa.array(mask)),
+            self.units.filter(pa.array(mask)) if units is None else units,
             self.row_counts,
         )
 
     def selection(self, row_group: int) -> RowSelection:
         """The rows of a row group that are left."""
-        own = self._own(row_group)
-        runs = np.column_stack((self.starts[own], self.ends[own]))
-        return RowSelection.from_ranges(runs, self.row_counts[row_group])
+        found = self._selections.get(row_group)
+        if found is None:
+            own = self._own(row_group)
+            found = RowSelection(self.starts[own], self.ends[own], self.row_counts[row_group])
+            self._selections[row_group] = found
+        return found
 
     @property
     def in_part(self) -> tuple[int, ...]:
@@ -107,6 +115,8 @@ def joined(one: Remaining, other: Remaining) -> Remaining:
 
 def concatenated(stretches: Sequence[Stretches]) -> pa.RecordBatch:
     """What is known of the stretches of several row groups: what one of them lacks is unknown there."""
+    if len(stretches) == 1:
+        return pa.record_batch(dict(stretches[0].metadata))
     table = pa.concat_tables([pa.table(dict(each.metadata)) for each in stretches], promote_options="default")
     return _as_batch(table)
 

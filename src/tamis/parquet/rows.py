@@ -15,7 +15,6 @@ from tamis.io.storage import open_storage
 from tamis.parquet.assemble import can_assemble
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.indexes import read_indexes
-from tamis.parquet.leaves import leaf_indices
 from tamis.parquet.page_reader import decode_rows, fetch_pages, put_together
 from tamis.parquet.selection import RowSelection
 
@@ -86,7 +85,7 @@ def _batches(
     columns: list[str],
     positions: str | None,
 ) -> Iterator[pa.RecordBatch]:
-    leaves = leaf_indices(source.schema, [(name,) for name in columns])
+    leaves = source.footer.schema.leaves_at([(name,) for name in columns])
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(source.map.rows)])
     with source.open() as opened:
         for group, selection in zip(row_groups, selections, strict=True):
@@ -96,14 +95,14 @@ def _batches(
             pages = [source.leaf_pages(group, leaf, locations[group, leaf]) for leaf in leaves]
             # A chunk that nobody can read in part is read and decoded once.
             whole = fetch_pages(opened, [each for each in pages if each.locations is None], selection)
-            decoded = decode_rows(whole, selection, source.place, source.created_by)
+            decoded = decode_rows(whole, source.place, source.created_by)
             done = 0
             for piece in selection.pieces(source.rows_of_a_batch(group, leaves)):
                 fetched = fetch_pages(opened, [each for each in pages if each.locations is not None], piece)
-                found = decode_rows(fetched, piece, source.place, source.created_by)
+                found = decode_rows(fetched, source.place, source.created_by)
                 found |= {leaf: values.slice(done, piece.row_count) for leaf, values in decoded.items()}
                 done += piece.row_count
-                batch = put_together(source.schema, found, source.place)
+                batch = put_together(source.footer.schema.columns, found, source.place)
                 arrays = {name: batch.column(name) for name in columns}
                 if positions is not None:
                     arrays[positions] = pa.array(starts[group] + piece.to_indices(), pa.int64())

@@ -122,6 +122,8 @@ def rows_of_ranges(starts: Rows, lengths: Rows) -> Rows:
     >>> rows_of_ranges(np.array([5, 0]), np.array([3, 2])).tolist()
     [5, 6, 7, 0, 1]
     """
+    if starts.size == 1:
+        return np.arange(starts[0], starts[0] + lengths[0], dtype=np.int64)
     # Within a range the row minus its place in the result is constant.
     rows = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
     rows += np.arange(rows.size)

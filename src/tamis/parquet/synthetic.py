@@ -15,7 +15,17 @@ import pyarrow as pa
 
 from tamis.io.ranges import PrefetchedFile
 from tamis.parquet.schema_path import LeafSchema
-from tamis.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
+from tamis.parquet.thrift import (
+    BINARY,
+    END_OF_STRUCT,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    encode_fields,
+    encode_list,
+    encode_struct,
+)
 
 _MAGIC = b"PAR1"
 _VERSION = 2
@@ -27,7 +37,7 @@ class Pages:
     """What a footer must say of the pages that it describes."""
 
     codec: int
-    encodings: Sequence[int]
+    encodings: tuple[int, ...]
     num_rows: int
     num_values: int
     uncompressed_size: int
@@ -73,25 +83,20 @@ def one_column_file(
     `field` is the Arrow field that the leaf is read as, narrowed to it; None leaves that to the Parquet schema.
     `created_by` is that of the file the pages come from, as readers know the errors of old writers by it.
     """
-    magic = pa.py_buffer(_MAGIC)
-    pieces = [magic, *((dictionary,) if dictionary is not None else ()), *data]
+    pieces = [_MAGIC_BUFFER, *((dictionary,) if dictionary is not None else ()), *data]
     start = len(_MAGIC)
     end = sum(piece.size for piece in pieces)
     data_start = start + (dictionary.size if dictionary is not None else 0)
-    chunk = encode_struct(
-        (
-            (1, I32, schema.leaf.physical),
-            (2, LIST, encode_list(I32, pages.encodings)),
-            (3, LIST, encode_list(BINARY, [element.name for element in schema.elements])),
-            (4, I32, pages.codec),
-            (5, I64, pages.num_values),
-            (6, I64, pages.uncompressed_size),
-            (7, I64, end - start),
-            (9, I64, data_start),
-            (11, I64, None if dictionary is None else start),
-        )
+    frame = _frame(schema, field, pages.codec, pages.encodings, created_by)
+    numbers = (
+        (5, I64, pages.num_values),
+        (6, I64, pages.uncompressed_size),
+        (7, I64, end - start),
+        (9, I64, data_start),
+        (11, I64, None if dictionary is None else start),
     )
-    column = encode_struct(((2, I64, 0), (3, STRUCT, chunk)))
+    chunk = frame.before_numbers + encode_fields(numbers, after=4) + END_OF_STRUCT
+    column = _BEFORE_CHUNK + chunk + END_OF_STRUCT
     row_group = encode_struct(
         (
             (1, LIST, encode_list(STRUCT, [column])),
@@ -99,27 +104,46 @@ def one_column_file(
             (3, I64, pages.num_rows),
         )
     )
-    footer = encode_struct(
-        (
-            (1, I32, _VERSION),
-            (2, LIST, _encoded_schema(schema)),
-            (3, I64, pages.num_rows),
-            (4, LIST, encode_list(STRUCT, [row_group])),
-            (5, LIST, None if field is None else _encoded_arrow_schema(field)),
-            (6, BINARY, created_by),
-        )
-    )
+    rows = encode_fields(((3, I64, pages.num_rows), (4, LIST, encode_list(STRUCT, [row_group]))), after=2)
+    footer = frame.before_rows + rows + frame.after_rows
     tail = pa.py_buffer(footer + len(footer).to_bytes(4, "little") + _MAGIC)
     return SyntheticFile((*pieces, tail), end + tail.size)
 
 
-@lru_cache(maxsize=256)
-def _encoded_schema(schema: LeafSchema) -> bytes:
+_MAGIC_BUFFER = pa.py_buffer(_MAGIC)
+_BEFORE_CHUNK = encode_fields(((2, I64, 0), (3, STRUCT, b"")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What footers of the same column have in common, whatever its pages are: the bytes around their numbers."""
+
+    before_rows: bytes
+    after_rows: bytes
+    before_numbers: bytes
+    """Within the description of the chunk."""
+
+
+@lru_cache(maxsize=1024)
+def _frame(
+    schema: LeafSchema, field: pa.Field | None, codec: int, encodings: tuple[int, ...], created_by: bytes | None
+) -> _Frame:
     root = encode_struct(((4, BINARY, b"schema"), (5, I32, 1)))
-    return encode_list(STRUCT, [root, *(element.encode() for element in schema.elements)])
+    elements = encode_list(STRUCT, [root, *(element.encode() for element in schema.elements)])
+    arrow_schema = None if field is None else _encoded_arrow_schema(field)
+    of_column = (
+        (1, I32, schema.leaf.physical),
+        (2, LIST, encode_list(I32, encodings)),
+        (3, LIST, encode_list(BINARY, [element.name for element in schema.elements])),
+        (4, I32, codec),
+    )
+    return _Frame(
+        encode_fields(((1, I32, _VERSION), (2, LIST, elements))),
+        encode_fields(((5, LIST, arrow_schema), (6, BINARY, created_by)), after=4) + END_OF_STRUCT,
+        encode_fields(of_column),
+    )
 
 
-@lru_cache(maxsize=256)
 def _encoded_arrow_schema(field: pa.Field) -> bytes:
     serialized = base64.b64encode(pa.schema([field]).serialize())
     return encode_list(STRUCT, [encode_struct(((1, BINARY, _ARROW_SCHEMA), (2, BINARY, serialized)))])

@@ -385,8 +385,16 @@ def encode_struct(fields: Iterable[tuple[int, int, Any]]) -> bytes:
 
     Lists and structs are given as the bytes that `encode_list` and this function make of them.
     """
+    return encode_fields(fields) + END_OF_STRUCT
+
+
+END_OF_STRUCT = b"\0"
+
+
+def encode_fields(fields: Iterable[tuple[int, int, Any]], after: int = 0) -> bytes:
+    """Fields of a struct that follow the one with the id `after`, without its end."""
     out = bytearray()
-    last = 0
+    last = after
     for identifier, kind, value in fields:
         if value is None:
             continue
@@ -406,7 +414,6 @@ def encode_struct(fields: Iterable[tuple[int, int, Any]]) -> bytes:
             out += value
         elif kind in (LIST, STRUCT):
             out += value
-    out.append(0)
     return bytes(out)
 
 

@@ -25,8 +25,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
+from typing import NamedTuple
 
 from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.parquet.chunk_shape import ChunkShape
 
 # Parquet's physical types, in the order of their numbers in the format.
 PHYSICAL_TYPES = (
@@ -40,6 +42,9 @@ _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 _INT16, _INT32, _INT64 = _VARINTS = (4, 5, 6)
 _LONGEST_VARINT = 10
+
+MANY_ROW_GROUPS = 16
+"""Of so many row groups, it pays to learn the shapes of their chunks: see `tamis.parquet.chunk_shape`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +62,36 @@ class LeafType:
         return self.length if self.physical == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(self.physical)
 
 
+class RowGroupPlaces(NamedTuple):
+    """What a walk over a footer saw of its row groups, for whoever needs to find them again."""
+
+    rows: list[int]
+    """Of each row group."""
+    chunks: list[list[int]]
+    """Where each of its chunks is."""
+    end: int
+    """Where the list of row groups ends."""
+
+
 def vetted_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> bytes:
     """The footer without statistics that cannot be used; the very same bytes where there are none such."""
+    return vet_footer(footer, leaves, path)[0]
+
+
+def vet_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> tuple[bytes, RowGroupPlaces | None]:
+    """The same, and where the row groups are in the footer that was given, if there are many and nothing is odd."""
     walk = _Walk(footer, leaves, path)
     try:
         walk.file()
     except (IndexError, RecursionError) as error:
         raise CorruptFile(f"the footer of {path} is cut off or malformed; write the file again") from error
     if not walk.unusable:
-        return footer
+        return footer, walk.places
     pieces, start = [], 0
     for begin, end, replacement in sorted(walk.unusable):
         pieces += [footer[start:begin], replacement]
         start = end
-    return b"".join([*pieces, footer[start:]])
+    return b"".join([*pieces, footer[start:]]), walk.places
 
 
 class _SeenParts:
@@ -114,6 +135,11 @@ class _Walk:
     path: str
     unusable: list[tuple[int, int, bytes]] = field(default_factory=list)
     """Statistics to replace: begin, end, and the bytes to put there."""
+    is_odd: bool = False
+    """Whether something about the row groups is wrong that whoever looks for them will object to."""
+    places: RowGroupPlaces | None = None
+    shapes: dict[int, ChunkShape | None] = field(default_factory=dict)
+    """By leaf, in a file of many row groups: that of its first chunk, if there was nothing to object to."""
 
     def file(self) -> None:
         start = next((known for known in _starts.parts if self.footer.startswith(known)), b"")
@@ -125,10 +151,14 @@ class _Walk:
             if identifier == 4 and kind == _LIST:
                 if end is not None:
                     raise self.corrupt("lists its row groups twice")
+                self.note_elements(position)
                 count, position = self.list_size(position)
+                seen = RowGroupPlaces([], [], 0)
                 for row_group in range(count):
-                    position = self.row_group(position, row_group)
+                    position = self.row_group(position, row_group, seen if count >= MANY_ROW_GROUPS else None)
                 end = self.footer[position:]
+                if count >= MANY_ROW_GROUPS and not self.is_odd and len(seen.rows) == len(seen.chunks) == count:
+                    self.places = seen._replace(end=position)
                 if end in _ends.parts:
                     return
             else:
@@ -138,29 +168,53 @@ class _Walk:
         if end is not None:
             _ends.add(end)
 
-    def row_group(self, position: int, row_group: int) -> int:
+    def row_group(self, position: int, row_group: int, seen: RowGroupPlaces | None) -> int:
+        """With `seen` the row group is one of many."""
         identifier, chunks = 0, None
         while True:
             identifier, kind, position = self.header(position, identifier)
             if kind == 0:
                 break
             if identifier == 1 and kind == _LIST and chunks is None:
+                self.note_elements(position)
                 chunks, position = self.list_size(position)
                 if chunks != len(self.leaves):
                     break
-                for leaf in self.leaves:
-                    pattern = patterns_when_worthwhile(leaf)
-                    match = pattern.match(self.footer, position) if pattern is not None else None
-                    position = match.end() if match else self.chunk(position, leaf, row_group)
+                starts = []
+                for number, leaf in enumerate(self.leaves):
+                    starts.append(position)
+                    end = self.known_chunk(position, number)
+                    position = self.chunk(position, leaf, row_group) if end is None else end
+                    if seen is not None and row_group == 0 and not self.unusable:
+                        any_bounds = leaf.physical == "BYTE_ARRAY"
+                        self.shapes[number] = ChunkShape.of(self.footer, starts[-1], any_bounds=any_bounds)
+                if seen is not None:
+                    seen.chunks.append(starts)
             elif identifier == 3 and kind == _INT64:
                 rows, position = self.varint(position)
                 if rows & 1:  # zigzag: odd is negative
                     raise self.corrupt(f"has a negative number of rows in row group {row_group}")
+                if seen is not None:
+                    seen.rows.append(rows >> 1)
             else:
+                self.is_odd |= identifier == 1
                 position = self.skip(kind, position)
         if chunks != len(self.leaves):
             raise self.corrupt(f"has {chunks} columns in row group {row_group} and {len(self.leaves)} in its schema")
         return position
+
+    def note_elements(self, position: int) -> None:
+        self.is_odd |= self.footer[position] & 15 != _STRUCT
+
+    def known_chunk(self, position: int, leaf: int) -> int | None:
+        """Where a chunk ends that looks like many others, to which there is nothing to object."""
+        shape = self.shapes.get(leaf)
+        end = None if shape is None else shape.end_of(self.footer, position)
+        if end is not None:
+            return end
+        pattern = patterns_when_worthwhile(self.leaves[leaf])
+        match = None if pattern is None else pattern.match(self.footer, position)
+        return None if match is None else match.end()
 
     def chunk(self, position: int, leaf: LeafType, row_group: int) -> int:
         identifier, has_metadata = 0, False

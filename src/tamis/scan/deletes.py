@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 from pyroaring import BitMap64
 
-from tamis import types
 from tamis.errors import CorruptFile, counted
 from tamis.parquet.selection import RowSelection
 from tamis.scan.row_groups import RowGroups
@@ -26,8 +24,8 @@ def without_deleted(row_groups: RowGroups, deleted: Mapping[int, BitMap64], plac
     if not kept:
         return row_groups
     by_group = {file: selection.split(row_groups.group_rows[file]) for file, selection in kept.items()}
-    files, groups = (row_groups.units[name].to_pylist() for name in ("file", "row_group"))
-    counts = row_groups.units["row_count"].to_pylist()
+    units = row_groups.units
+    files, groups, counts = units.file.tolist(), units.row_group.tolist(), units.row_count.tolist()
     selections = dict(row_groups.selections)
     for index, (file, group) in enumerate(zip(files, groups, strict=True)):
         if file not in by_group or by_group[file][group].is_all:
@@ -36,11 +34,9 @@ def without_deleted(row_groups: RowGroups, deleted: Mapping[int, BitMap64], plac
         selections[file, group] = selections[file, group] & left if (file, group) in selections else left
         counts[index] = selections[file, group].row_count
     is_left = np.array([count > 0 for count in counts], bool)
-    position = row_groups.units.schema.get_field_index("row_count")
-    units = row_groups.units.set_column(position, "row_count", pa.array(counts, types.LONG))
     return replace(
         row_groups,
-        units=units.filter(pa.array(is_left)),
+        units=replace(units, row_count=np.array(counts, np.int64)).take(is_left),
         unmatched=row_groups.unmatched[is_left],
         selections={key: selection for key, selection in selections.items() if not selection.is_empty},
     )

@@ -81,7 +81,7 @@ class PagedRows:
         place = self._source.place
         if leaves:
             fetched = fetch_pages(file, leaves, selection)
-            batch = read_rows(self._source.schema, fetched, selection, place, self._source.created_by)
+            batch = read_rows(self._source.footer.schema.columns, fetched, place, self._source.created_by)
         else:
             # A batch needs some column to know its length.
             batch = pa.record_batch({"": pa.nulls(selection.row_count)})

@@ -8,21 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tamis import types
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.file import ParquetFile
-from tamis.parquet.leaves import leaf_indices
-from tamis.parquet.matching import find_path
 from tamis.parquet.narrow import FileNarrower, Filter
 from tamis.parquet.remaining import Remaining
 from tamis.parquet.selection import RowSelection
 from tamis.scan.projection import Path
-from tamis.scan.row_groups import RowGroups
+from tamis.scan.row_groups import RowGroups, Units, concatenated, taken
 from tamis.skipping.account import LevelReport
 
 LEVELS_BELOW = ("bloom", "pages", "dictionary")
@@ -48,46 +44,41 @@ class PageLevels:
         """What these levels leave of row groups, and the account of each level."""
         enabled = [level for level in LEVELS_BELOW if level in self.levels]
         units = row_groups.units
-        asked = row_groups.unmatched.any(axis=1) & (units["bytes"].to_numpy() >= SMALLEST)
+        asked = row_groups.unmatched.any(axis=1) & (units.bytes >= SMALLEST)
         if not enabled:
             return row_groups, []
         if not asked.any():
             if row_groups.unmatched.any():
                 row_groups.report.note = READ_WHOLE
             return row_groups, []
-        file_of_unit = units["file"].to_numpy()
-        wanted = np.unique(file_of_unit[asked]).tolist()
-        paths, sizes, times = (files[name].take(wanted).to_pylist() for name in ("path", "size", "modified_ns"))
+        wanted = np.unique(units.file[asked])
+        chosen = taken(files, wanted)
+        paths, sizes, times = (chosen[name].to_pylist() for name in ("path", "size", "modified_ns"))
 
         def narrow_file(index: int) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
             source = ParquetFile.load(self.storage, paths[index], sizes[index], times[index], self.names)
-            own = np.flatnonzero(asked & (file_of_unit == wanted[index]))
+            own = np.flatnonzero(asked & (units.file == wanted[index]))
             return self._narrow_file(source, row_groups, own)
 
         narrowed = run_in_threads(narrow_file, range(len(wanted)), self.storage.threads)
-        return _merged(row_groups, asked, dict(zip(wanted, narrowed, strict=True)), enabled)
+        return _merged(row_groups, asked, dict(zip(wanted.tolist(), narrowed, strict=True)), enabled)
 
     def _narrow_file(
         self, source: ParquetFile, row_groups: RowGroups, own: npt.NDArray[np.int64]
     ) -> tuple[Remaining, dict[int, int], list[LevelReport]]:
-        schema = source.schema
-        names = {
-            column.path: found for column in self._columns() if (found := find_path(schema, column.path)) is not None
-        }
+        schema = source.footer.schema
+        names = {column.path: found for column in self._columns() if (found := schema.find(column.path)) is not None}
         paths = [
             found
             for path in self.needed
-            if path[0] not in self.partition_columns and (found := find_path(schema, path)) is not None
+            if path[0] not in self.partition_columns and (found := schema.find(path)) is not None
         ]
-        taken = pa.array(own)
-        before = Remaining.of_row_groups(
-            row_groups.units["row_group"].take(taken).to_pylist(),
-            row_groups.metadata.take(taken),
-            row_groups.unmatched[own],
-        )
-        sizes = dict(zip(before.row_groups.tolist(), row_groups.units["bytes"].take(taken).to_pylist(), strict=True))
+        units, metadata = row_groups.units.take(own), row_groups.metadata
+        described = metadata if len(own) == metadata.num_rows else metadata.take(pa.array(own))
+        before = Remaining.of_row_groups(units.row_group.tolist(), described, row_groups.unmatched[own])
+        sizes = dict(zip(units.row_group.tolist(), units.bytes.tolist(), strict=True))
         with source.open() as opened:
-            narrower = FileNarrower(source, opened, self.given, leaf_indices(schema, paths), names, sizes)
+            narrower = FileNarrower(source, opened, self.given, schema.leaves_at(paths), names, sizes)
             after, reports = narrower.narrow(before, self.levels)
             return after, narrower.bytes_of(after), reports
 
@@ -102,7 +93,7 @@ def _merged(
     levels: Sequence[str],
 ) -> tuple[RowGroups, list[LevelReport]]:
     """The row groups that were not asked about, and what is left of the others, in the order of the files."""
-    kept = [row_groups.units.filter(pa.array(~asked))]
+    kept = [row_groups.units.take(~asked)]
     unmatched = [row_groups.unmatched[~asked]]
     selections: dict[tuple[int, int], RowSelection] = {}
     reports: dict[str, LevelReport] = {}
@@ -114,8 +105,8 @@ def _merged(
             rows.append(selection.row_count)
             if not selection.is_all:
                 selections[file, group] = selection
-        columns = {"file": [file] * len(groups), "row_group": groups, "row_count": rows, "bytes": list(sizes.values())}
-        kept.append(pa.table({name: pa.array(values, types.LONG) for name, values in columns.items()}))
+        columns = ([file] * len(groups), groups, rows, list(sizes.values()))
+        kept.append(Units(*(np.array(column, np.int64) for column in columns)))
         of_groups = [remaining.unmatched_in(group) for group in groups]
         unmatched.append(np.array(of_groups, bool).reshape(len(groups), row_groups.unmatched.shape[1]))
         for report in own_reports:
@@ -124,12 +115,12 @@ def _merged(
             else:
                 reports[report.level] = report
     for report in reports.values():
-        report.pass_by(kept[0].num_rows, pc.sum(kept[0]["bytes"]).as_py() or 0)
-    units = pa.concat_tables(kept)
-    order = np.lexsort((units["row_group"].to_numpy(), units["file"].to_numpy()))
+        report.pass_by(len(kept[0]), kept[0].size)
+    units = concatenated(kept)
+    order = np.lexsort((units.row_group, units.file))
     merged = replace(
         row_groups,
-        units=units.take(pa.array(order)),
+        units=units.take(order),
         unmatched=np.concatenate(unmatched)[order],
         selections=selections,
     )

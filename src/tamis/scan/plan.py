@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +15,7 @@ from tamis import types
 from tamis.errors import InvalidArgument, PlanBudgetExceeded, counted
 from tamis.scan.read import ScanTask
 from tamis.scan.report import Report
-from tamis.scan.row_groups import RowGroups
+from tamis.scan.row_groups import Numbers, RowGroups, taken
 from tamis.skipping.account import LevelReport
 
 DEPTHS = ("files", "row_groups", "pages")
@@ -33,18 +34,18 @@ class PlannedFiles:
     def tasks(self) -> Iterator[ScanTask]:
         """One task a row group, in the order of the files."""
         units = self.row_groups.units
-        wanted = pc.unique(units["file"])
-        files = self.files.take(wanted)
+        wanted = np.unique(units.file)
+        files = taken(self.files, wanted)
         known = {
             file: (path, size, modified_ns, values, self.row_groups.contents[file])
             for file, path, size, modified_ns, values in zip(
-                wanted.to_pylist(),
+                wanted.tolist(),
                 *(files[name].to_pylist() for name in ("path", "size", "modified_ns")),
                 self._partition_values(wanted),
                 strict=True,
             )
         }
-        columns = (units[name].to_pylist() for name in ("file", "row_group", "row_count", "bytes"))
+        columns = (each.tolist() for each in (units.file, units.row_group, units.row_count, units.bytes))
         for file, row_group, row_count, size_to_read, unmatched in zip(
             *columns, self.row_groups.unmatched.tolist(), strict=True
         ):
@@ -55,11 +56,11 @@ class PlannedFiles:
                 path, size, modified_ns, row_group, row_count, size_to_read, values, residual, selection, content
             )
 
-    def _partition_values(self, files: pa.Array) -> list[dict[str, Any]]:
+    def _partition_values(self, files: Numbers) -> list[dict[str, Any]]:
         """Of each of some files. Files of one partition are one after another, and share one dictionary."""
         if not self.partitions.num_columns:
             return [{}] * len(files)
-        found: list[dict[str, Any]] = self.partitions.take(files).to_pylist()
+        found: list[dict[str, Any]] = taken(self.partitions, files).to_pylist()
         for index in range(1, len(found)):
             if found[index] == found[index - 1]:
                 found[index] = found[index - 1]
@@ -67,18 +68,20 @@ class PlannedFiles:
 
     def surviving_files(self) -> pa.Table:
         """The files of which something is read: path, size, rows and bytes to read, partition values."""
-        per_file = self.row_groups.units.group_by("file", use_threads=False).aggregate(
-            [("row_count", "sum"), ("bytes", "sum"), ("row_group", "count")]
-        )
+        units = self.row_groups.units
+        wanted, first, counts = np.unique(units.file, return_index=True, return_counts=True)
+        none = np.zeros(0, np.int64)
         to_read = {
-            "row_groups_to_read": per_file["row_group_count"],
-            "rows_to_read": per_file["row_count_sum"],
-            "bytes_to_read": per_file["bytes_sum"],
+            "row_groups_to_read": counts,
+            "rows_to_read": np.add.reduceat(units.row_count, first) if len(wanted) else none,
+            "bytes_to_read": np.add.reduceat(units.bytes, first) if len(wanted) else none,
         }
-        wanted = per_file["file"]
-        rows = [sum(self.row_groups.group_rows[file]) for file in wanted.to_pylist()]
+        rows = [sum(self.row_groups.group_rows[file]) for file in wanted.tolist()]
         return describe_files(
-            self.files.take(wanted), self.partitions.take(wanted), pa.array(rows, types.LONG), to_read
+            taken(self.files, wanted),
+            taken(self.partitions, wanted),
+            pa.array(rows, types.LONG),
+            {name: pa.array(numbers, types.LONG) for name, numbers in to_read.items()},
         )
 
 
@@ -86,7 +89,7 @@ def describe_files(
     files: pa.Table,
     partitions: pa.Table,
     num_records: pa.Array | pa.ChunkedArray | None = None,
-    more: Mapping[str, pa.ChunkedArray] | None = None,
+    more: Mapping[str, pa.Array] | None = None,
 ) -> pa.Table:
     """Files as people see them: path, size, rows (null where not known), then partition values by their names."""
     if num_records is None:
@@ -126,8 +129,9 @@ class ScanPlan:
     @property
     def bytes(self) -> int:
         """The bytes that will be read: of the needed columns where row groups were planned, else of whole files."""
-        sizes = self.files["size"] if self.planned is None else self.planned.row_groups.units["bytes"]
-        return int(pc.sum(sizes).as_py() or 0)
+        if self.planned is not None:
+            return self.planned.row_groups.units.size
+        return int(pc.sum(self.files["size"]).as_py() or 0)
 
     def assert_max_files(self, most: int) -> ScanPlan:
         """Fail where the plan has more files: for tests that guard a query against reading too much."""

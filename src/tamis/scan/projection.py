@@ -60,10 +60,10 @@ def _narrow_field(field: pa.Field, paths: list[Path]) -> pa.Field:
     return pa.field(field.name, pa.struct(children), field.nullable)
 
 
-def flat_paths(schema: pa.Schema) -> list[Path]:
-    """The paths of all leaves that are reached through structs alone, in the order of the schema."""
+def flat_paths(fields: Iterable[pa.Field]) -> list[Path]:
+    """The paths of all leaves that are reached through structs alone, in the order of the fields."""
     found: list[Path] = []
-    stack: list[tuple[Path, pa.Field]] = [((), field) for field in reversed(list(schema))]
+    stack: list[tuple[Path, pa.Field]] = [((), field) for field in reversed(list(fields))]
     while stack:
         prefix, field = stack.pop()
         path = (*prefix, field.name)

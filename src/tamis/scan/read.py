@@ -19,18 +19,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.errors import CorruptFile
+from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.ranges import PrefetchedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet import batches
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.assemble import can_assemble
+from tamis.parquet.decoded_size import decoded_size_of_row_group
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import Footer, load_footer
-from tamis.parquet.leaves import FileSchema, count_leaves, leaf_indices
-from tamis.parquet.matching import path_to_read
+from tamis.parquet.leaves import FileSchema
 from tamis.parquet.selection import RowSelection
 from tamis.parquet.statistics import chunk_ranges
 from tamis.scan.coalesce import coalesce_batches
@@ -126,8 +126,9 @@ class _Reading:
         return found
 
     def _find_leaves(self, schema: FileSchema, field: pa.Field) -> list[int]:
-        paths = (path_to_read(schema.arrow, path) for path in flat_paths(pa.schema([field])))
-        return leaf_indices(schema.arrow, [path for path in paths if path is not None])
+        paths = flat_paths([field])
+        _refuse_shredded(schema, paths)
+        return sorted({leaf for path in paths for leaf in schema.leaves_to_read(path)})
 
     def constants_of(self, task: ScanTask) -> dict[str, pa.Scalar]:
         """The partition values of a task that are read."""
@@ -262,7 +263,7 @@ class TaskReader:
         others = [leaf for leaf in self._reading((), projection).leaves(source.footer.schema) if leaf not in tested]
         chunks = [source.chunk(task.row_group, leaf) for leaf in others]
         paged = sum(chunk.total_compressed_size for chunk in chunks if chunk.offset_index is not None)
-        return paged > WORTH_A_ROUND_TRIP[self.storage.is_local] and _can_assemble(source.schema, others)
+        return paged > WORTH_A_ROUND_TRIP[self.storage.is_local] and _can_assemble(source.footer.schema, others)
 
     def _filter_first(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """Read the columns of the filter, and then of the others only what the matching rows need."""
@@ -289,7 +290,7 @@ class TaskReader:
         reading = self._reading(task.residual, projection)
         by_column = reading.leaves_by_column(source.footer.schema)
         leaves = [leaf for found in by_column.values() for leaf in found]
-        if not (source.has_page_locations(task.row_group, leaves) and _can_assemble(source.schema, leaves)):
+        if not (source.has_page_locations(task.row_group, leaves) and _can_assemble(source.footer.schema, leaves)):
             # Whoever must read whole chunks reads them once.
             yield from self._matching_of_row_groups([task], projection)
             return
@@ -370,8 +371,8 @@ def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
 
 def _decode_row_group(reader: pq.ParquetReader, row_group: int, file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
     group = file.footer.metadata.row_group(row_group)
-    uncompressed = sum([group.column(leaf).total_uncompressed_size for leaf in file.leaves])
-    rows = batches.rows_of_a_batch(group.num_rows, uncompressed)
+    size = decoded_size_of_row_group(file.footer, row_group, file.leaves, file.source, file.tasks[0].size, place)
+    rows = batches.rows_of_a_batch(group.num_rows, size)
     decoded = 0
     for batch in reader.iter_batches(
         rows, row_groups=[row_group], column_indices=file.leaves, use_threads=group.num_rows > FEW_ROWS
@@ -395,15 +396,26 @@ def _select(decoded: Iterator[pa.RecordBatch], selection: RowSelection) -> Itera
             yield batch if own.is_all else batch.filter(own.to_mask())
 
 
-def _can_assemble(schema: pa.Schema, leaves: Collection[int]) -> bool:
+def _refuse_shredded(schema: FileSchema, paths: Collection[Path]) -> None:
+    """An error for variants whose values a file has, in part or whole, in columns of their own types."""
+    for *parents, name in paths:
+        typed = (*parents, "typed_value")
+        if (
+            name == "metadata"
+            and (*parents, "value") in paths
+            and typed not in paths
+            and schema.find(typed) is not None
+        ):
+            raise UnsupportedFeature(
+                f"column '{'.'.join(parents)}' has shredded variants, which are not read: leave it out with columns=…, "
+                "or write its files again with spark.sql.variant.writeShredding.enabled=false"
+            )
+
+
+def _can_assemble(schema: FileSchema, leaves: Collection[int]) -> bool:
     """Whether the fields with these leaves can be put together of pages."""
-    start = 0
-    for column in schema:
-        end = start + count_leaves(column.type)
-        if any(start <= leaf < end for leaf in leaves) and not can_assemble(column.type):
-            return False
-        start = end
-    return True
+    wanted = set(leaves)
+    return all(can_assemble(field.type) for field, own in schema.columns if not wanted.isdisjoint(own))
 
 
 def _rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:

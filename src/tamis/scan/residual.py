@@ -38,12 +38,14 @@ class Residual:
 
     def matching(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         """The rows for which every conjunct is TRUE, and where they are in the batch."""
-        positions = np.arange(batch.num_rows)
+        positions: npt.NDArray[np.int64] | None = None
         for mask in self._masks():
-            kept = mask(batch)
-            batch = batch.filter(kept)
-            positions = positions[np.asarray(pc.fill_null(kept, False))]
-        return batch, positions
+            kept = pc.indices_nonzero(mask(batch))
+            if len(kept) < batch.num_rows:
+                batch = batch.take(kept)
+            own = kept.to_numpy().astype(np.int64, copy=False)
+            positions = own if positions is None else positions[own]
+        return batch, np.arange(batch.num_rows) if positions is None else positions
 
     def _masks(self) -> Iterator[Callable[[pa.RecordBatch], pa.BooleanArray]]:
         # Arrow goes first: fewer rows reach the engine, and its functions are the costly ones.

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tamis import types
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.footer import Footer, load_footer
-from tamis.parquet.leaves import FieldPath, FileSchema, leaf_indices
-from tamis.parquet.matching import check_fits, find_path
+from tamis.parquet.leaves import FieldPath, FileSchema
+from tamis.parquet.matching import check_fits
 from tamis.parquet.selection import RowSelection
 from tamis.parquet.statistics import column_metadata, compressed_sizes, described_alike, row_counts
 from tamis.scan.projection import Path
@@ -25,18 +24,59 @@ from tamis.skipping.account import LevelReport
 from tamis.skipping.metadata import ROW_COUNT, constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
+from tamis.tables.source import FileIndex, NotedRowGroups
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """Row groups or parts of them, in columns. In those of numpy, since they are mostly few: Arrow takes ten times as
+    long for each step that there is to them."""
+
+    file: Numbers
+    """The index of the file."""
+    row_group: Numbers
+    """The index in the file."""
+    row_count: Numbers
+    bytes: Numbers
+    """Compressed, of the columns that are needed."""
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    def take(self, which: Numbers | npt.NDArray[np.bool_]) -> Units:
+        """Those at some places, or where a mask is true."""
+        return Units(self.file[which], self.row_group[which], self.row_count[which], self.bytes[which])
+
+    @property
+    def size(self) -> int:
+        return int(self.bytes.sum())
+
+
+def concatenated(parts: Sequence[Units]) -> Units:
+    """Units one after the other."""
+    return Units(
+        np.concatenate([part.file for part in parts]),
+        np.concatenate([part.row_group for part in parts]),
+        np.concatenate([part.row_count for part in parts]),
+        np.concatenate([part.bytes for part in parts]),
+    )
+
+
+def taken(table: pa.Table, rows: Numbers) -> pa.Table:
+    """Some rows of a table, ascending; the very table where they are all of them."""
+    return table if len(rows) == table.num_rows else table.take(pa.array(rows))
 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """The row groups to read of some files.
+    """The row groups to read of some files, in their order.
 
-    `units` has `file` (the index of the file), `row_group` (its index in the file), `row_count` and `bytes`
-    (compressed, of the columns that are needed). `unmatched[i, j]` says that rows of unit i must still be tested by
-    conjunct j.
+    `unmatched[i, j]` says that rows of unit i must still be tested by conjunct j.
     """
 
-    units: pa.Table
+    units: Units
     group_rows: Sequence[Sequence[int]]
     """How many rows each row group of each of the files has."""
     unmatched: np.ndarray[Any, Any]
@@ -59,63 +99,109 @@ def plan_row_groups(
     names: FieldNames | None = None,
     enabled: bool = True,
     keep_contents: bool = False,
+    index: FileIndex | None = None,
 ) -> RowGroups:
     """Read the footers of files (several at the same time) and prune their row groups in one pass.
 
     `names` are the table's for the columns of its files, where those have others. With `keep_contents`, whoever reads
-    the files soon after gets the small ones along.
+    the files soon after gets the small ones along; else footers need not be read of files that an `index` knows.
     """
-    footers, contents = _load_footers(storage, files, names, keep_contents=keep_contents)
     in_files = [column for column in predicate.columns if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
-    found: dict[FileSchema, _Columns] = {}
-    for path, footer in zip(files["path"], footers, strict=True):
-        # The files of a table mostly share one schema.
-        if footer.schema not in found:
-            check_fits(footer.schema.arrow, mentioned, storage.place(path.as_py()))
-            found[footer.schema] = _find_columns(footer.schema.arrow, in_files, of_files)
-    rows = [row_counts(footer) for footer in footers]
+    asked = _Asked(storage, names, in_files, mentioned, of_files, keep_contents)
+    noted = None if index is None or keep_contents else index.row_groups(files, in_files, of_files, mentioned)
+    facts = asked.read(files) if noted is None else asked.complete(noted, files)
+    rows, contents = facts.rows, facts.contents
     counts = [len(each) for each in rows]
-    units = pa.record_batch(
-        {
-            "file": pa.array(np.repeat(np.arange(len(counts)), counts), types.LONG),
-            "row_group": pa.array([index for count in counts for index in range(count)], types.LONG),
-            "row_count": pa.array([count for each in rows for count in each], types.LONG),
-            "bytes": pa.array(
-                [size for footer in footers for size in compressed_sizes(footer, found[footer.schema].needed)],
-                types.LONG,
-            ),
-        }
+    units = Units(
+        np.repeat(np.arange(len(counts)), counts),
+        np.array([number for count in counts for number in range(count)], np.int64),
+        np.array([count for each in rows for count in each], np.int64),
+        facts.sizes,
     )
-    metadata = {ROW_COUNT.name: units["row_count"]}
-    alike = described_alike(footers)
-    metadata |= _concatenated(
-        [found[each[0].schema].describe(each) for each in alike],
-        [sum(footer.metadata.num_row_groups for footer in each) for each in alike],
-    )
+    row_count = pa.array(units.row_count)
+    metadata = {ROW_COUNT.name: row_count, **facts.metadata}
     for name in {column.path[0]: None for column in predicate.columns if column not in in_files}:
-        values = partitions[name].combine_chunks().take(units["file"])
-        metadata |= constant_bounds(Column((name,), type=values.type), values, units["row_count"])
+        values = partitions[name].combine_chunks().take(pa.array(units.file))
+        metadata |= constant_bounds(Column((name,), type=values.type), values, row_count)
     described = pa.record_batch(metadata)
     pruned = prune(described, predicate.conjuncts)
-    kept = units.filter(pruned.selection) if enabled else units
+    kept = units.take(np.asarray(pruned.selection)) if enabled else units
     unmatched = np.ones((len(kept), len(predicate.conjuncts)), dtype=bool)
     if enabled:
-        for index, matched in enumerate(pruned.matched):
-            unmatched[:, index] = ~np.asarray(matched)
+        for position, matched in enumerate(pruned.matched):
+            unmatched[:, position] = ~np.asarray(matched)
     report = LevelReport(
         "row_groups",
         len(units),
         len(kept),
-        pc.sum(units["bytes"]).as_py() or 0,
-        pc.sum(kept["bytes"]).as_py() or 0,
+        units.size,
+        kept.size,
         pruned.outcomes if enabled else (),
         None if enabled else "switched off",
     )
-    if enabled:
-        described = described.filter(pruned.selection)
-    return RowGroups(pa.Table.from_batches([kept]), rows, unmatched, report, contents, described)
+    return RowGroups(kept, rows, unmatched, report, contents, pruned.remaining if enabled else described)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is known of the row groups of files, in the order of the files."""
+
+    rows: Sequence[Sequence[int]]
+    sizes: Numbers
+    metadata: Mapping[str, pa.Array]
+    contents: Sequence[pa.Buffer | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a scan asks of files."""
+
+    storage: Storage
+    names: FieldNames | None
+    tested: list[Column]
+    mentioned: list[Column]
+    needed: tuple[Path, ...]
+    keep_contents: bool
+
+    def read(self, files: pa.Table) -> _Facts:
+        """The facts, from footers."""
+        footers, contents = _load_footers(self.storage, files, self.names, keep_contents=self.keep_contents)
+        found: dict[FileSchema, _Columns] = {}
+        for path, footer in zip(files["path"], footers, strict=True):
+            # The files of a table mostly share one schema.
+            if footer.schema not in found:
+                check_fits(footer.schema.arrow, self.mentioned, self.storage.place(path.as_py()))
+                found[footer.schema] = _find_columns(footer.schema, self.tested, self.needed)
+        sizes = [size for footer in footers for size in compressed_sizes(footer, found[footer.schema].needed)]
+        alike = described_alike(footers)
+        metadata = _concatenated(
+            [found[each[0].schema].describe(each) for each in alike],
+            [sum(footer.metadata.num_row_groups for footer in each) for each in alike],
+        )
+        return _Facts([row_counts(footer) for footer in footers], np.array(sizes, np.int64), metadata, contents)
+
+    def complete(self, noted: NotedRowGroups, files: pa.Table) -> _Facts:
+        """The facts that are noted, and those of the other files from their footers."""
+        known, missing = np.flatnonzero(noted.is_noted), np.flatnonzero(~noted.is_noted)
+        nothing: list[pa.Buffer | None] = [None] * files.num_rows
+        if not len(missing):
+            return _Facts(noted.rows, noted.sizes, noted.metadata, nothing)
+        read = self.read(files.take(pa.array(missing)))
+        counts = [np.array([len(each) for each in rows], np.int64) for rows in (noted.rows, read.rows)]
+        file_of_unit = np.concatenate([np.repeat(known, counts[0]), np.repeat(missing, counts[1])])
+        order = np.argsort(file_of_unit, kind="stable")
+        metadata = _concatenated([dict(noted.metadata), dict(read.metadata)], [int(each.sum()) for each in counts])
+        rows: list[Sequence[int]] = [()] * files.num_rows
+        for file, own in zip((*known, *missing), (*noted.rows, *read.rows), strict=True):
+            rows[file] = own
+        return _Facts(
+            rows,
+            np.concatenate([noted.sizes, read.sizes])[order],
+            {name: array.take(pa.array(order)) for name, array in metadata.items()},
+            nothing,
+        )
 
 
 def _load_footers(
@@ -147,15 +233,15 @@ class _Columns:
         return found
 
 
-def _find_columns(schema: pa.Schema, tested: list[Column], needed: tuple[Path, ...]) -> _Columns:
-    paths = [found for wanted in needed if (found := find_path(schema, wanted)) is not None]
-    return _Columns(
-        [(column, find_path(schema, column.path) or column.path) for column in tested], leaf_indices(schema, paths)
-    )
+def _find_columns(schema: FileSchema, tested: list[Column], needed: tuple[Path, ...]) -> _Columns:
+    paths = [found for wanted in needed if (found := schema.find(wanted)) is not None]
+    return _Columns([(column, schema.find(column.path) or column.path) for column in tested], schema.leaves_at(paths))
 
 
 def _concatenated(batches: list[dict[str, pa.Array]], counts: list[int]) -> dict[str, pa.Array]:
     """Files may lack columns or statistics: what one of them does not have is unknown there."""
+    if len(batches) == 1:
+        return batches[0]
     data_types = {name: array.type for batch in batches for name, array in batch.items()}
     return {
         name: pa.concat_arrays(

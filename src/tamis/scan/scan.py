@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +16,14 @@ import pyarrow.compute as pc
 from tamis.errors import InvalidArgument, MissingDependency, MissingFile
 from tamis.io.counters import IoCounters
 from tamis.parquet.batches import MOST_BYTES
-from tamis.parquet.narrow import Filter
 from tamis.scan.deletes import without_deleted
-from tamis.scan.pages import PageLevels
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.projection import Path, projected_paths
 from tamis.scan.read import MOST_TOGETHER, ScanTask, TaskReader, put_together
 from tamis.scan.report import Report
-from tamis.scan.row_groups import RowGroups, plan_row_groups
+from tamis.scan.row_groups import RowGroups, taken
+from tamis.scan.slices import SlicePlanner, plan_in_slices
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import make_predicate
 from tamis.tables.source import LEVELS, FileListing, TableSource
@@ -83,6 +83,7 @@ class Scan:
             may_filter_first="pages" in self._levels,
         )
         self._plans: dict[str, ScanPlan] = {}
+        self._planners: dict[tuple[tuple[Path, ...], bool], SlicePlanner] = {}
         self._reported = self._storage.counters.counts()
 
     @property
@@ -134,53 +135,45 @@ class Scan:
 
     def _plan_row_groups(self, depth: str) -> ScanPlan:
         report = self._new_report(self._listing)
-        planned = self._plan_slice(self._listing, self._projection, to_pages=depth == "pages", keep_contents=False)
-        for level in (planned.row_groups.report, *planned.below):
+        planner = self._planner(self._projection, to_pages=depth == "pages")
+        row_groups, below = plan_in_slices(planner, self._listing, self._source.planning, self._source.name)
+        planned = self._planned(self._listing, row_groups, below)
+        for level in (row_groups.report, *below):
             report.take_in(level)
         return ScanPlan(planned.surviving_files(), depth, report, planned)
 
-    def _plan_slice(
-        self, listing: FileListing, projection: tuple[Path, ...], *, to_pages: bool, keep_contents: bool
-    ) -> PlannedFiles:
-        """Some files, down to the row groups and pages that must be read for the filter and a projection."""
-        needed = (*projection, *(column.path for column in self._predicate.columns))
-        files, partitions = listing.files, listing.partitions
-        row_groups = plan_row_groups(
-            self._storage,
-            files,
-            partitions,
-            self._predicate,
-            needed,
-            names=self._source.field_names,
-            enabled="row_groups" in self._levels,
-            keep_contents=keep_contents,
-        )
-        below: list[LevelReport] = []
-        if to_pages:
-            below_row_groups = PageLevels(
+    def _plan_slice(self, listing: FileListing, projection: tuple[Path, ...]) -> PlannedFiles:
+        """Some files, down to what must be read for the filter and a projection; small ones come along whole."""
+        planner = self._planner(projection, to_pages=True)
+        return self._planned(listing, *planner.plan(listing.files, listing.partitions, keep_contents=True))
+
+    def _planner(self, projection: tuple[Path, ...], *, to_pages: bool) -> SlicePlanner:
+        key = (projection, to_pages)
+        if key not in self._planners:
+            self._planners[key] = SlicePlanner(
                 self._storage,
-                self._filter,
-                needed,
+                self._predicate,
+                (*projection, *(column.path for column in self._predicate.columns)),
                 self._source.partition_columns,
                 self._levels,
                 self._source.field_names,
+                to_pages,
+                self._source.index if "files" in self._levels else None,
             )
-            row_groups, below = below_row_groups.narrow(files, row_groups)
-        row_groups = self._without_deleted(files, row_groups)
-        return PlannedFiles(files, partitions, row_groups, below)
+        return self._planners[key]
+
+    def _planned(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
+        files = listing.files
+        return PlannedFiles(files, listing.partitions, self._without_deleted(files, row_groups), below)
 
     def _without_deleted(self, files: pa.Table, row_groups: RowGroups) -> RowGroups:
-        wanted = pc.unique(row_groups.units["file"])
-        deleted = self._source.deleted_rows(self._storage, files.take(wanted))
+        wanted = np.unique(row_groups.units.file)
+        deleted = self._source.deleted_rows(self._storage, taken(files, wanted))
         if not deleted:
             return row_groups
-        numbers = wanted.to_pylist()
+        numbers = wanted.tolist()
         places = {numbers[index]: self._storage.place(files["path"][numbers[index]].as_py()) for index in deleted}
         return without_deleted(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, places)
-
-    @cached_property
-    def _filter(self) -> Filter:
-        return Filter(self._predicate.expr, self._predicate.conjuncts)
 
     # --- Reading ------------------------------------------------------------------------------------------------
 
@@ -247,6 +240,23 @@ class Scan:
 
         return duckdb.from_arrow(self) if connection is None else connection.from_arrow(self)
 
+    def to_spark(self, spark: Any, *, reader: str = "auto") -> Any:
+        """The rows as a lazy Spark DataFrame; `spark` is a classic or a Connect session.
+
+        Files are pruned now, and read when Spark is asked for rows: by Spark's own Parquet reader where it reads them
+        right (`reader="spark"` does not look for narrow selections), else by tasks of ours (`reader="arrow"`: always).
+        """
+        # A layer above this one, found by its name.
+        to_spark = import_module("tamis.spark.to_spark")
+        with self._telling_version():
+            wanted = to_spark.Wanted(self._source, self._reader, self._listing, self._limit, self._plan_listing)
+            return to_spark.frame_of(spark, wanted, reader)
+
+    def _plan_listing(self, listing: FileListing) -> PlannedFiles:
+        """Some files, planned to their pages where the table's plans are made."""
+        planner = self._planner(self._projection, to_pages=True)
+        return self._planned(listing, *plan_in_slices(planner, listing, self._source.planning, self._source.name))
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a scan as it is."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
@@ -275,7 +285,9 @@ def _counted(listing: FileListing) -> tuple[int, FileListing]:
         return 0, listing
     is_counted = listing.matched & np.asarray(listing.rows.is_valid())
     found = pc.sum(listing.rows.filter(pa.array(is_counted))).as_py() or 0
-    return found, listing.take(np.flatnonzero(~is_counted))
+    left = np.flatnonzero(~is_counted)
+    # To take none out of many copies them all before.
+    return found, listing.take(left) if len(left) else listing.slice(0, 0)
 
 
 def weight(tasks: list[ScanTask]) -> int:
@@ -296,7 +308,8 @@ class _Run:
         self._rows_planned = 0
         self._has_enough = False
         self.rows = 0
-        plan = scan._plans.get("pages") if listing is scan._listing else None
+        # The files of a scan are not listed here for a run that has others.
+        plan = scan._plans.get("pages") if listing is vars(scan).get("_listing") else None
         self._plan = plan
         self._report = plan.report if plan is not None else scan._new_report(listing)
 
@@ -314,7 +327,7 @@ class _Run:
         total = self._listing.files.num_rows
         while start < total:
             some = self._listing.slice(start, count)
-            planned = self._scan._plan_slice(some, self._projection, to_pages=True, keep_contents=True)
+            planned = self._scan._plan_slice(some, self._projection)
             for level in (planned.row_groups.report, *planned.below):
                 self._report.take_in(level)
             yield from self._counted(planned.tasks())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tamis.expr.functions import NEGATIONS
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, not_
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal, not_
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,16 @@ def any_of(*parts: Expr) -> Expr:
     return _junction("or", TRUE, FALSE, parts)
 
 
-def _junction(function: str, absorbing: Expr, neutral: Expr, parts: tuple[Expr, ...]) -> Expr:
+def _junction(function: str, absorbing: Literal, neutral: Literal, parts: tuple[Expr, ...]) -> Expr:
     flat: dict[Expr, None] = {}
     for part in parts:
         for piece in part.args if isinstance(part, Call) and part.function == function else (part,):
-            if piece == absorbing:
-                return absorbing
-            if piece != neutral:
-                flat[piece] = None
+            if isinstance(piece, Literal):  # to compare a whole call with a constant costs more
+                if piece == absorbing:
+                    return absorbing
+                if piece == neutral:
+                    continue
+            flat[piece] = None
     match list(flat):
         case []:
             return neutral

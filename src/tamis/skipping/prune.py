@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,41 +37,49 @@ class Pruned:
     matched: tuple[pa.BooleanArray, ...]
     """For each conjunct and each *remaining* unit, whether it is TRUE for every row; empty where nobody asked."""
     outcomes: tuple[ConjunctOutcome, ...]
+    remaining: pa.RecordBatch
+    """The metadata of the units that remain."""
 
 
 def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct], *, with_matches: bool = True) -> Pruned:
     """Skip the units of a metadata batch in which some conjunct cannot be TRUE."""
     answers = [_keeps(units, conjunct) for conjunct in conjuncts]
-    selection = pa.repeat(pa.scalar(True), units.num_rows)
-    for kept, _ in answers:
-        selection = pc.and_(selection, kept)
+    selection = reduce(pc.and_, (kept for kept, _ in answers)) if answers else _repeated(True, units)
     # Whether units match whole matters only for those that are read, which are mostly few.
-    remaining = units if pc.all(selection, min_count=0).as_py() else units.filter(selection)
+    remaining = units if selection.true_count == units.num_rows else units.filter(selection)
     matches = [lru_cache(partial(_matches, remaining, conjunct)) for conjunct in conjuncts]
     outcomes = tuple(
         _outcome(units, conjunct, kept, whole, error)
         for conjunct, (kept, error), whole in zip(conjuncts, answers, matches, strict=True)
     )
-    return Pruned(selection, tuple(whole() for whole in matches) if with_matches else (), outcomes)
+    return Pruned(selection, tuple(whole() for whole in matches) if with_matches else (), outcomes, remaining)
+
+
+def _repeated(value: bool, units: pa.RecordBatch) -> pa.BooleanArray:
+    return pa.repeat(pa.scalar(value), units.num_rows)
 
 
 def _keeps(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, EvaluationError | None]:
     if _says_nothing(units, conjunct):
-        return pa.repeat(pa.scalar(True), units.num_rows), None
+        return _repeated(True, units), None
     try:
         return conjunct.evaluate_keeps(units), None
     except EvaluationError as error:
         # A bound on which the predicate fails (it overflows, say) proves nothing; rows will tell.
-        return pa.repeat(pa.scalar(True), units.num_rows), error
+        return _repeated(True, units), error
 
 
 def _matches(units: pa.RecordBatch, conjunct: Conjunct) -> pa.BooleanArray:
     if _says_nothing(units, conjunct):
-        return pa.repeat(pa.scalar(False), units.num_rows)
+        return _repeated(False, units)
     try:
+        # Whether a long predicate may be NULL takes several times as long to say as whether it may be FALSE, and of
+        # most units it may.
+        if conjunct.is_nested and conjunct.evaluate_may_be_false(units).true_count == units.num_rows:
+            return _repeated(False, units)
         return conjunct.evaluate_matches_whole(units)
     except EvaluationError:
-        return pa.repeat(pa.scalar(False), units.num_rows)
+        return _repeated(False, units)
 
 
 def _says_nothing(units: pa.RecordBatch, conjunct: Conjunct) -> bool:

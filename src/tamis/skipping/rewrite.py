@@ -57,6 +57,8 @@ class Conjunct:
     """TRUE, FALSE or (unknown) NULL for each unit."""
     matches_whole: Expr
     """TRUE for the units in which every row satisfies the predicate."""
+    may_be_false: Expr
+    """FALSE wherever `matches_whole` is TRUE, and quicker to find out."""
     reason: str | None
     """Why the predicate cannot be answered from bounds at all, where that is so."""
     label: Expr | None = None
@@ -80,6 +82,15 @@ class Conjunct:
     @cached_property
     def evaluate_keeps(self) -> Evaluator:
         return Evaluator(self.keeps, absent_as_null=True)
+
+    @cached_property
+    def evaluate_may_be_false(self) -> Evaluator:
+        return Evaluator(Call("coalesce", (self.may_be_false, TRUE)), absent_as_null=True)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it has predicates or functions inside, so that its answers may be long."""
+        return isinstance(self.predicate, Call) and any(isinstance(arg, Call) for arg in self.predicate.args)
 
     @cached_property
     def evaluate_matches_whole(self) -> Evaluator:
@@ -113,6 +124,7 @@ def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine
         predicate,
         all_of(answers.may_be_true, has_rows),
         Call("coalesce", (whole, FALSE)),
+        answers.may_be_false,
         answered.reason() if answered.reason is not None else None,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -11,10 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from tamis.expr.nodes import Column
+from tamis.io.listing import FileEntry
 from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldNames
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate
+from tamis.tables.planning import Planning
 
 LEVELS = ("partitions", "files", "row_groups", "bloom", "pages", "dictionary")
 """The levels of pruning, in the order in which they run; each can be switched off."""
@@ -58,6 +61,56 @@ class FileListing:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class NotedRowGroups:
+    """What is known of the row groups of files without their footers. Row groups are in the order of the files."""
+
+    is_noted: npt.NDArray[np.bool_]
+    """For which of the files it is known; the rest is about those alone."""
+    rows: Sequence[Sequence[int]]
+    """How many rows each row group of each file has."""
+    sizes: npt.NDArray[np.int64]
+    """The compressed bytes of the columns that are needed, for each row group."""
+    metadata: Mapping[str, pa.Array]
+    """As `tamis.skipping.metadata` lays it out, a row for each row group."""
+
+
+class FileIndex(Protocol):
+    """What was noted of the files of a table beforehand, beside what its format tells of them."""
+
+    def narrow(
+        self,
+        listing: FileListing,
+        predicate: Predicate,
+        levels: Collection[str],
+        *,
+        with_rows: bool = False,
+        key_of: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None,
+    ) -> FileListing:
+        """The files of a listing that may hold a matching row, as far as the index knows them as they are now.
+
+        `key_of` gives the path that files have for a column of the table, where it is another.
+        """
+        ...
+
+    def row_groups(
+        self,
+        files: pa.Table,
+        columns: Sequence[Column],
+        needed: Sequence[tuple[str, ...]],
+        mentioned: Sequence[Column],
+    ) -> NotedRowGroups | None:
+        """What footers would say of the row groups of files: `columns` are asked about, `needed` are read.
+
+        A file in which `mentioned` columns do not have the types of the table is never noted: see `check_fits`.
+        """
+        ...
+
+    def schema_of(self, file: FileEntry) -> pa.Schema | None:
+        """The schema of a file, if it is noted as its footer has it; None where the footer must be read."""
+        ...
+
+
 class TableSource(Protocol):
     """A table at one version."""
 
@@ -78,6 +131,16 @@ class TableSource(Protocol):
 
     @property
     def version(self) -> int | None: ...
+
+    @property
+    def planning(self) -> Planning | None:
+        """Where plans are made; None: in this process."""
+        ...
+
+    @property
+    def index(self) -> FileIndex | None:
+        """What was noted of the files beforehand."""
+        ...
 
     @property
     def field_names(self) -> FieldNames | None:

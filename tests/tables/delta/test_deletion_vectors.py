@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
+from builders.delta_tables import z85
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.io.storage import Storage, open_storage
 from tamis.scan.deletes import kept_rows
@@ -28,21 +28,9 @@ from tamis.tables.delta.deletion_vectors import (
     deletion_vector_path,
     descriptors_of,
     read_deletion_bitmaps,
-    read_deletion_vectors,
 )
 
 PORTABLE, NATIVE = 1681511377, 1681511376
-Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-
-
-def z85(content: bytes) -> str:
-    """Written from the definition, digit by digit, and not as the reader does it."""
-    padded = content + b"\0" * (-len(content) % 4)
-    text = ""
-    for start in range(0, len(padded), 4):
-        value = int.from_bytes(padded[start : start + 4], "big")
-        text += "".join(Z85[value // 85**power % 85] for power in (4, 3, 2, 1, 0))
-    return text
 
 
 def portable(rows: list[int]) -> bytes:
@@ -84,9 +72,7 @@ class Written:
 
 
 def read(table: Path, *descriptors: DeletionVectorDescriptor | None, **options: bool) -> list[list[int]]:
-    found = read_deletion_vectors(open_storage(table), descriptors, **options)
-    assert all(rows.dtype == np.int64 for rows in found)
-    return [rows.tolist() for rows in found]
+    return [list(rows) for rows in read_deletion_bitmaps(open_storage(table), descriptors, **options)]
 
 
 # --- The ways of storing them ---------------------------------------------------------------------------------------
@@ -99,7 +85,7 @@ def test_D16_the_inline_examples_of_the_protocol() -> None:
         "i", "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None, 44, 6
     )
     for descriptor in (big_endian_native, little_endian_portable):
-        assert read_deletion_vectors(storage, [descriptor])[0].tolist() == [3, 4, 7, 11, 18, 29]
+        assert list(read_deletion_bitmaps(storage, [descriptor])[0]) == [3, 4, 7, 11, 18, 29]
 
 
 def test_D16_the_relative_path_of_the_protocol() -> None:
@@ -157,8 +143,8 @@ def test_vectors_of_one_file_are_read_together_and_in_the_order_asked_for(tmp_pa
     rows = [[number, number + 10] for number in range(20)]
     descriptors = [(one if number % 2 else other).add(portable(each), 2) for number, each in enumerate(rows)]
     storage = open_storage(tmp_path)
-    found = read_deletion_vectors(storage, reversed(descriptors))
-    assert [each.tolist() for each in found] == rows[::-1]
+    found = read_deletion_bitmaps(storage, reversed(descriptors))
+    assert [list(each) for each in found] == rows[::-1]
     assert storage.counters.requests == 2
 
 
@@ -222,7 +208,7 @@ def test_D16_a_size_or_offset_beyond_the_file_is_refused_before_reading(
     descriptor = file.add(portable([1, 2, 3]), 3)
     storage = open_storage(tmp_path)
     with pytest.raises(CorruptFile, match=r"does not lie within the file, which has \d+ bytes"):
-        read_deletion_vectors(storage, [replace(descriptor, offset=offset, size=size)])
+        read_deletion_bitmaps(storage, [replace(descriptor, offset=offset, size=size)])
     assert storage.counters.bytes_read == 0
 
 
@@ -432,10 +418,10 @@ def descriptor_of(action: dict[str, object]) -> DeletionVectorDescriptor | None:
 
 def kept_table(table: Path, storage: Storage, files: list[dict[str, object]]) -> list[pa.Table]:
     found = []
-    for action, deleted in zip(files, read_deletion_vectors(storage, map(descriptor_of, files)), strict=True):
+    for action, deleted in zip(files, read_deletion_bitmaps(storage, map(descriptor_of, files)), strict=True):
         file = pq.ParquetFile(table / str(action["path"]))
         row_groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
-        found.append(file.read().filter(kept_rows(BitMap64(deleted), row_groups, "f").to_mask()))
+        found.append(file.read().filter(kept_rows(deleted, row_groups, "f").to_mask()))
     return found
 
 

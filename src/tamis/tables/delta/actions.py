@@ -231,7 +231,7 @@ def field_or_nulls(values: pa.StructArray, name: str, data_type: pa.DataType) ->
     """A field of a struct as a type, null where the struct is, and everywhere where it has no such field."""
     if values.type.get_field_index(name) < 0:
         return pa.nulls(len(values), data_type)
-    found = pc.struct_field(values, name)
+    found = pc.struct_field(values, [name])
     return found if found.type == data_type else found.cast(data_type)
 
 
@@ -255,7 +255,7 @@ def _partition_map(add: pa.StructArray, names: Sequence[str]) -> pa.MapArray:
         offsets = pa.array(np.zeros(rows + 1, np.int32))
         return pa.MapArray.from_arrays(offsets, pa.array([], pa.string()), pa.array([], pa.string()))
     logged = pc.struct_field(add, "partitionValues")
-    columns = pa.concat_arrays([pc.struct_field(logged, name) for name in keys])
+    columns = pa.concat_arrays([pc.struct_field(logged, [name]) for name in keys])
     # The columns stand one after another, and are wanted row by row.
     by_row = np.arange(rows * len(keys)).reshape(len(keys), rows).T.ravel()
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * len(keys))

@@ -12,7 +12,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, MissingFile
+from tamis.errors import CorruptFile, MissingFile, one_line
 from tamis.io.listing import find_file
 from tamis.io.ranges import file_of_ranges, read_ranges
 from tamis.io.storage import Storage
@@ -39,6 +39,9 @@ PARSED = ("partition_values_parsed", "stats_parsed")
 
 _KEY_COLUMNS = ("path", "deletion_vector")
 
+_PATH = ("add", "path")
+"""What every action has that adds a file, and no other."""
+
 
 def read_checkpoint_part(
     storage: Storage,
@@ -63,7 +66,7 @@ def read_checkpoint_part(
         size, modified_ns = found.size, found.modified_ns
     footer, content = load_footer(storage, path, size, modified_ns)
     wanted = [(column,) if isinstance(column, str) else tuple(column) for column in columns]
-    needed = {("path",), *wanted, *([(name,) for name in _KEY_COLUMNS] if touched is not None else [])}
+    needed = {*wanted, *([(name,) for name in _KEY_COLUMNS] if touched is not None else [])}
     logged = [("add", LOGGED_NAMES[name], *rest) for name, *rest in needed]
     names = {name for name, *_ in wanted}
     adds = _adds(storage, path, size, footer, logged, content, keep_row_group)
@@ -82,16 +85,19 @@ def _adds(
 ) -> Iterator[pa.StructArray]:
     """The actions that add files, batch by batch."""
     for row_group in range(footer.metadata.num_row_groups):
-        if all_null(footer, row_group, ("add", "path")):
+        if all_null(footer, row_group, _PATH):
             continue
         if keep_row_group is not None and not keep_row_group(footer, row_group):
             continue
-        for batch in read_row_group(storage, path, size, footer, row_group, columns, content):
+        adds_only = _has_no_null(footer, row_group, _PATH) and bool(leaf_indices(footer.schema.arrow, columns))
+        needed = columns if adds_only else [*columns, _PATH]
+        for batch in read_row_group(storage, path, size, footer, row_group, needed, content):
             add = batch.column("add")
-            is_add = pc.struct_field(add, "path").is_valid()
-            found = add if is_add.true_count == len(add) else add.filter(is_add)
-            if len(found):
-                yield found
+            if not adds_only:
+                is_add = pc.struct_field(add, "path").is_valid()
+                add = add if is_add.true_count == len(add) else add.filter(is_add)
+            if len(add):
+                yield add
 
 
 def _untouched(adds: Iterator[pa.StructArray], touched: pa.Array) -> Iterator[pa.StructArray]:
@@ -156,6 +162,13 @@ def all_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
     )
 
 
+def _has_no_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
+    """Whether the statistics of a row group say that a column has a value in every row."""
+    leaf = footer.schema.leaves.get(path)
+    statistics = None if leaf is None else footer.metadata.row_group(row_group).column(leaf.index).statistics
+    return bool(statistics is not None and statistics.has_null_count and statistics.null_count == 0)
+
+
 @lru_cache(maxsize=1)
 def _reading_pool() -> pa.MemoryPool | None:
     """Where batches are decoded that come and go by the hundred.
@@ -200,7 +213,7 @@ def read_row_group(
             decoded += batch.num_rows
             yield batch
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {error}") from error
+        raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {one_line(error)}") from error
     if decoded != group.num_rows:
         raise CorruptFile(
             f"row group {row_group} of '{place}' has {group.num_rows} rows by its footer, and {decoded} in its pages"

@@ -1,9 +1,10 @@
 """Lines of JSON with an action each, as commits, compactions and the top files of V2 checkpoints have them.
 
 A commit may add a hundred thousand files, and a log may have ten thousand commits. So files are read in long runs of
-bytes, the lines of which become one Arrow array without a copy. Which action a line has shows in its first bytes. Only
-the lines that matter here are parsed one by one, and there are few of those: the newest protocol, the newest metadata.
-What adds or removes a file is decoded by `tamis.tables.delta.actions`, all lines at once.
+bytes, the lines of which become one Arrow array without a copy. Which action a line has shows in its first bytes; the
+few in which it does not, such as `{"txn": null, "add": {…}}`, are written anew first. Only lines that matter here are
+parsed one by one, and there are few of those: the newest protocol, the newest metadata. What adds or removes a file is
+decoded by `tamis.tables.delta.actions`, all lines at once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ TOGETHER = 8 * 1024 * 1024
 
 OPTIONAL_NAMES = ("remove", "stats", "deletionVector")
 
+KNOWN_NAMES = frozenset(("add", "remove", "metaData", "protocol", "sidecar"))
+"""The actions that say what a table is; whatever else there is, nothing here depends on it."""
+
 _FILE_ACTION = r'^\s*\{\s*"(?:add|remove)"\s*:\s*\{'
+_ONE_ACTION = r'^\s*\{\s*"[^"\\]*"\s*:\s*\{'
+_ANOTHER_ACTION = r'.\s*"(?:add|remove|metaData|protocol|sidecar)"\s*:'
+"""Anywhere but at the start: of those that match most only quote such a name."""
 _FIRST_NAME = r'^\s*\{\s*"(?P<name>[^"\\]*)"\s*:'
 _NEWLINE = 10
 _SPACES = np.frombuffer(b" \t\r\n", np.uint8)
@@ -124,13 +131,16 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
         unseen = [name for name in OPTIONAL_NAMES if name not in mentioned]
         mentioned |= {name for name in unseen if re.search(f'"{name}"'.encode(), content)}
         is_file = _is_about_file(lines.texts)
+        unusual = _unusual(lines.texts, is_file)
+        if len(unusual):
+            lines = _with_one_action(storage, files, lines, unusual)
+            is_file = _is_about_file(lines.texts)
+            mentioned |= {"remove"}
         about_files.append(lines.chosen(is_file))
         others.append(lines.chosen(~is_file))
     texts = pa.concat_arrays([lines.texts for lines in others])
     together = Lines(texts, np.concatenate([lines.origins for lines in others]))
-    found = ActionLines(
-        storage, tuple(files), frozenset(mentioned), tuple(about_files), together, _names(storage, files, together)
-    )
+    found = ActionLines(storage, tuple(files), frozenset(mentioned), tuple(about_files), together, _names(together))
     if len(is_file) and not is_file[-1]:
         _check_last(found)
     return found
@@ -167,6 +177,38 @@ def _is_about_file(lines: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
     unsure = np.flatnonzero(~is_file)
     is_file[unsure] = pc.match_substring_regex(lines.take(unsure), _FILE_ACTION).to_numpy(zero_copy_only=False)
     return is_file
+
+
+def _unusual(lines: pa.LargeStringArray, is_file: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """The lines whose action may be another one than the first name says."""
+    others = np.flatnonzero(~is_file)
+    texts = lines.take(pa.array(others))
+    usual = pc.match_substring_regex(texts, _ONE_ACTION)
+    is_odd = np.asarray(pc.or_(pc.invert(usual), pc.match_substring_regex(texts, _ANOTHER_ACTION)))
+    found: npt.NDArray[np.int64] = others[is_odd]
+    return found
+
+
+def _with_one_action(storage: Storage, files: Sequence[LogFile], lines: Lines, unusual: npt.NDArray[np.int64]) -> Lines:
+    """The same lines, those at some places written anew with nothing but the action that they have."""
+    texts: list[str] = lines.texts.to_pylist()
+    for position in unusual.tolist():
+        place = storage.place(files[int(lines.origins[position])].path)
+        try:
+            parsed = json.loads(texts[position])
+        except (ValueError, RecursionError) as error:
+            raise CorruptFile(f"'{place}' has a line that is no JSON object: {error}") from error
+        if not isinstance(parsed, dict):
+            raise CorruptFile(f"'{place}' has a line that is no JSON object, but {type(parsed).__name__}")
+        actions = {name: action for name, action in parsed.items() if action is not None}
+        known = sorted(KNOWN_NAMES & actions.keys())
+        if len(known) > 1:
+            raise CorruptFile(f"'{place}' has a line with the actions {' and '.join(known)}: a line has one")
+        if known and not isinstance(actions[known[0]], dict):
+            raise CorruptFile(f"'{place}' has an action {known[0]} that is no object")
+        chosen = known or list(actions)[:1]
+        texts[position] = json.dumps({name: actions[name] for name in chosen}, ensure_ascii=False) + "\n"
+    return Lines(pa.array(texts, pa.large_string()), lines.origins)
 
 
 def read_whole(storage: Storage, file: LogFile) -> pa.Buffer:
@@ -229,18 +271,9 @@ def _not_utf8(
     return f"a commit of '{storage.uri}' is damaged: it is not UTF-8"
 
 
-def _names(storage: Storage, files: Sequence[LogFile], lines: Lines) -> pa.LargeStringArray:
-    """The names of the actions of lines. Lines that name none in the usual way are looked into."""
-    names = pc.struct_field(pc.extract_regex(lines.texts, _FIRST_NAME), "name")
-    for position in np.flatnonzero(pc.is_null(names).to_numpy(zero_copy_only=False)).tolist():
-        place = storage.place(files[int(lines.origins[position])].path)
-        try:
-            action = json.loads(lines.texts[position].as_py())
-        except (ValueError, RecursionError) as error:
-            raise CorruptFile(f"'{place}' has a line that is no JSON object: {error}") from error
-        if not isinstance(action, dict):
-            raise CorruptFile(f"'{place}' has a line that is no JSON object, but {type(action).__name__}")
-    return pc.fill_null(names, "")
+def _names(lines: Lines) -> pa.LargeStringArray:
+    """The names of the actions of lines; empty for a line without any."""
+    return pc.fill_null(pc.struct_field(pc.extract_regex(lines.texts, _FIRST_NAME), "name"), "")
 
 
 def _check_last(lines: ActionLines) -> None:

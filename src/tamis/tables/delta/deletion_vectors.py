@@ -41,7 +41,6 @@ from tamis.errors import CorruptFile, UnsupportedFeature, counted
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.parquet.runs import Rows
 from tamis.tables.delta.paths import below_root, resolve_path
 
 if TYPE_CHECKING:
@@ -86,14 +85,6 @@ def descriptors_of(column: pa.StructArray | pa.ChunkedArray) -> list[DeletionVec
         if each is not None and None in (each.storage_type, each.path_or_inline, each.size, each.cardinality):
             raise CorruptFile(f"the log has a deletion vector without its type, place, size or cardinality: {each}")
     return found
-
-
-def read_deletion_vectors(
-    storage: Storage, descriptors: Iterable[DeletionVectorDescriptor | None], *, allow_outside: bool = False
-) -> list[Rows]:
-    """For each descriptor the positions in its data file of the deleted rows, ascending; none for None."""
-    bitmaps = read_deletion_bitmaps(storage, descriptors, allow_outside=allow_outside)
-    return [np.array(bitmap.to_array(), dtype=np.int64) for bitmap in bitmaps]
 
 
 def read_deletion_bitmaps(

@@ -3,7 +3,7 @@
 A piece of a log is read batch by batch the first time, with all that is asked for. What is small stays in memory while
 there is room: paths and sizes, typed partition values, and of statistics the columns and the files that somebody asked
 about. Texts of statistics and maps of partition values, which are most of a log, are let go. A later plan that asks for
-more reads the texts again, and decodes what it lacks.
+more reads the texts again, and then decodes what it lacks of all files, so that the one after it need not.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
+from tamis.errors import CorruptFile
 from tamis.expr.map_lookup import map_element
 from tamis.expr.nodes import Column
 from tamis.io.weighted_cache import WeightedCache
@@ -35,6 +36,9 @@ LIVE_FILES = WeightedCache(capacity=512 * 1024 * 1024)
 
 WORTH_KEEPING = 0.25
 """Where at least this share of the files of a batch is asked about, the statistics of all of them are decoded."""
+
+BYTES_OF_STATISTICS = 64
+"""What the decoded statistics of a column take for each file, about."""
 
 STATISTICS = ("stats", "stats_parsed")
 PARTITION_VALUES = ("partition_values", "partition_values_parsed")
@@ -120,7 +124,7 @@ class FileBatch:
 
     def texts(self, log: LogColumns) -> pa.RecordBatch:
         """The partition values as they are in the log, by the names of the table; an empty text is NULL."""
-        values = log.batch(self.number).column("partition_values")
+        values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
         physical = {name: self.metadata.physical((name,))[0] for name in self.metadata.partition_columns}
         arrays = {name: map_element(values, key) for name, key in physical.items()}
         if not arrays:
@@ -141,7 +145,7 @@ class FileBatch:
             else:
                 found |= own
         if missing:
-            rows = None if len(wanted) >= WORTH_KEEPING * self.rows else wanted
+            rows = None if log.decode_all or len(wanted) >= WORTH_KEEPING * self.rows else wanted
             decoded = self._decode([column for column in missing if column != ROW_COUNT], rows, log)
             for column in missing:
                 made = Known(rows, _of_column(decoded, column))
@@ -152,7 +156,7 @@ class FileBatch:
         return found
 
     def _decode(self, columns: Sequence[Column], rows: Rows | None, log: LogColumns) -> dict[str, pa.Array]:
-        batch = log.batch(self.number)
+        batch = log.batch(self.number, self.rows, STATISTICS)
         texts, parsed = (batch.column(name) if name in batch.schema.names else None for name in STATISTICS)
         if rows is not None:
             taken = pa.array(rows)
@@ -164,15 +168,18 @@ class FileBatch:
     def chosen(self, taken: Rows, counted: pa.Array | None) -> pa.Table:
         """Files by their numbers, with the rows of each where they are known."""
         rows = pa.array(taken)
-        vectors = self._vectors().take(rows)
+        files = self.files if len(taken) == self.rows else self.files.take(rows)
+        has_vectors = "deletion_vector" in files.schema.names
         records = pa.nulls(len(taken), types.LONG) if counted is None else counted
         return pa.table(
             {
-                "path": self.files.column("path").take(rows),
-                "size": self.files.column("size").take(rows),
-                "deletion_vector": vectors,
+                "path": files.column("path"),
+                "size": files.column("size"),
+                "deletion_vector": files.column("deletion_vector")
+                if has_vectors
+                else pa.nulls(len(taken), DELETION_VECTOR),
                 "num_records": records,
-                "logical_rows": pc.subtract(records, self.deleted(rows)),
+                "logical_rows": logical_rows(records, self.deleted(rows)) if has_vectors else records,
             }
         )
 
@@ -188,13 +195,28 @@ class FileBatch:
         return int(self.files.nbytes + self.partitions.nbytes + sum(each.weight for each in self.known.values()))
 
 
+def logical_rows(records: pa.Array, deleted: pa.Array) -> pa.Array:
+    """The rows that files have after deletes; unknown where a vector claims to delete more than there are."""
+    left = pc.subtract(records, deleted)
+    return pc.if_else(pc.less(left, 0), pa.scalar(None, types.LONG), left)
+
+
 class LogColumns(Protocol):
     """What a batch of files may read of the log."""
 
-    def batch(self, number: int) -> pa.RecordBatch: ...
+    @property
+    def decode_all(self) -> bool:
+        """Whether statistics are decoded of all files of a batch, where some of them are asked for."""
+        ...
+
+    def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch: ...
 
     def done(self) -> None:
         """Nobody asks for this batch again."""
+        ...
+
+    def close(self) -> None:
+        """Nobody asks for a later batch either."""
         ...
 
 
@@ -203,38 +225,53 @@ class ReadColumns:
     """What was just read."""
 
     read: pa.RecordBatch | None
+    decode_all: bool = False
 
-    def batch(self, number: int) -> pa.RecordBatch:
+    def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch:
         assert self.read is not None, "the batch was done"
         return self.read
 
     def done(self) -> None:
         self.read = None
 
+    def close(self) -> None:
+        self.read = None
+
 
 class ReadAgain:
     """Columns of a piece of a log, batch by batch, read when they are asked for. To go back costs a reading."""
 
-    def __init__(self, part: FilePart, columns: Sequence[str]) -> None:
+    def __init__(self, part: FilePart, *, decode_all: bool = False) -> None:
         self._part = part
-        self._columns = columns
-        self._start()
-
-    def _start(self) -> None:
-        self._batches = enumerate(self._part.read_source(self._columns))
-        self._number = -1
+        self._decode_all = decode_all
+        self._batches: Iterator[pa.RecordBatch] = iter(())
         self._batch: pa.RecordBatch | None = None
+        self._number = -1
+        self._columns: Sequence[str] | None = None
 
-    def batch(self, number: int) -> pa.RecordBatch:
-        if number < self._number or (number == self._number and self._batch is None):
-            self._start()
-        while self._number < number:
-            self._number, self._batch = next(self._batches)
-        assert self._batch is not None
+    @property
+    def decode_all(self) -> bool:
+        return self._decode_all
+
+    def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch:
+        is_past = number < self._number or (number == self._number and self._batch is None)
+        if is_past or columns != self._columns:
+            self._columns, self._number = columns, -1
+            self._batches = self._part.read_source(columns)
+        for _ in range(number - self._number):
+            self._batch = next(self._batches, None)
+        self._number = number
+        if self._batch is None or self._batch.num_rows != rows:
+            # What is known of files belongs to them by their numbers.
+            raise CorruptFile(f"'{self._part.place}' has other files than before: it changed while it was in use")
         return self._batch
 
     def done(self) -> None:
         self._batch = None
+
+    def close(self) -> None:
+        # A reader holds the bytes of the row group in which it is.
+        self._batches, self._batch, self._columns = iter(()), None, None
 
 
 def _key(part: FilePart, metadata: TableMetadata) -> Hashable:
@@ -248,6 +285,11 @@ def kept_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatch] | N
     except KeyError:
         return None
     return found
+
+
+def has_room_for_statistics(files: int, columns: int) -> bool:
+    """Whether the statistics of columns can be kept for so many files, without forgetting others."""
+    return LIVE_FILES.has_room(files * columns * BYTES_OF_STATISTICS)
 
 
 def keep_batches(part: FilePart, metadata: TableMetadata, batches: list[FileBatch]) -> None:

@@ -31,8 +31,8 @@ class FilePart:
     storage: Storage = field(repr=False)
     source_key: Hashable
     """Stands for what `read_source` gives. It is the same in later versions that come of the same checkpoint."""
-    version: int
-    """Of the snapshot."""
+    newer: Hashable
+    """Stands for the commits after the checkpoint, which say what is no longer live."""
     size: int
     """How many bytes it has in the log."""
     file: LogFile | None = None
@@ -43,12 +43,17 @@ class FilePart:
     @property
     def key(self) -> Hashable:
         """Stands for what `read` gives."""
-        return (self.source_key, self.version if self._is_touched else None)
+        return (self.source_key, self.newer if self._is_touched else None)
 
     @property
     def path(self) -> str | None:
         """The file of the checkpoint in the file system; None for commits."""
         return None if self.file is None else self.file.path
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return self.storage.place(self.file.path) if self.file is not None else f"commits of {self.storage.uri}"
 
     @property
     def _is_touched(self) -> bool:

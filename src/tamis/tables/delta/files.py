@@ -13,6 +13,7 @@ memory while there is room, so that the next plan starts from columns of Arrow.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -20,10 +21,10 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column, columns_of
+from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.skipping.metadata import ROW_COUNT, constant_bounds
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -34,8 +35,10 @@ from tamis.tables.delta.file_batches import (
     FileBatch,
     LogColumns,
     ReadAgain,
+    has_room_for_statistics,
     keep_batches,
     kept_batches,
+    logical_rows,
     read_batches,
 )
 from tamis.tables.delta.file_parts import FilePart
@@ -51,12 +54,27 @@ Bits = npt.NDArray[np.bool_]
 
 def choose_files(snapshot: Snapshot, request: Request) -> Chosen:
     """The files of a snapshot that may hold a matching row."""
-    pruner = PartPruner(snapshot.metadata, request, snapshot.storage.threads)
+    threads = parts_at_once(snapshot.storage)
+    pruner = PartPruner(snapshot.metadata, request, threads)
     parts = [(part, kept_batches(part, snapshot.metadata)) for part in snapshot.parts()]
     missing = [part for part, kept in parts if kept is None]
-    found = run_in_threads(pruner.prune, missing, snapshot.storage.threads)
+    found = run_in_threads(pruner.prune, missing, threads)
     in_memory = [(part, kept) for part, kept in parts if kept is not None]
     return Chosen.joined([pruner.nothing(), *found, *pruner.prune_kept(in_memory)])
+
+
+MOST_PARTS = 8
+"""The most pieces that are read at the same time from afar, unless there are as many processors."""
+
+
+def parts_at_once(storage: Storage) -> int:
+    """How many pieces are read at the same time.
+
+    Each has the texts of two batches in memory while it is. On two processors, four of a local checkpoint at once took
+    100 MB more than two, and no less time: nearly all of it goes into decoding.
+    """
+    processors = os.cpu_count() or 1
+    return processors if storage.is_local else min(storage.threads, max(processors, MOST_PARTS))
 
 
 CHOSEN = pa.schema(
@@ -79,10 +97,11 @@ Unit = tuple[FilePart, FileBatch, LogColumns]
 class PartPruner:
     """Prunes the files of pieces. Any number of threads may use it."""
 
-    def __init__(self, metadata: TableMetadata, request: Request, threads: int) -> None:
+    def __init__(self, metadata: TableMetadata, request: Request, threads: int, *, keep: bool = True) -> None:
         self._metadata = metadata
         self._request = request
         self._threads = threads
+        self._keep = keep
 
     def nothing(self) -> Chosen:
         fields = [self._metadata.fields_by_name[name] for name in self._metadata.partition_columns]
@@ -105,13 +124,13 @@ class PartPruner:
                 found.append(self._prune_together(waiting))
                 waiting = []
             weight += batch.weight
-            if weight <= LIVE_FILES.capacity:
+            if self._keep and weight <= LIVE_FILES.capacity:
                 kept.append(batch)
         if waiting:
             found.append(self._prune_together(waiting))
         if skipper is not None and skipper.skipped:
             found.append(self._left_out(part, skipper))
-        elif weight <= LIVE_FILES.capacity:
+        elif self._keep and weight <= LIVE_FILES.capacity:
             keep_batches(part, self._metadata, kept)
         return Chosen.joined(found)
 
@@ -139,8 +158,10 @@ class PartPruner:
     def prune_kept(self, parts: Sequence[tuple[FilePart, list[FileBatch]]]) -> Iterator[Chosen]:
         """The files of pieces that are in memory, many at once: an array costs more than what is in it."""
         waiting: list[Unit] = []
+        files = sum(batch.rows for _, batches in parts for batch in batches)
+        decode_all = has_room_for_statistics(files, 1 + len(self._request.data_columns))
         for part, batches in parts:
-            log = ReadAgain(part, self._request.columns)
+            log = ReadAgain(part, decode_all=decode_all)
             waiting += [(part, batch, log) for batch in batches]
             if sum(each.rows for _, each, _ in waiting) >= MOST_KEPT_TOGETHER:
                 yield self._prune_together(waiting)
@@ -178,7 +199,7 @@ class PartPruner:
             parts = np.split(chosen, np.searchsorted(chosen, starts[1:-1]))
             described = self._statistics(units, parts, starts)
             rows = described[ROW_COUNT.name]
-            logical = pc.subtract(rows, _deleted(units, parts, starts))
+            logical = logical_rows(rows, _deleted(units, parts, starts))
             after_partitions = replace(after_partitions, rows=total_rows(logical))
         if request.by_statistics and len(chosen):
             described |= self._constants(partitions, chosen, described[ROW_COUNT.name])
@@ -192,7 +213,7 @@ class PartPruner:
         files = _files(units, np.split(chosen, np.searchsorted(chosen, starts[1:-1])), starts, rows)
         return Chosen(
             files,
-            partitions.take(pa.array(chosen)),
+            partitions if len(chosen) == len(keep) else partitions.take(pa.array(chosen)),
             np.all(matched, axis=1, keepdims=False),
             total,
             after_partitions,
@@ -214,6 +235,7 @@ class PartPruner:
                 found.append(batch.statistics(columns, rows - start, log))
                 # Texts are most of what is in memory.
                 log.done()
+            log.close()
             return found
 
         each = [one for part in run_in_threads(describe, of_parts, self._threads) for one in part]

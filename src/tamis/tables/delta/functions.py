@@ -178,15 +178,25 @@ def _described(
     )
 
 
+_PARTITION_VALUES = r'"partitionValues"\s*:\s*(?P<values>\{[^{}]*\})'
+_VALUE = r':\s*(?:"(?:[^"\\]|\\.)*"|[^",{}\s]+)'
+
+
 def _partition_names(lines: ActionLines) -> list[str]:
-    """The names under which commits keep partition values: one line of each tells, as all of a commit have the same."""
+    """The names under which commits keep partition values. Most lines have the same, so few are looked into."""
     found: dict[str, None] = {}
     for run in lines.about_files:
         is_add = np.flatnonzero(np.asarray(pc.match_substring_regex(run.texts, r'^\s*\{\s*"add"')))
-        _, first = np.unique(run.origins[is_add], return_index=True)
-        for position in is_add[first].tolist():
-            place = lines.place(int(run.origins[position]))
-            action = parse_action(run.texts[position].as_py(), "add", place)
+        texts = run.texts.take(pa.array(is_add))
+        values = pc.struct_field(pc.extract_regex(texts, _PARTITION_VALUES), "values")
+        # A brace inside of a value hides where the values end.
+        hidden = set(np.flatnonzero(np.asarray(values.is_null())).tolist())
+        shapes = pc.replace_substring_regex(values, _VALUE, ":0")
+        first = pc.index_in(shapes, value_set=pc.drop_null(pc.unique(shapes)))
+        _, places = np.unique(np.asarray(pc.fill_null(first, -1)), return_index=True)
+        for position in sorted(hidden | set(places.tolist())):
+            place = lines.place(int(run.origins[is_add[position]]))
+            action = parse_action(texts[position].as_py(), "add", place)
             found |= dict.fromkeys(action.get("partitionValues") or ())
     return list(found)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.storage import Storage
-from tamis.tables.delta.replay_keys import decoded_bytes
+from tamis.tables.delta.replay_keys import bytes_of, decoded_bytes
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", re.DOTALL)
 
@@ -44,12 +44,19 @@ def resolve_path(storage: Storage, path: str, *, allow_outside: bool = False) ->
     return below_root(storage, decoded)
 
 
+_SUSPECT = b"%:\0"
+_DOT = ord(".")
+_BLOCK = 64 * 1024
+
 _PLAIN = r"^[^/:][^:]*$"
 """A relative path, already decoded: no scheme before it, not from the top."""
 
 
 def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: bool = False) -> pa.StringArray:
     """The same for many paths: relative ones, which nearly all are, at once."""
+    root = storage.root.rstrip("/")
+    if _are_plain(paths):
+        return pc.binary_join_element_wise(root, paths, "/")
     try:
         decoded = decoded_bytes(paths).cast(pa.string())
     except pa.ArrowInvalid:
@@ -57,7 +64,7 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
         return pa.array([resolve_path(storage, path, allow_outside=allow_outside) for path in paths.to_pylist()])
     is_plain = pc.and_(pc.match_substring_regex(decoded, _PLAIN), pc.match_substring_regex(paths, _PLAIN))
     is_plain = pc.and_not(is_plain, pc.or_(pc.match_substring(decoded, ".."), pc.match_substring(decoded, "\0")))
-    joined = pc.binary_join_element_wise(storage.root.rstrip("/"), decoded, "/")
+    joined = pc.binary_join_element_wise(root, decoded, "/")
     if pc.all(is_plain, min_count=0).as_py():
         return joined
     others = [
@@ -65,6 +72,19 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
         for path in paths.filter(pc.invert(is_plain)).to_pylist()
     ]
     return pc.replace_with_mask(joined, pc.invert(is_plain), pa.array(others, pa.string()))
+
+
+def _are_plain(paths: pa.StringArray) -> bool:
+    """Whether all paths are relative and have nothing to decode or to refuse, seen from the bytes of all of them."""
+    content = bytes_of(paths.cast(pa.binary()))
+    blocks = (content[start : start + _BLOCK + 1] for start in range(0, len(content), _BLOCK))
+    is_suspect = any(
+        any((block == each).any() for each in _SUSPECT) or ((block[1:] == _DOT) & (block[:-1] == _DOT)).any()
+        for block in blocks
+    )
+    starts_plain = pc.not_equal(pc.binary_slice(paths.cast(pa.binary()), 0, 1), b"/")
+    has_name = pc.greater(pc.binary_length(paths), 0)
+    return not is_suspect and bool(pc.all(pc.and_(starts_plain, has_name), min_count=0).as_py())
 
 
 def below_root(storage: Storage, path: str) -> str:

@@ -51,12 +51,20 @@ def decoded_bytes(texts: pa.StringArray) -> pa.BinaryArray:
     >>> decoded_bytes(pa.array(["a%20b", "a%2525b", "50%", None])).to_pylist()
     [b'a b', b'a%25b', b'50%', None]
     """
-    is_escaped = pc.fill_null(pc.match_substring(texts, "%"), False)
     plain = texts.cast(pa.binary())
-    if not pc.any(is_escaped, min_count=0).as_py():
+    # To look for one byte in all texts at once takes a tenth of the time of looking into each.
+    if not len(texts) or not (bytes_of(plain) == _PERCENT).any():
         return plain
+    is_escaped = pc.fill_null(pc.match_substring(texts, "%"), False)
     escaped = texts.filter(is_escaped).cast(pa.large_binary())
     return pc.replace_with_mask(plain, is_escaped, _decode(escaped).cast(pa.binary()))
+
+
+def bytes_of(texts: pa.BinaryArray) -> npt.NDArray[np.uint8]:
+    """The bytes of all texts as one run."""
+    _, offsets, values = texts.buffers()
+    first, last = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]]
+    return np.frombuffer(values if values is not None else b"", np.uint8)[first:last]
 
 
 def _decode(texts: pa.LargeBinaryArray) -> pa.LargeBinaryArray:

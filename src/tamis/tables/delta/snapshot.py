@@ -88,6 +88,8 @@ class Snapshot:
             return self
         if listing.latest < self.version or not self._is_of(listing):
             return _load(listing, None)  # the table was replaced by another
+        if self.segment.checkpoint is not None and self.segment.checkpoint not in listing.checkpoints:
+            return _load(listing, None)  # cleaned up, or written anew: a newer one takes its place
         try:
             deltas = deltas_after(listing, self.version, listing.latest)
         except CorruptFile:
@@ -131,17 +133,17 @@ class Snapshot:
         if self.segment.deltas:
             source: Hashable = ("commits", self.storage.uri, changes.identity)
             size = sum(file.size for file in self.segment.deltas)
-            found.append(FilePart(self.storage, source, self.version, size, changes=changes))
+            found.append(FilePart(self.storage, source, None, size, changes=changes))
         if self._opened is None:
             return found
-        touched = changes.touched
+        touched, newer = changes.touched, self.segment.deltas
         top = self._opened.lines
         if top is not None and top.count_about_files:
             file = top.files[0]
             source = self._source(file)
-            found.append(FilePart(self.storage, source, self.version, file.size, file, self._top(), touched))
+            found.append(FilePart(self.storage, source, newer, file.size, file, self._top(), touched))
         for file in self._opened.parts:
-            found.append(FilePart(self.storage, self._source(file), self.version, file.size, file, None, touched))
+            found.append(FilePart(self.storage, self._source(file), newer, file.size, file, None, touched))
         return found
 
     def _source(self, file: LogFile) -> Hashable:

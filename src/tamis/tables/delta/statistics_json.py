@@ -4,6 +4,8 @@ The values buffer of a column of texts, JSON objects back to back, goes through 
 schema of the wanted columns only; the rest is skipped over. It goes in pieces that end where a text ends, so that the
 reader has no ends to look for, which would be a fifth of its work. Texts that it does not take are tried again in
 halves, and the few that remain are read one by one: what is wrong with one text costs only the statistics of its file.
+Before all that, where texts are many, those that are laid out alike are read without a parser, in half of the time: see
+`tamis.tables.delta.statistics_layout`.
 
 | column                 | read as                       | because                                                    |
 |------------------------|-------------------------------|------------------------------------------------------------|
@@ -25,12 +27,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
 from tamis import types
-from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.io.threads import run_in_threads
+from tamis.tables.delta.statistics_layout import read_alike
 
 NUM_RECORDS, TIGHT_BOUNDS = "numRecords", "tightBounds"
 MIN_VALUES, MAX_VALUES, NULL_COUNT = "minValues", "maxValues", "nullCount"
@@ -39,6 +43,12 @@ Path = tuple[str, ...]
 
 _PIECE = 4 << 20
 """So many bytes of text are read at once."""
+_WORTH_COMPARING = 256
+"""From so many texts on their layouts are compared."""
+_LAYOUTS = 3
+"""In so many ways texts may be laid out before the rest goes to the parser."""
+_PATIENCE = 0.25
+"""So many seconds a thread reads alone: mostly the other processors have parts of the same log to read."""
 _ONE_BY_ONE = 16
 """So few texts are read one by one rather than halved again."""
 _NOT_IN_JSON = ((':"NaN"', ":null"), (':"Infinity"', ":Infinity"), (':"-Infinity"', ":-Infinity"))
@@ -103,8 +113,30 @@ def read_json(texts: pa.Array, wanted: Wanted) -> pa.StructArray:
 def _read_pieces(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
     count = max(1, len(texts) * _PIECE // max(1, _values(texts).size))
     pieces = [texts.slice(start, count) for start in range(0, len(texts), count)]
-    found = run_in_threads(lambda piece: _read_all(piece, wanted), pieces, os.cpu_count(), patience=LOCAL_PATIENCE)
+    found = run_in_threads(lambda piece: _read_piece(piece, wanted), pieces, os.cpu_count(), patience=_PATIENCE)
     return pa.concat_arrays(found) if found else _unreadable(0, wanted)
+
+
+def _read_piece(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
+    found: list[pa.StructArray] = []
+    rows: list[npt.NDArray[np.int64]] = []
+    left = np.arange(len(texts))
+    rest = texts
+    for _ in range(_LAYOUTS):
+        alike = read_alike(rest, wanted.schema) if len(rest) >= _WORTH_COMPARING else None
+        if alike is None:
+            break
+        values, is_alike = alike
+        if len(values) == len(texts):
+            return values
+        found.append(values)
+        rows.append(left[is_alike])
+        left = left[~is_alike]
+        rest = texts.take(pa.array(left))
+    if not found:
+        return _read_all(texts, wanted)
+    order = np.argsort(np.concatenate([*rows, left]))
+    return pa.concat_arrays([*found, _read_all(rest, wanted)]).take(pa.array(order))
 
 
 def _read_all(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 
@@ -23,9 +23,11 @@ from tamis.tables.delta.deletion_vectors import descriptors_of, read_deletion_bi
 from tamis.tables.delta.fields import DeltaField
 from tamis.tables.delta.file_request import LIMIT, Request
 from tamis.tables.delta.files import choose_files
+from tamis.tables.delta.part_job import choose_files_in, unread_parts
 from tamis.tables.delta.paths import resolve_paths
 from tamis.tables.delta.snapshot import Snapshot
-from tamis.tables.source import FileListing
+from tamis.tables.planning import SPARK, Planning
+from tamis.tables.source import FileIndex, FileListing
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class DeltaTable:
     snapshot: Snapshot
     allow_outside: bool = False
     """Whether files are read that the log places outside of the table's folder."""
+    planning: Planning | None = None
+    """Where parts of a checkpoint are pruned; None: in this process."""
+    index: FileIndex | None = None
+    """What was noted of the files besides what the log tells."""
 
     @staticmethod
     def open(
@@ -43,8 +49,9 @@ class DeltaTable:
         timestamp: datetime | str | None = None,
         *,
         allow_outside: bool = False,
+        planning: Planning | None = None,
     ) -> DeltaTable:
-        return DeltaTable(Snapshot.load(storage, version, timestamp), allow_outside)
+        return DeltaTable(Snapshot.load(storage, version, timestamp), allow_outside, planning)
 
     @property
     def storage(self) -> Storage:
@@ -82,12 +89,15 @@ class DeltaTable:
     ) -> FileListing:
         """The files that may hold a matching row, by partition values and then by statistics."""
         request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
-        chosen = choose_files(self.snapshot, request)
+        chosen = self._choose_files(request)
         if request.way == LIMIT and limit is not None and chosen.matched.all():
             chosen = chosen.take(_enough(chosen, limit))
         reports = level_reports(chosen, request, bool(self.partition_columns))
         files = chosen.files
-        paths = resolve_paths(self.storage, files["path"].combine_chunks(), allow_outside=self.allow_outside)
+        paths = pa.chunked_array(
+            [resolve_paths(self.storage, each, allow_outside=self.allow_outside) for each in files["path"].chunks],
+            types.STRING,
+        )
         listed = pa.table(
             {
                 "path": paths,
@@ -98,7 +108,19 @@ class DeltaTable:
             }
         )
         rows = files["logical_rows"].combine_chunks() if request.with_rows else None
-        return FileListing(listed, chosen.partitions, tuple(reports), rows, chosen.matched)
+        listing = FileListing(listed, chosen.partitions, tuple(reports), rows, chosen.matched)
+        if self.index is None or not request.by_statistics:
+            return listing
+        return self.index.narrow(listing, predicate, levels, key_of=self.snapshot.metadata.physical)
+
+    def _choose_files(self, request: Request) -> Chosen:
+        engine = None
+        if self.planning is not None:
+            pieces = unread_parts(self.snapshot, in_memory=self.planning.mode != SPARK)
+            engine = self.planning.engine_for(self.storage, len(pieces), sum(part.size for part in pieces))
+        if engine is None:
+            return choose_files(self.snapshot, request)
+        return choose_files_in(engine, self.snapshot, request, self.name)
 
     def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
         """The rows that deletion vectors delete. Those of one file of vectors are read together."""
@@ -114,7 +136,7 @@ class DeltaTable:
 
     def refresh(self) -> DeltaTable:
         newest = self.snapshot.refresh()
-        return self if newest is self.snapshot else DeltaTable(newest, self.allow_outside)
+        return self if newest is self.snapshot else replace(self, snapshot=newest)
 
 
 def _enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:

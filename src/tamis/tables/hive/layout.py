@@ -16,6 +16,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,7 @@ from tamis.tables.hive.discovery import Branch, declared_types, find_branch, inf
 from tamis.tables.hive.formats import refuse_other_formats
 from tamis.tables.hive.partition_types import parse_values
 from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Children, DirectoryTree
+from tamis.tables.planning import Planning
 
 logger = logging.getLogger("tamis")
 
@@ -79,13 +81,18 @@ class HiveLayout:
         self._single_file = single_file
 
     @classmethod
-    def discover(cls, storage: Storage, partitioning: Mapping[str, str | pa.DataType] | None = None) -> HiveLayout:
+    def discover(
+        cls,
+        storage: Storage,
+        partitioning: Mapping[str, str | pa.DataType] | None = None,
+        planning: Planning | None = None,
+    ) -> HiveLayout:
         """Learn the partition columns from the first branch with a file, and their types from further names.
 
         With every type declared only that branch is listed. Types that are not declared are inferred from all
         names of their level if these take few listings (`discovery.INFERENCE_LISTINGS`), else from a sample of them.
         """
-        tree = DirectoryTree(storage)
+        tree = DirectoryTree(storage, planning)
         if not storage.is_local and storage.root.endswith(NAMES_OF_FILES):
             # A remote listing takes a round trip. A directory may have such a name too, and an empty object beside it.
             file = find_file(storage, storage.root)
@@ -114,9 +121,19 @@ class HiveLayout:
         declared_types((), partitioning)
         return cls(tree, pa.schema([]), Branch((), (storage.root,), file), file)
 
+    @cached_property
+    def _single_file_table(self) -> pa.Table:
+        assert self._single_file is not None
+        return file_table([self._single_file])
+
     @property
     def is_single_file(self) -> bool:
         return self._single_file is not None
+
+    def has_directory(self, name: str) -> bool:
+        """Whether the table's folder has a directory of that name, hidden or not. It is listed already."""
+        paths = self._tree.listings([self.storage.root])[0].directory_paths
+        return bool(pc.any(pc.ends_with(paths, f"/{name}"), min_count=0).as_py())
 
     def directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
         """The leaf directories that `keep` (of typed values) and `keep_raw` (of texts) let pass at every level.
@@ -148,7 +165,7 @@ class HiveLayout:
     def files(self, directories: PartitionDirectories) -> pa.Table:
         """The data files of leaf directories, ordered by path: `FILE_COLUMNS`, then the typed partition columns."""
         if self._single_file is not None:
-            return file_table([self._single_file])
+            return self._single_file_table
         files = leaf_files(self._tree, directories.paths, descend=bool(self.partition_schema.names))
         files = files.take(pc.sort_indices(files["path"]))
         columns = [

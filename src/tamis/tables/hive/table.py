@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ from tamis.tables.hive.layout import FILE_COLUMNS, HiveLayout, Keep, PartitionDi
 from tamis.tables.hive.merging import merge_schemas
 from tamis.tables.hive.partition_types import with_partition_columns
 from tamis.tables.hive.pruning import known_parts
-from tamis.tables.source import FileListing
+from tamis.tables.planning import Planning
+from tamis.tables.source import FileIndex, FileListing
 
 NOT_A_PARTITION_COLUMN = "not a partition column"
 
@@ -42,6 +43,12 @@ class HiveTable:
     layout: HiveLayout
     schema: pa.Schema
     version: int | None = None
+    planning: Planning | None = None
+    """Where directories are listed and footers are read; None: in this process."""
+    index: FileIndex | None = None
+    """What was noted of the files beforehand."""
+    has_all_columns: bool = True
+    """Whether the schema is that of all files, or of the first alone."""
 
     @staticmethod
     def open(
@@ -49,12 +56,17 @@ class HiveTable:
         partitioning: Mapping[str, str | pa.DataType] | None = None,
         *,
         merge_schema: bool = False,
+        planning: Planning | None = None,
+        find_index: Callable[[Callable[[str], bool]], FileIndex | None] | None = None,
     ) -> HiveTable:
-        layout = HiveLayout.discover(storage, partitioning)
+        layout = HiveLayout.discover(storage, partitioning, planning)
         sample = layout.sample_file
         if sample is None:
             raise TableNotFound(f"no data files in '{storage.uri}'")
-        of_files = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.arrow
+        index = None if find_index is None or layout.is_single_file else find_index(layout.has_directory)
+        of_files = None if index is None else index.schema_of(sample)
+        if of_files is None:
+            of_files = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.arrow
         if merge_schema:
             of_files = merge_schemas([(of_files, storage.place(sample.path)), *_schemas(storage, layout)])
         schema = with_partition_columns(of_files, layout.partition_schema)
@@ -63,7 +75,8 @@ class HiveTable:
             raise UnsupportedFeature(
                 f"'{storage.place(sample.path)}' has several columns {repeated[0]!r}: nobody can say which one is meant"
             )
-        return HiveTable(storage, layout, schema)
+        has_all_columns = merge_schema or layout.is_single_file
+        return HiveTable(storage, layout, schema, planning=planning, index=index, has_all_columns=has_all_columns)
 
     @property
     def name(self) -> str:
@@ -105,7 +118,8 @@ class HiveTable:
         reports.append(
             LevelReport("files", len(files), len(files), size, size, _file_outcomes(predicate, self.partition_columns))
         )
-        return FileListing(files, partitions, tuple(reports))
+        listing = FileListing(files, partitions, tuple(reports))
+        return listing if self.index is None else self.index.narrow(listing, predicate, levels, with_rows=with_rows)
 
 
 def _schemas(storage: Storage, layout: HiveLayout) -> list[tuple[pa.Schema, str]]:

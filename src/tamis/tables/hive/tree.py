@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import PartitionLayoutError
-from tamis.io.listing import Listing, list_directories
+from tamis.io.listing import Listing
 from tamis.io.storage import Storage
+from tamis.tables.hive.listing_job import Lister
 from tamis.tables.hive.names import split_directory_names
+from tamis.tables.planning import Planning
 
 _HIDDEN = r"(?s)^\.|^_[^=]*$|\._COPYING_$"
 _HIDDEN_FILE = rf"{_HIDDEN}|^_(?:common_)?metadata"
@@ -52,8 +54,9 @@ class Children:
 class DirectoryTree:
     """Listings of one table's directories. What was listed once stays as it was: the plan is of one moment."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, planning: Planning | None = None) -> None:
         self.storage = storage
+        self._lister = Lister(storage, planning)
         self._listings: dict[str, Listing] = {}
         self._children: dict[str, Children] = {}
 
@@ -67,7 +70,7 @@ class DirectoryTree:
 
     def listings(self, paths: Sequence[str]) -> list[Listing]:
         missing = [path for path in dict.fromkeys(paths) if path not in self._listings]
-        self._listings.update(zip(missing, list_directories(self.storage, missing), strict=True))
+        self._listings.update(zip(missing, self._lister.list(missing), strict=True))
         return [self._listings[path] for path in paths]
 
     def children(self, paths: Sequence[str]) -> Children:

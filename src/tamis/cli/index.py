@@ -1,0 +1,175 @@
+"""`tamis index`: the statistics index of a table, built, looked at, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+import click
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from tamis import index as indexes
+from tamis.cli.options import debug_option, json_option, names_option, storage_option, table_options
+from tamis.cli.output import note, write, write_json
+from tamis.cli.progress import Meter, is_watched, show_progress
+from tamis.errors import counted
+from tamis.scan.funnel import format_bytes
+
+_to_option = click.option(
+    "--to", metavar="PLACE", help="Folder of the index.  [default: _tamis/index in the table's own folder]"
+)
+_TABLE_OPTIONS = ("format", "allow_outside", "partitioning", "merge_schema")
+
+
+@click.group(
+    short_help="Build, look at or drop the statistics index of a table.",
+    epilog="""\b
+Examples:
+  tamis index build  orders --bloom customer
+  tamis index status orders
+  tamis index drop   orders
+""",
+)
+def index() -> None:
+    """The statistics index of a table: what the footers of its files say, and what their values do, noted once.
+
+    Queries find it and skip files without opening them.
+    """
+
+
+@index.command(
+    epilog="""\b
+Examples:
+  tamis index build orders
+  tamis index build orders --columns id,day --bloom customer
+  tamis index build s3://bucket/orders --on spark --json
+""",
+)
+@click.argument("uri", metavar="URI")
+@names_option("--columns", "Columns to note the bounds of, as in id,amount; may be repeated.  [default: all]")
+@names_option("--bloom", "Columns to read, for a Bloom filter of each file; may be repeated.")
+@names_option("--count-nan", "Columns to read for counting NaN, without which x > 5 skips no file; may be repeated.")
+@click.option(
+    "--false-positives",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="How often a Bloom filter may be wrong.  [default: 0.01]",
+)
+@click.option("--on", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Where to read.")
+@_to_option
+@table_options(*_TABLE_OPTIONS)
+@storage_option
+@json_option("A JSON object with what was done.")
+@debug_option
+def build(
+    uri: str,
+    columns: Sequence[str] | None,
+    bloom: Sequence[str] | None,
+    count_nan: Sequence[str] | None,
+    false_positives: float | None,
+    on: str,
+    to: str | None,
+    storage_options: Mapping[str, str] | None,
+    as_json: bool,
+    **opening: Any,
+) -> None:
+    """Build the index, or bring it up to date: only files that are new or were written again are read.
+
+    What is not given is as in the index that is there. Killed, it goes on where it was when it is run again.
+    """
+    meter = BuildMeter()
+    with show_progress(meter, is_wanted=is_watched()):
+        done = indexes.build(
+            uri,
+            columns,
+            bloom,
+            on,
+            to,
+            count_nan=count_nan,
+            false_positives=false_positives,
+            progress=meter.take,
+            storage_options=storage_options,
+            **opening,
+        )
+    if as_json:
+        write_json(done.to_dict())
+        return
+    write(f"{counted(done.files, 'file')}, {counted(done.rows, 'row')} in the index at {done.place}\n")
+    write(f"{done.harvested:,} read, {done.reused:,} as before, {done.removed:,} dropped out\n")
+    if done.left_out:
+        note(f"{counted(done.left_out, 'file')} left out: {done.left_out_because}")
+
+
+@index.command(epilog="Example: tamis index status orders --json")
+@click.argument("uri", metavar="URI")
+@_to_option
+@table_options(*_TABLE_OPTIONS)
+@storage_option
+@json_option("A JSON object.")
+@debug_option
+def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as_json: bool, **opening: Any) -> None:
+    """Tell what is indexed, and how many files of the table the index knows as they are now."""
+    found = indexes.status(uri, to, storage_options=storage_options, **opening)
+    if as_json:
+        write_json(found.to_dict())
+        return
+    if not found.exists:
+        write(f"no index at {found.place}\n")
+        return
+    lines = {
+        "place": found.place,
+        "built": found.built_at,
+        "version": None if found.version is None else str(found.version),
+        "columns": ", ".join(found.columns),
+        "bloom": ", ".join(found.bloom),
+        "NaN counted": ", ".join(found.count_nan),
+        "size": f"{format_bytes(found.index_bytes)} in {counted(found.parts, 'part')}",
+        "files": f"{found.fresh_files:,} of {found.table_files:,} in the table",
+    }
+    for name, text in lines.items():
+        if text:
+            write(f"{name:<12} {text}\n")
+    if not found.is_complete:
+        note(f"{counted(found.table_files - found.fresh_files, 'file')} new or changed: build it again")
+
+
+@index.command(epilog="Example: tamis index drop orders")
+@click.argument("uri", metavar="URI")
+@_to_option
+@storage_option
+@json_option('A JSON object: {"dropped": true}.')
+@debug_option
+def drop(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as_json: bool) -> None:
+    """Remove the index, also a damaged one. The table stays as it is."""
+    was_there = indexes.drop(uri, to, storage_options=storage_options)
+    if as_json:
+        write_json({"dropped": was_there})
+    else:
+        write("dropped\n" if was_there else "there was no index\n")
+
+
+class BuildMeter(Meter):
+    """How far a build is: files, bytes, and files a second."""
+
+    def __init__(self) -> None:
+        self._progress = indexes.Progress(0, 0, 0, 0)
+        self._began = monotonic()
+        super().__init__("indexing", lambda: self._progress.files)
+
+    def take(self, progress: indexes.Progress) -> None:
+        self._progress = progress
+        self.total = progress.total_files
+
+    def __rich__(self) -> Table:
+        now = self._progress
+        seconds = monotonic() - self._began
+        bar = ProgressBar(now.total_files or None, now.files, width=40, pulse=not now.total_files)
+        grid = Table.grid(padding=(0, 2))
+        cells = [f"{now.files:,} of {counted(now.total_files, 'file')}"] if now.total_files else ["listing"]
+        if now.total_files:
+            cells.append(f"{format_bytes(now.bytes)} of {format_bytes(now.total_bytes)}")
+            cells.append(f"{now.files / max(seconds, 0.001):,.0f} files/s")
+        grid.add_row(self.title, bar, *cells, f"{int(seconds) // 60}:{int(seconds) % 60:02}")
+        return grid

@@ -1,0 +1,38 @@
+"""The local engine: jobs run in threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from tamis.scan.pipeline import run_tasks
+from tamis.tables.jobs import Arguments, Item, Job, find_function
+
+
+class LocalEngine:
+    """Runs jobs in threads. Batches come as soon as those before them are done, and few of them wait in memory."""
+
+    name = "local"
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads
+
+    def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        function = find_function(job.function)
+        # As text and back, so that a function sees what it would see in another process.
+        arguments = Arguments(job.arguments_text)
+
+        def call(numbered: tuple[int, Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
+            number, item = numbered
+            for batch in function(arguments, item.value):
+                yield number, batch
+
+        try:
+            yield from run_tasks(enumerate(items), call, lambda numbered: numbered[1].size, self._threads)
+        finally:
+            if job.counters is not None:
+                job.counters.add_counts(arguments.counts())
+
+    def __repr__(self) -> str:
+        return "<tamis.LocalEngine>"

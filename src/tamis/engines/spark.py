@@ -1,0 +1,162 @@
+"""The Spark engine: jobs run in executors, through nothing but DataFrames, on classic and on Connect sessions.
+
+    items ── tasks balanced by bytes ── repartitionById ── mapInArrow(JobRunner) ── observe ── toArrow
+
+Every item goes to the task that was chosen for it. What comes back is bytes of Arrow, see `tamis.engines.worker`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.engines.sessions import check_session, is_connect, observation, session_functions
+from tamis.engines.translation import translated_errors
+from tamis.engines.worker import BATCH, ERROR, RESULT_SCHEMA, JobRunner, batch_from_bytes, error_from_bytes
+from tamis.errors import InvalidArgument
+from tamis.io.counters import IoCounts
+from tamis.tables.jobs import Item, Job
+
+logger = logging.getLogger("tamis")
+
+WAVES = 4
+"""How many tasks there are for each processor of the cluster: some take longer than their bytes tell."""
+
+MOST_BYTES = 128 * 1024 * 1024
+"""What one task reads at most, as long as there are items to share out."""
+
+_GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+class SparkEngine:
+    """Runs jobs in the executors of a Spark session. People see them there as `tamis: read 40 checkpoint parts of …`.
+
+    `tasks` is the most tasks of a job; by default there are a few for each processor that Spark tells of.
+    """
+
+    name = "spark"
+
+    def __init__(self, spark: Any, *, tasks: int | None = None) -> None:
+        if tasks is not None and (not isinstance(tasks, int) or isinstance(tasks, bool) or tasks < 1):
+            raise InvalidArgument(f"tasks is a number of tasks, 1 or more, not {tasks!r}")
+        self.spark = check_session(spark)
+        self._most_tasks = tasks
+        self._known_parallelism: int | None = None
+        self.last_sizes: dict[str, int] = {}
+        """Of the last job: `items`, `results`, `bytes_sent` by executors, and what they read to make them."""
+
+    def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if not items:
+            return
+        title = f"tamis: {job.what}"
+        with translated_errors(title), job_name(self.spark, title):
+            found, sizes = self._run(job, items, title)
+        self.last_sizes = sizes
+        logger.debug("%s: %s", title, sizes)
+        if job.counters is not None:
+            job.counters.add_counts(IoCounts(sizes["listing_calls"], sizes["requests"], sizes["bytes_read"]))
+        yield from results(found)
+
+    def _run(self, job: Job, items: Sequence[Item], title: str) -> tuple[pa.Table, dict[str, int]]:
+        """The rows that the executors send, and how much it was."""
+        total = sum(item.size for item in items)
+        most = self._most_tasks or max(WAVES * self._parallelism, math.ceil(total / MOST_BYTES))
+        tasks = balance([item.size for item in items], most)
+        given = pa.table(
+            {
+                "task": pa.array(tasks, pa.int32()),
+                "number": pa.array(range(len(items)), pa.int64()),
+                "item": pa.array([item.value for item in items], pa.binary()),
+            }
+        )
+        sizes = observation(self.spark)
+        expr = session_functions(self.spark).expr
+        runner = JobRunner(job.function, job.arguments_text, re.sub(r"\W+", "_", title))
+        frame = (
+            self.spark.createDataFrame(given)
+            .repartitionById(max(tasks) + 1, "task")
+            .mapInArrow(runner, RESULT_SCHEMA)
+            .observe(
+                sizes,
+                expr("count(*)").alias("results"),
+                *(
+                    expr(f"coalesce(sum({what}), 0L)").alias(name)
+                    for name, what in (
+                        ("bytes_sent", "length(payload)"),
+                        ("listing_calls", "listings"),
+                        ("requests", "requests"),
+                        ("bytes_read", "bytes_read"),
+                    )
+                ),
+            )
+        )
+        return frame.toArrow(), {"items": len(items), **sizes.get}
+
+    @property
+    def _parallelism(self) -> int:
+        """How many tasks Spark runs at once, as far as it tells: into so many it cuts a range."""
+        if self._known_parallelism is None:
+            ranges = self.spark.range(1 << 16).selectExpr("spark_partition_id() AS number")
+            self._known_parallelism = 1 + int(ranges.selectExpr("max(number) AS last").collect()[0]["last"])
+        return self._known_parallelism
+
+    def __repr__(self) -> str:
+        return f"<tamis.SparkEngine {'Connect' if is_connect(self.spark) else 'classic'}>"
+
+
+def results(rows: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batches in the rows that executors sent, in the order of the items; the first error among them is raised."""
+    rows = rows.sort_by([("number", "ascending"), ("position", "ascending")])
+    failed = rows.filter(pc.equal(rows["kind"], ERROR))
+    if failed.num_rows:
+        raise error_from_bytes(failed["payload"][0].as_py())
+    batches = rows.filter(pc.equal(rows["kind"], BATCH))
+    for number, payload in zip(batches["number"].to_pylist(), batches["payload"], strict=True):
+        yield number, batch_from_bytes(payload.as_buffer())
+
+
+def balance(sizes: Sequence[int], most: int) -> list[int]:
+    """The task of each item, so that tasks read about the same: the largest item goes into the lightest task.
+
+    >>> balance([1, 9, 5, 4], 2)
+    [0, 0, 1, 1]
+    """
+    tasks = [(0, 0, task) for task in range(min(most, len(sizes)))]
+    chosen = [0] * len(sizes)
+    for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
+        load, count, task = heapq.heappop(tasks)
+        chosen[index] = task
+        # Items without a size are balanced by their number.
+        heapq.heappush(tasks, (load + sizes[index], count + 1, task))
+    return chosen
+
+
+@contextmanager
+def job_name(spark: Any, title: str) -> Iterator[None]:
+    """What Spark starts meanwhile has this name: as job group and description, on Connect as a tag."""
+    if is_connect(spark):
+        tag = title.replace(",", ";")  # no tag may have a comma
+        is_new = tag not in spark.getTags()
+        spark.addTag(tag)
+        try:
+            yield
+        finally:
+            if is_new:
+                spark.removeTag(tag)
+        return
+    context = spark.sparkContext
+    before = [context.getLocalProperty(name) for name in _GROUP_PROPERTIES]
+    context.setJobGroup(title, title)
+    try:
+        yield
+    finally:
+        for name, value in zip(_GROUP_PROPERTIES, before, strict=True):
+            context.setLocalProperty(name, value)

@@ -1,0 +1,123 @@
+"""Expressions as JSON, exact to the last bit: what goes to another process must mean there what it means here.
+
+SQL text is for people, and rounds a few literals to the nearest form. Here an expression is a list of steps, leaves
+before the calls that use them, so that nothing recurses however deep it is:
+
+    {"types": "…", "steps": [["column:", ["a"], 0, null, false], ["literal:", 5, 0], ["<", 0, 1]]}
+
+`types` are the Arrow types that steps name by their numbers, in Arrow's own format.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument
+from tamis.expr.nodes import Column, Expr, Literal, from_steps, to_steps
+
+_COLUMN, _LITERAL = "column:", "literal:"
+"""No function has such a name."""
+
+
+def expression_to_json(expr: Expr) -> dict[str, Any]:
+    """An expression as values that `json` takes."""
+    numbers = _TypeNumbers()
+    steps: list[list[Any]] = []
+    for step in to_steps(expr):
+        match step:
+            case Column():
+                number = None if step.type is None else numbers.of(step.type)
+                position = None if step.position is None else int(step.position)
+                steps.append([_COLUMN, list(step.path), number, position, step.exact])
+            case Literal():
+                steps.append([_LITERAL, _value_to_json(step.value), numbers.of(step.type)])
+            case (function, args):
+                steps.append([function, *args])
+    return {"types": types_to_text(numbers.found), "steps": steps}
+
+
+def expression_from_json(given: Mapping[str, Any]) -> Expr:
+    """The expression that `expression_to_json` described.
+
+    >>> from tamis.expr.sql import parse_sql
+    >>> expression_from_json(expression_to_json(parse_sql("a > 1.5 OR b IN (X'00FF', NULL)")))
+    Call<a > 1.5 OR b IN (X'00FF', NULL)>
+    """
+    data_types = types_from_text(given["types"])
+    steps: list[Any] = []
+    for kind, *rest in given["steps"]:
+        if kind == _COLUMN:
+            path, number, position, exact = rest
+            steps.append(Column(tuple(path), position, None if number is None else data_types[number], exact))
+        elif kind == _LITERAL:
+            value, number = rest
+            steps.append(Literal(_value_from_json(value), data_types[number]))
+        else:
+            steps.append((kind, tuple(rest)))
+    return from_steps(tuple(steps))
+
+
+class _TypeNumbers:
+    """Gives numbers to types. Long lists share one object of a type, whose hash is dear."""
+
+    def __init__(self) -> None:
+        self.found: list[pa.DataType] = []
+        self._by_type: dict[pa.DataType, int] = {}
+        self._by_id: dict[int, int] = {}
+
+    def of(self, data_type: pa.DataType) -> int:
+        number = self._by_id.get(id(data_type))
+        if number is None:
+            number = self._by_id[id(data_type)] = self._by_type.setdefault(data_type, len(self.found))
+            if number == len(self.found):
+                self.found.append(data_type)
+        return number
+
+
+def types_to_text(data_types: Sequence[pa.DataType]) -> str:
+    """Arrow types as text."""
+    schema = pa.schema([(str(number), data_type) for number, data_type in enumerate(data_types)])
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def types_from_text(text: str) -> list[pa.DataType]:
+    """The types that `types_to_text` wrote."""
+    return list(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).types)
+
+
+def _value_to_json(value: object) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() if math.isfinite(value):
+            return value  # Python writes the shortest digits that are read back as the same number
+        case float():
+            return {"float": repr(value)}
+        case Decimal():
+            return {"decimal": str(value)}
+        case bytes():
+            return {"bytes": base64.b64encode(value).decode()}
+        case tuple():
+            return {"tuple": [_value_to_json(part) for part in value]}
+        case _:
+            raise InvalidArgument(f"a literal of {type(value).__name__} cannot be sent to another process: {value!r}")
+
+
+def _value_from_json(given: Any) -> Any:
+    match given:
+        case {"float": str() as text}:
+            return float(text)
+        case {"decimal": str() as text}:
+            return Decimal(text)
+        case {"bytes": str() as text}:
+            return base64.b64decode(text)
+        case {"tuple": list() as parts}:
+            return tuple(_value_from_json(part) for part in parts)
+        case _:
+            return given

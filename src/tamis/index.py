@@ -1,0 +1,227 @@
+"""The statistics index of a table: built, looked at, dropped.
+
+    tamis.index.build("orders")                              # every column, footers only
+    tamis.index.build("orders", bloom=["customer"])          # and a Bloom filter of each file for one of them
+    tamis.open("orders").scan("customer = 'c-42'")           # finds it and uses it
+
+A second build does what is new, and nothing else. See docs/index.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tamis.engines.local import LocalEngine
+from tamis.engines.spark import SparkEngine
+from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, with_article
+from tamis.expr.nodes import TRUE
+from tamis.indexing.building import BuildResult, Progress, Subject, build_index
+from tamis.indexing.finding import store_for
+from tamis.indexing.spec import Asked, choose_columns, names_given
+from tamis.indexing.store import IndexStore
+from tamis.indexing.table_index import TableIndex
+from tamis.io.storage import open_storage
+from tamis.skipping.predicate import Predicate
+from tamis.table import open_source
+from tamis.tables.delta.fields import DeltaField
+from tamis.tables.delta.table import DeltaTable
+from tamis.tables.hive.table import HiveTable
+from tamis.tables.jobs import Engine
+from tamis.tables.source import TableSource
+
+__all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """An index, and how it stands to the table as it is now."""
+
+    place: str
+    exists: bool
+    built_at: str | None = None
+    columns: tuple[str, ...] = ()
+    bloom: tuple[str, ...] = ()
+    count_nan: tuple[str, ...] = ()
+    files: int = 0
+    """Files that the index describes."""
+    rows: int = 0
+    parts: int = 0
+    index_bytes: int = 0
+    table_files: int = 0
+    """Files that the table has now."""
+    fresh_files: int = 0
+    """Of those, the ones that the index describes as they are now."""
+    version: int | None = None
+    """Of a Delta table, the version as of which it was built."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every file of the table is in it."""
+        return self.exists and self.fresh_files == self.table_files
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"is_complete": self.is_complete}
+
+
+def build(
+    uri: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    bloom: Sequence[str] | None = None,
+    on: str | Engine | Any = "local",
+    to: str | os.PathLike[str] | None = None,
+    *,
+    count_nan: Sequence[str] | None = None,
+    false_positives: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **opening: Any,
+) -> BuildResult:
+    """Build the index of a table, or bring it up to date.
+
+    `columns` are those to note the bounds of, all that have an order by default; of those in `bloom` the values are
+    read too, for a Bloom filter of each file that takes a share of `false_positives` for present; of those in
+    `count_nan` NaN are counted, without which `x > 5` skips no file of floats. What is not given is as in the index
+    that is there. `on` is `local`, `spark` (the active session), a Spark session or an engine. `to` puts the index
+    elsewhere, and `tamis.open(…, index=…)` finds it there. `progress` is told how far it is. Further arguments are
+    those of `tamis.open`: `format`, `partitioning`, `merge_schema`, `allow_outside`.
+
+    Whoever is killed meanwhile leaves the index as it was, and the next build goes on where that one was.
+    """
+    reopen = partial(open_source, uri, storage_options=storage_options, index=False, **opening)
+    source = reopen()
+    if source.format == "parquet":
+        raise UnsupportedFeature(f"'{source.storage.uri}' is a single file, whose footer says it all: index a folder")
+    store = store_for(source.storage, to, storage_options)
+    asked = _asked(
+        store, names_given(columns, "columns"), names_given(bloom, "bloom"), names_given(count_nan, "count_nan")
+    )
+    if false_positives is not None:
+        asked = replace(asked, false_positives=false_positives)
+    return build_index(_subject(source, asked, reopen), store, _engine(on), progress)
+
+
+def status(
+    uri: str | os.PathLike[str],
+    to: str | os.PathLike[str] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    **opening: Any,
+) -> IndexStatus:
+    """What is indexed, and how much of it is still as it was. A damaged index is an error."""
+    source = open_source(uri, storage_options=storage_options, index=False, **opening)
+    store = store_for(source.storage, to, storage_options)
+    current = store.read_current()
+    if current is None:
+        return IndexStatus(store.place, exists=False)
+    index = TableIndex(store, source.storage, table_id=_id(source), is_required=True)
+    files = source.list_files(Predicate(TRUE), ()).files
+    return IndexStatus(
+        store.place,
+        exists=True,
+        built_at=current.built_at,
+        columns=tuple(".".join(column.path) for column in current.spec.columns),
+        bloom=tuple(".".join(column.path) for column in current.spec.columns if column.has_bloom),
+        count_nan=tuple(".".join(column.path) for column in current.spec.columns if column.counts_nan),
+        files=current.files,
+        rows=current.rows,
+        parts=len(current.parts),
+        index_bytes=sum(part.size for part in current.parts),
+        table_files=files.num_rows,
+        fresh_files=int(np.count_nonzero(index.rows_of(files) >= 0)),
+        version=current.table_version,
+    )
+
+
+def drop(
+    uri: str | os.PathLike[str],
+    to: str | os.PathLike[str] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> bool:
+    """Remove the index of a table, whatever state it is in; whether there was one. The table need not be readable."""
+    return store_for(open_storage(uri, storage_options), to, storage_options).drop()
+
+
+def _asked(
+    store: IndexStore,
+    columns: tuple[str, ...] | None,
+    bloom: tuple[str, ...] | None,
+    count_nan: tuple[str, ...] | None,
+) -> Asked:
+    """What to index: as told, else as the index that is there."""
+    if columns is not None and bloom is not None and count_nan is not None:
+        return Asked(columns, bloom, count_nan)
+    current = store.read_readable()
+    before = Asked() if current is None else current.asked
+    return replace(
+        before,
+        columns=before.columns if columns is None else columns,
+        bloom=before.bloom if bloom is None else bloom,
+        count_nan=before.count_nan if count_nan is None else count_nan,
+    )
+
+
+def _subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource]) -> Subject:
+    if isinstance(source, DeltaTable):
+        metadata = source.snapshot.metadata
+        spec = choose_columns(
+            asked,
+            source.schema,
+            source.partition_columns,
+            source.name,
+            key_of=metadata.physical,
+            unordered=_unordered(metadata.fields),
+            table_id=metadata.id,
+        )
+        return Subject(source, asked, spec)
+    spec = choose_columns(asked, source.schema, source.partition_columns, source.name)
+    sample = source.layout.sample_file if isinstance(source, HiveTable) else None
+    return Subject(source, asked, spec, sample, reopen)
+
+
+def _id(source: TableSource) -> str | None:
+    return source.snapshot.metadata.id if isinstance(source, DeltaTable) else None
+
+
+def _unordered(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
+    """The texts of a Delta table that are not compared byte by byte."""
+    found = set()
+    waiting: list[tuple[tuple[str, ...], DeltaField]] = [((), field) for field in fields]
+    while waiting:
+        around, field = waiting.pop()
+        path = (*around, field.name)
+        if field.collation is not None:
+            found.add(path)
+        waiting += [(path, child) for child in field.children]
+    return found
+
+
+def _engine(on: object) -> Engine:
+    if on == "local":
+        return LocalEngine()
+    if on == "spark":
+        return SparkEngine(_active_session())
+    if isinstance(on, str):
+        raise InvalidArgument(f"an index is built on 'local' or 'spark', not on {on!r}")
+    if hasattr(on, "run") and hasattr(on, "name"):
+        return on
+    if type(on).__module__.startswith("pyspark."):
+        return SparkEngine(on)
+    raise InvalidArgument(
+        f"on is 'local', 'spark', a Spark session or an engine, not {with_article(type(on).__name__)}"
+    )
+
+
+def _active_session() -> Any:
+    """The Spark session of this process, made where there is none."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingDependency("to build an index on Spark needs pyspark: pip install 'tamis[spark]'") from error
+    return SparkSession.getActiveSession() or SparkSession.builder.appName("tamis").getOrCreate()

@@ -1,0 +1,276 @@
+"""Harvest: read footers, and values where they are asked for, of some data files, and write what they say as a part.
+
+One call is about some files and makes one part, in a thread or in a Spark executor alike. An entry is a row:
+
+| column                   | meaning                                                                              |
+|--------------------------|--------------------------------------------------------------------------------------|
+| `path`                   | below the table's folder, or whole where it is elsewhere                             |
+| `size`, `modified_ns`    | as they were listed: an entry counts only for a file that still has both             |
+| `schema`                 | the number of the file's schema, see `tamis.indexing.store`; null where it is not noted |
+| `footer_offset`, `footer_length` | where its footer is                                                          |
+| `row_count`, `lower:x`, … | of the whole file, as `tamis.skipping.metadata` lays it out                         |
+| `bloom:x`                | the bits of a Bloom filter, see `tamis.indexing.bloom_bits`                             |
+| `group:row_count`, `group:lower:x`, … | what the footer says of its row groups: lists, one value each           |
+| `group:counted_nan_count:x` | how many NaN were counted in its row groups                                        |
+| `group:sizes`            | the compressed bytes of every leaf in every row group; null where there are many     |
+
+A file that cannot be read is left out, and told: a scan that needs it says the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tamis import types
+from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
+from tamis.expr.nodes import TRUE, Column
+from tamis.indexing.aggregate import FileRows
+from tamis.indexing.cut import cut_bounds
+from tamis.indexing.entries import relative_paths
+from tamis.indexing.spec import IndexSpec
+from tamis.indexing.store import BLOOM, SCHEMA, IndexStore
+from tamis.indexing.types_of_kinds import types_of_kinds
+from tamis.indexing.values import ValuesOfFile, read_values
+from tamis.io.storage import Storage, open_storage
+from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
+from tamis.parquet.field_names import FieldName, FieldNames
+from tamis.parquet.footer import Footer, load_footer
+from tamis.parquet.leaves import FileSchema
+from tamis.parquet.statistics import column_metadata, described_alike, row_counts
+from tamis.scan.read import TaskReader
+from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.predicate import Predicate
+from tamis.tables.jobs import Arguments, read_table
+
+logger = logging.getLogger("tamis")
+
+GROUP = "group:"
+SIZES = f"{GROUP}sizes"
+FUNCTION = "tamis.indexing.harvest:harvest"
+
+RESULT = pa.schema(
+    [
+        ("name", pa.string()),
+        ("size", pa.int64()),
+        ("files", pa.int64()),
+        ("footer_hash", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("left_out", pa.int64()),
+        ("left_out_because", pa.string()),
+    ]
+)
+"""What a call says of the part that it wrote; `name` is null where no file was left to write about."""
+
+MOST_LEAVES = 100
+"""Of files with more columns it is not noted how many bytes each of them takes."""
+
+_TRAILER = 8  # behind the footer: its length, then the magic
+
+_Unreadable = (CorruptFile, MissingFile, UnsupportedFeature)
+
+
+def harvest_arguments(
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    names: FieldNames | None,
+    spec: IndexSpec,
+    *,
+    with_schemas: bool,
+) -> dict[str, Any]:
+    """What every call needs to know of the table, as JSON."""
+    return {
+        "schema": b64encode(schema.serialize().to_pybytes()).decode(),
+        "partition_columns": list(partition_columns),
+        "names": None if names is None else {"by_id": names.by_id, "fields": _names_to_list(names.fields)},
+        "spec": spec.to_dict(),
+        "with_schemas": with_schemas,
+    }
+
+
+@dataclass(frozen=True)
+class Harvester:
+    """What calls share: the table, and what to note of its files."""
+
+    storage: Storage
+    store: IndexStore
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    names: FieldNames | None
+    spec: IndexSpec
+    with_schemas: bool
+
+    def entries(self, files: pa.Table) -> tuple[pa.Table, list[bytes], list[str]]:
+        """The entries of files (`path`, `size`, `modified_ns`), their schemas, and why others have none."""
+        wanted = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
+        patience = LOCAL_PATIENCE if self.storage.is_local else 0.0
+        each = run_in_threads(self._read, wanted, self.storage.threads, patience=patience)
+        read = [(file, *found) for file, found in zip(wanted, each, strict=True) if not isinstance(found, str)]
+        reasons = [found for found in each if isinstance(found, str)]
+        footers = [footer for _, footer, _ in read]
+        serialised = {schema: _schema_bytes(schema) for schema in dict.fromkeys(footer.schema for footer in footers)}
+        schemas: dict[bytes, int] = {}
+        numbers = [schemas.setdefault(serialised[footer.schema], len(schemas)) for footer in footers]
+        table = self._table([file for file, *_ in read], footers, [values for *_, values in read])
+        if self.with_schemas:
+            table = table.append_column(SCHEMA, pa.array(numbers, pa.int32()))
+        return table, list(schemas) if self.with_schemas else [], reasons
+
+    def _read(self, file: tuple[str, int, int | None]) -> tuple[Footer, ValuesOfFile] | str:
+        path, size, modified_ns = file
+        try:
+            footer, _ = load_footer(self.storage, path, size, modified_ns, self.names)
+            for column in self.spec.columns:
+                footer.schema.find(column.path)  # raises where two columns of the file are meant
+            if not self.spec.valued:
+                return footer, ValuesOfFile()
+            return footer, read_values(self._reader(), self.spec, path, size, modified_ns, row_counts(footer))
+        except _Unreadable as error:
+            logger.warning("left out of the index: %s", error)
+            return str(error)
+
+    def _reader(self) -> TaskReader:
+        projection = tuple(column.path for column in self.spec.valued)
+        return TaskReader(
+            self.storage, self.schema, Predicate(TRUE), projection, self.partition_columns, self.names, False
+        )
+
+    def _table(
+        self, files: Sequence[tuple[str, int, int | None]], footers: Sequence[Footer], values: Sequence[ValuesOfFile]
+    ) -> pa.Table:
+        counts = np.array([footer.metadata.num_row_groups for footer in footers], np.int64)
+        groups = self._groups(footers)
+        counted = self._counted_nan(values)
+        of_files = FileRows(counts).describe(groups | counted, self.spec.columns)
+        offsets = pa.array(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), pa.int32())
+        columns: dict[str, pa.Array] = {
+            "path": relative_paths(pa.array([path for path, _, _ in files], pa.string()), self.storage.root),
+            "size": pa.array([size for _, size, _ in files], types.LONG),
+            "modified_ns": pa.array([modified_ns for *_, modified_ns in files], types.LONG),
+            "footer_offset": pa.array(
+                [size - _TRAILER - len(footer.content) for (_, size, _), footer in zip(files, footers, strict=True)],
+                types.LONG,
+            ),
+            "footer_length": pa.array([len(footer.content) for footer in footers], types.LONG),
+        }
+        columns |= of_files
+        for column in self.spec.columns:
+            if column.has_bloom:
+                bits = [found.filters.get(column) for found in values]
+                columns[f"{BLOOM}{column.name('')[1:]}"] = pa.array(bits, pa.large_binary())
+        columns |= {f"{GROUP}{name}": _list(offsets, array) for name, array in groups.items()}
+        columns |= {f"{GROUP}counted_{name}": _list(offsets, array) for name, array in counted.items()}
+        columns[SIZES] = pa.array([_sizes(footer) for footer in footers], pa.list_(types.LONG))
+        return pa.table(columns)
+
+    def _counted_nan(self, values: Sequence[ValuesOfFile]) -> dict[str, pa.Array]:
+        """How many NaN there are in all row groups, by the names of the index."""
+        return {
+            column.name("nan_count"): pa.array(
+                [count for each in values for count in each.nan_counts[column]], types.LONG
+            )
+            for column in self.spec.columns
+            if column.counts_nan
+        }
+
+    def _groups(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
+        """What footers say of all row groups, one file after another, under the names of the index."""
+        rows = [count for footer in footers for count in row_counts(footer)]
+        found = {ROW_COUNT.name: pa.array(rows, types.LONG)}
+        alike = described_alike(footers)
+        counts = [sum(footer.metadata.num_row_groups for footer in each) for each in alike]
+        for column in self.spec.columns:
+            described = [
+                column_metadata(each, column.column, each[0].schema.find(column.path) or column.path) for each in alike
+            ]
+            own = {
+                column.name(kind): _concatenated([each.get(name) for each in described], counts, data_type)
+                for kind, name, data_type in _kinds(column.column)
+            }
+            found |= cut_bounds(own, column)
+        return found
+
+
+def harvest(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+    """Describe the files of an item in a part of the index, and say what was written."""
+    harvester = arguments.once(_harvester)
+    entries, schemas, reasons = harvester.entries(read_table(item))
+    part = harvester.store.write_part(entries, schemas, harvester.spec) if entries.num_rows else None
+    said = {
+        "name": None if part is None else part.name,
+        "size": 0 if part is None else part.size,
+        "files": entries.num_rows,
+        "footer_hash": None if part is None else part.footer_hash,
+        "rows": sum(entries[ROW_COUNT.name].to_pylist()),
+        "bytes": sum(entries["size"].to_pylist()),
+        "left_out": len(reasons),
+        "left_out_because": reasons[0] if reasons else None,
+    }
+    yield pa.RecordBatch.from_pylist([said], schema=RESULT)
+
+
+def _harvester(arguments: Arguments) -> Harvester:
+    place = arguments["index"]["storage"]
+    names = arguments["names"]
+    return Harvester(
+        arguments.storage,
+        IndexStore(open_storage(place["uri"], place["options"] or None)),
+        pa.ipc.read_schema(pa.py_buffer(b64decode(arguments["schema"]))),
+        tuple(arguments["partition_columns"]),
+        None if names is None else FieldNames(_names_from_list(names["fields"]), names["by_id"]),
+        IndexSpec.from_dict(arguments["spec"]),
+        arguments["with_schemas"],
+    )
+
+
+def _kinds(column: Column) -> list[tuple[str, str, pa.DataType]]:
+    """The pieces of a column's metadata: kind, name in the layout of the table, type."""
+    assert column.type is not None
+    return [
+        (kind, metadata_name(kind, column.path), data_type) for kind, data_type in types_of_kinds(column.type).items()
+    ]
+
+
+def _concatenated(arrays: Sequence[pa.Array | None], counts: Sequence[int], data_type: pa.DataType) -> pa.Array:
+    known = [
+        pa.nulls(count, data_type) if array is None else array for array, count in zip(arrays, counts, strict=True)
+    ]
+    return pa.concat_arrays(known) if known else pa.nulls(0, data_type)
+
+
+def _schema_bytes(schema: FileSchema) -> bytes:
+    """The schema of a file without what writers note besides: it differs from file to file, and nobody asks for it."""
+    fields = [pa.field(field.name, field.type, field.nullable) for field in schema.arrow]
+    return bytes(pa.schema(fields).serialize().to_pybytes())
+
+
+def _list(offsets: pa.Array, values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(offsets, values)
+
+
+def _sizes(footer: Footer) -> list[int] | None:
+    metadata = footer.metadata
+    if metadata.num_columns > MOST_LEAVES:
+        return None
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return [
+        max(0, group.column(leaf).total_compressed_size) for group in groups for leaf in range(metadata.num_columns)
+    ]
+
+
+# --- Names of mapped columns as data ---------------------------------------------------------------------------------
+
+
+def _names_to_list(fields: Mapping[Hashable, FieldName]) -> list[Any]:
+    return [[key, field.name, _names_to_list(field.inner)] for key, field in fields.items()]
+
+
+def _names_from_list(given: Sequence[Any]) -> dict[Hashable, FieldName]:
+    return {key: FieldName(name, _names_from_list(inner)) for key, name, inner in given}

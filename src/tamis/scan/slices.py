@@ -1,0 +1,284 @@
+"""Files planned slice by slice, down to row groups and pages: in this process, or in an engine's executors.
+
+How files are cut into slices does not depend on where they are planned, so that plans are the same, reports included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import counted
+from tamis.io.storage import Storage
+from tamis.parquet.field_names import FieldName, FieldNames
+from tamis.parquet.narrow import Filter
+from tamis.parquet.selection import RowSelection
+from tamis.scan.pages import PageLevels
+from tamis.scan.projection import Path
+from tamis.scan.row_groups import RowGroups, Units, concatenated, plan_row_groups
+from tamis.skipping.account import LevelReport
+from tamis.skipping.metadata import ROW_COUNT
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
+from tamis.skipping.prune import ConjunctOutcome
+from tamis.tables.jobs import Arguments, Engine, Item, Job, read_table, storage_arguments
+from tamis.tables.planning import SMALL_READ, Planning
+from tamis.tables.source import FileIndex, FileListing
+
+FUNCTION = "tamis.scan.slices:plan_slice"
+
+FILES_TOGETHER = 1024
+"""How many files make a slice."""
+
+_FILE_COLUMNS = ("path", "size", "modified_ns")
+_NUMBERS = pa.list_(types.LONG)
+_SCHEMA = pa.schema(
+    [
+        ("account", types.STRING),
+        ("group_rows", _NUMBERS),
+        (
+            "unit",
+            pa.struct(
+                [
+                    ("file", types.LONG),
+                    ("row_group", types.LONG),
+                    ("row_count", types.LONG),
+                    ("bytes", types.LONG),
+                    ("unmatched", pa.list_(types.BOOLEAN)),
+                    ("starts", _NUMBERS),
+                    ("ends", _NUMBERS),
+                ]
+            ),
+        ),
+    ]
+)
+"""What comes back of a slice: an account, then the rows of every file, then the units that are left."""
+
+Planned = tuple[RowGroups, list[LevelReport]]
+
+
+@dataclass(frozen=True)
+class SlicePlanner:
+    """Plans files of one scan. Any number of threads may use it."""
+
+    storage: Storage
+    predicate: Predicate
+    needed: tuple[Path, ...]
+    """The columns to read, those of the filter included."""
+    partition_columns: Collection[str]
+    levels: Collection[str]
+    names: FieldNames | None = None
+    to_pages: bool = True
+    index: FileIndex | None = None
+    """What is noted of files, so that their footers need not be read for a plan."""
+
+    def plan(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> Planned:
+        """The row groups and pages to read of some files, and the account of the levels below row groups."""
+        row_groups = plan_row_groups(
+            self.storage,
+            files,
+            partitions,
+            self.predicate,
+            self.needed,
+            names=self.names,
+            enabled="row_groups" in self.levels,
+            keep_contents=keep_contents,
+            index=self.index,
+        )
+        return self._below.narrow(files, row_groups) if self.to_pages else (row_groups, [])
+
+    @cached_property
+    def _below(self) -> PageLevels:
+        given = Filter(self.predicate.expr, self.predicate.conjuncts)
+        return PageLevels(self.storage, given, self.needed, self.partition_columns, self.levels, self.names)
+
+
+def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planning | None, name: str) -> Planned:
+    """All files of a listing, planned where `planning` says."""
+    count = listing.files.num_rows
+    slices = [listing.slice(start, FILES_TOGETHER) for start in range(0, count, FILES_TOGETHER)]
+    engine = None
+    if planning is not None:
+        engine = planning.engine_for(planner.storage, len(slices), count * SMALL_READ)
+    if engine is not None:
+        return _joined(_planned_in(engine, planner, slices, name))
+    if len(slices) <= 1:
+        return planner.plan(listing.files, listing.partitions)
+    return _joined([_without_metadata(planner.plan(each.files, each.partitions)) for each in slices])
+
+
+def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileListing], name: str) -> list[Planned]:
+    count = sum(each.files.num_rows for each in slices)
+    arguments = {
+        **storage_arguments(planner.storage),
+        "predicate": predicate_to_json(planner.predicate),
+        "needed": [list(path) for path in planner.needed],
+        "partition_columns": list(planner.partition_columns),
+        "levels": sorted(planner.levels),
+        "names": None if planner.names is None else _names_to_json(planner.names),
+        "to_pages": planner.to_pages,
+    }
+    what = f"read {counted(count, 'footer')} of {name}"
+    job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
+    batches: list[list[pa.RecordBatch]] = [[] for _ in slices]
+    for number, batch in engine.run(job, [_item(each) for each in slices]):
+        batches[number].append(batch)
+    return [_planned(own, len(planner.predicate.conjuncts)) for own in batches]
+
+
+def plan_slice(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+    """What is to be read of some files."""
+    planner = arguments.once(_planner)
+    given = read_table(item)
+    count = len(_FILE_COLUMNS)
+    files = pa.table(given.columns[:count], names=list(_FILE_COLUMNS))
+    partitions = pa.table(given.columns[count:], names=list(planner.partition_columns))
+    yield from _batches(planner.plan(files, partitions))
+
+
+def _planner(arguments: Arguments) -> SlicePlanner:
+    return SlicePlanner(
+        arguments.storage,
+        predicate_from_json(arguments["predicate"]),
+        tuple(tuple(path) for path in arguments["needed"]),
+        tuple(arguments["partition_columns"]),
+        frozenset(arguments["levels"]),
+        None if arguments["names"] is None else _names_from_json(arguments["names"]),
+        arguments["to_pages"],
+    )
+
+
+# --- Slices put together --------------------------------------------------------------------------------------------
+
+
+def _joined(planned: Sequence[Planned]) -> Planned:
+    if len(planned) == 1:
+        return planned[0]
+    each = [row_groups for row_groups, _ in planned]
+    starts = np.cumsum([0, *(len(one.group_rows) for one in each)]).tolist()
+    report = _summed([one.report for one in each])
+    below: dict[str, list[LevelReport]] = {}
+    for _, levels in planned:
+        for level in levels:
+            below.setdefault(level.level, []).append(level)
+    joined = RowGroups(
+        concatenated(
+            [replace(one.units, file=one.units.file + start) for one, start in zip(each, starts, strict=False)]
+        ),
+        [rows for one in each for rows in one.group_rows],
+        np.concatenate([one.unmatched for one in each]),
+        report,
+        [content for one in each for content in one.contents],
+        pa.concat_batches([one.metadata for one in each]),
+        {
+            (file + start, group): selection
+            for one, start in zip(each, starts, strict=False)
+            for (file, group), selection in one.selections.items()
+        },
+    )
+    return joined, [_summed(levels) for levels in below.values()]
+
+
+def _summed(reports: Sequence[LevelReport]) -> LevelReport:
+    first, *others = reports
+    total = replace(first)
+    for other in others:
+        total.add(other)
+    return total
+
+
+def _without_metadata(planned: Planned) -> Planned:
+    """What is known of units is for levels that are done now."""
+    row_groups, below = planned
+    return replace(row_groups, metadata=_only_rows(row_groups.units)), below
+
+
+def _only_rows(units: Units) -> pa.RecordBatch:
+    return pa.record_batch({ROW_COUNT.name: pa.array(units.row_count)})
+
+
+# --- What travels ---------------------------------------------------------------------------------------------------
+
+
+def _item(listing: FileListing) -> Item:
+    columns = [*(listing.files[name] for name in _FILE_COLUMNS), *listing.partitions.columns]
+    table = pa.table(columns, names=[str(number) for number in range(len(columns))])
+    return Item.of_table(table, table.num_rows * SMALL_READ)
+
+
+def _batches(planned: Planned) -> Iterator[pa.RecordBatch]:
+    row_groups, below = planned
+    units = row_groups.units
+    account = json.dumps([asdict(report) for report in (row_groups.report, *below)])
+    yield _batch(account=pa.array([account]))
+    yield _batch(group_rows=pa.array([list(rows) for rows in row_groups.group_rows], _NUMBERS))
+    unmatched = row_groups.unmatched
+    offsets = np.arange(len(units) + 1, dtype=np.int32) * unmatched.shape[1]
+    keys = zip(units.file.tolist(), units.row_group.tolist(), strict=True)
+    selections = [row_groups.selections.get(key) for key in keys]
+    starts = pa.array([None if each is None else each.starts for each in selections], _NUMBERS)
+    ends = pa.array([None if each is None else each.ends for each in selections], _NUMBERS)
+    yield _batch(
+        unit=pa.StructArray.from_arrays(
+            [
+                *(pa.array(column) for column in (units.file, units.row_group, units.row_count, units.bytes)),
+                pa.ListArray.from_arrays(pa.array(offsets), pa.array(unmatched.ravel())),
+                starts,
+                ends,
+            ],
+            fields=list(_SCHEMA.field("unit").type),
+        )
+    )
+
+
+def _batch(**columns: pa.Array) -> pa.RecordBatch:
+    (rows,) = {len(column) for column in columns.values()}
+    return pa.record_batch([columns.get(field.name, pa.nulls(rows, field.type)) for field in _SCHEMA], schema=_SCHEMA)
+
+
+def _planned(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
+    account, *others = batches
+    report, *below = (_report(each) for each in json.loads(account.column("account")[0].as_py()))
+    found = pa.Table.from_batches(others, _SCHEMA)
+    is_unit = found["unit"].is_valid()
+    group_rows: list[list[int]] = found.filter(pc.invert(is_unit))["group_rows"].to_pylist()
+    columns = found.filter(is_unit)["unit"].combine_chunks().flatten()
+    numbers = [column.to_numpy() for column in columns[:4]]
+    units = Units(*numbers)
+    unmatched = np.asarray(columns[4].flatten()).astype(bool).reshape(len(units), conjuncts)
+    selections = {}
+    for index in np.flatnonzero(np.asarray(columns[5].is_valid())).tolist():
+        file, group = int(units.file[index]), int(units.row_group[index])
+        rows = group_rows[file][group]
+        starts, ends = (np.asarray(column[index].values) for column in columns[5:])
+        selections[file, group] = RowSelection(starts, ends, rows)
+    contents = [None] * len(group_rows)
+    return RowGroups(units, group_rows, unmatched, report, contents, _only_rows(units), selections), below
+
+
+def _report(given: Mapping[str, Any]) -> LevelReport:
+    return LevelReport(**{**given, "by_predicate": tuple(ConjunctOutcome(**each) for each in given["by_predicate"])})
+
+
+def _names_to_json(names: FieldNames) -> dict[str, Any]:
+    return {"by_id": names.by_id, "fields": _fields_to_json(names.fields)}
+
+
+def _fields_to_json(fields: Mapping[Any, FieldName]) -> list[list[Any]]:
+    return [[key, each.name, _fields_to_json(each.inner)] for key, each in fields.items()]
+
+
+def _names_from_json(given: Mapping[str, Any]) -> FieldNames:
+    return FieldNames(_fields_from_json(given["fields"]), given["by_id"])
+
+
+def _fields_from_json(given: Sequence[Sequence[Any]]) -> dict[Any, FieldName]:
+    return {key: FieldName(name, _fields_from_json(inner)) for key, name, inner in given}

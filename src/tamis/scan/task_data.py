@@ -1,0 +1,104 @@
+"""Tasks as data, and what reads them, so that another process can: Arrow for the tasks, JSON for the rest."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tamis import types
+from tamis.parquet.field_names import FieldNames
+from tamis.parquet.selection import RowSelection
+from tamis.scan.read import ScanTask, TaskReader
+from tamis.scan.scan import Scan
+from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
+from tamis.tables.jobs import Arguments, storage_arguments
+
+_NUMBERS = pa.list_(types.LONG)
+_FIELDS = (
+    ("path", types.STRING),
+    ("size", types.LONG),
+    ("modified_ns", types.LONG),
+    ("row_group", types.LONG),
+    ("row_count", types.LONG),
+    ("bytes", types.LONG),
+    ("residual", _NUMBERS),
+    ("selection", pa.struct([("starts", _NUMBERS), ("ends", _NUMBERS), ("total", types.LONG)])),
+)
+
+
+def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_columns: Sequence[str]) -> pa.Table:
+    """Tasks of a scan, a row each. The contents of small files stay behind: who reads the tasks reads the files."""
+    values = pa.struct([pa.field(name, schema.field(name).type) for name in partition_columns])
+    described = pa.schema([*_FIELDS, ("partition_values", values)])
+    rows = [
+        {
+            "path": task.path,
+            "size": task.size,
+            "modified_ns": task.modified_ns,
+            "row_group": task.row_group,
+            "row_count": task.row_count,
+            "bytes": task.bytes,
+            "residual": list(task.residual),
+            "selection": None if task.selection is None else _selection_to_dict(task.selection),
+            "partition_values": task.partition_values,
+        }
+        for task in tasks
+    ]
+    return pa.Table.from_pylist(rows, described)
+
+
+def tasks_from_table(table: pa.Table) -> list[ScanTask]:
+    """The tasks that `tasks_to_table` described."""
+    return [
+        ScanTask(
+            **{
+                **row,
+                "residual": tuple(row["residual"]),
+                "selection": None if row["selection"] is None else _selection_from_dict(row["selection"]),
+            }
+        )
+        for row in table.to_pylist()
+    ]
+
+
+def _selection_to_dict(selection: RowSelection) -> dict[str, Any]:
+    return {"starts": selection.starts, "ends": selection.ends, "total": selection.total}
+
+
+def _selection_from_dict(given: dict[str, Any]) -> RowSelection:
+    return RowSelection(np.array(given["starts"], np.int64), np.array(given["ends"], np.int64), given["total"])
+
+
+def task_reader_of(scan: Scan) -> TaskReader:
+    """What reads the tasks of a scan's plan."""
+    return scan._reader
+
+
+def reader_to_json(reader: TaskReader) -> dict[str, Any]:
+    """What another process needs to read tasks of a scan, as values that `json` takes."""
+    return {
+        **storage_arguments(reader.storage),
+        "schema": b64encode(reader.schema.serialize()).decode(),
+        "predicate": predicate_to_json(reader.predicate),
+        "projection": [list(path) for path in reader.projection],
+        "partition_columns": list(reader.partition_columns),
+        "names": None if reader.names is None else reader.names.to_json(),
+        "may_filter_first": reader.may_filter_first,
+    }
+
+
+def reader_from_json(arguments: Arguments) -> TaskReader:
+    """The reader that `reader_to_json` described."""
+    return TaskReader(
+        arguments.storage,
+        pa.ipc.read_schema(pa.BufferReader(b64decode(arguments["schema"]))),
+        predicate_from_json(arguments["predicate"]),
+        tuple(tuple(path) for path in arguments["projection"]),
+        tuple(arguments["partition_columns"]),
+        None if arguments["names"] is None else FieldNames.from_json(arguments["names"]),
+        arguments["may_filter_first"],
+    )

@@ -1,0 +1,396 @@
+"""Expressions as Columns, for Spark to evaluate: each means in the JVM exactly what Arrow's kernels make of it here.
+
+What Spark means otherwise is put in other words: timestamps are those of UTC without a zone, so that the zone of a
+session says nothing; lists are searched and not compared one by one where they are long. What overflows or does not fit
+fails in Arrow; a Column gives NULL there, and a second Column tells for which rows that was so. Functions on which the
+two engines differ (the upper case of ß, texts as numbers) are refused, and whoever asks keeps the unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.errors import EvaluationError
+from tamis.expr.functions import COMPARISONS, type_of
+from tamis.expr.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold
+from tamis.expr.patterns import DEFAULT_ESCAPE
+from tamis.expr.printer import shown
+from tamis.spark.constants import Constants, sql_type
+from tamis.spark.types import metadata_type
+from tamis.types import decimal_digits, is_number, is_text
+
+FEW_ITEMS = 64
+"""A longer list is searched by halves."""
+
+_MICROSECONDS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1000}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A value as a Column, and a Column that is TRUE for rows on which it fails; None where it never does."""
+
+    value: Any
+    failed: Any = None
+
+
+class ColumnCompiler:
+    """Makes Columns of one kind of session. `read` gives the Column of a name, in the form of metadata.
+
+    `instant` gives the Column of a name that is a point in time and is compared with constants as it is, so that
+    Spark's readers understand the comparison; None where there are no such.
+    """
+
+    def __init__(
+        self, functions: Any, read: Callable[[Column], Any], instant: Callable[[Column], Any] | None = None
+    ) -> None:
+        self._f = functions
+        self._constants = Constants(functions)
+        self._read = read
+        self._instant = instant
+
+    def compile(self, expr: Expr) -> Compiled:
+        """The Column of an expression; `EvaluationError` where Spark has no like of it."""
+        return fold(expr, self._compiled)
+
+    def _compiled(self, node: Expr, args: tuple[Compiled, ...]) -> Compiled:
+        match node:
+            case Column():
+                return Compiled(self._read(node))
+            case Literal():
+                return Compiled(self._constants.column(node))
+            case Call(function):
+                failed = _any(arg.failed for arg in args)
+                make = _MAKERS.get(function)
+                if make is None:
+                    raise unknown(node)
+                values = [arg.value for arg in args]
+                instants = self._compared_instants(node)
+                made = make(self, node, values if instants is None else instants)
+                if isinstance(made, _Fallible):
+                    known = [value.isNotNull() for value in values]
+                    own = _all([*known, made.value.isNull()])
+                    return Compiled(made.value, own if failed is None else failed | own)
+                return Compiled(made, failed)
+
+    def _compared_instants(self, call: Call) -> list[Any] | None:
+        """The operands of a comparison of a point in time with constants, in the form in which Spark stores it."""
+        if self._instant is None or call.function not in (*COMPARISONS, "in"):
+            return None
+        columns = [arg for arg in call.args[:2] if isinstance(arg, Column)]
+        constants = [arg for arg in call.args if isinstance(arg, Literal)]
+        if len(columns) != 1 or len(constants) + 1 != len(call.args) or not _is_instant(columns[0].type):
+            return None
+        operands = call.args[:1] if call.function == "in" else call.args
+        return [
+            self._constants.moment(arg) if isinstance(arg, Literal) else self._instant(columns[0]) for arg in operands
+        ]
+
+    # --- Comparison, logic, NULL ----------------------------------------------------------------------------------
+
+    def compare(self, call: Call, values: list[Any]) -> Any:
+        if any(map(_is_void, call.args)):
+            return self._null_safe_null(call, values) if call.function == "<=>" else self._unknown()
+        left, right = values
+        match call.function:
+            case "=":
+                return left == right
+            case "<>":
+                return left != right
+            case "<":
+                return left < right
+            case "<=":
+                return left <= right
+            case ">":
+                return left > right
+            case ">=":
+                return left >= right
+            case _:
+                return left.eqNullSafe(right)
+
+    def _null_safe_null(self, call: Call, values: list[Any]) -> Any:
+        return _all([value.isNull() for value in values])
+
+    def _unknown(self) -> Any:
+        return self._f.lit(None).cast("boolean")
+
+    def junction(self, call: Call, values: list[Any]) -> Any:
+        booleans = [self._unknown() if _is_void(arg) else value for arg, value in zip(call.args, values, strict=True)]
+        return _balanced(booleans, (lambda a, b: a & b) if call.function == "and" else (lambda a, b: a | b))
+
+    def negation(self, call: Call, values: list[Any]) -> Any:
+        return self._unknown() if _is_void(call.args[0]) else ~values[0]
+
+    def null_test(self, call: Call, values: list[Any]) -> Any:
+        return values[0].isNull() if call.function == "is_null" else values[0].isNotNull()
+
+    def case(self, call: Call, values: list[Any]) -> Any:
+        pairs = list(zip(values[:-1:2], values[1::2], strict=True))
+        found = self._f.when(*pairs[0])
+        for condition, value in pairs[1:]:
+            found = found.when(condition, value)
+        return found.otherwise(values[-1])
+
+    def coalesce(self, call: Call, values: list[Any]) -> Any:
+        return self._f.coalesce(*values)
+
+    # --- Lists ----------------------------------------------------------------------------------------------------
+
+    def member(self, call: Call, values: list[Any]) -> Any:
+        f, value = self._f, values[0]
+        literals = [item for item in call.args[1:] if isinstance(item, Literal)]
+        data_type = type_of(call.args[0])
+        if len(literals) + 1 != len(call.args) or data_type is None:
+            raise unknown(call)
+        if pa.types.is_null(data_type):
+            return self._unknown()
+        items = [item for item in literals if not item.is_null]
+        numbers = [item for item in items if not _is_nan(item)]
+        found = f.lit(False)
+        if numbers and len(numbers) <= FEW_ITEMS:
+            is_moment = self._compared_instants(call) is not None
+            made = [
+                self._constants.moment(item) if is_moment else self._constants.column(_positive_zero(item))
+                for item in numbers
+            ]
+            # A set of many numbers tells -0.0 and 0.0 apart.
+            positive = value + f.lit(0.0).cast(sql_type(data_type)) if pa.types.is_floating(data_type) else value
+            found = positive.isin(*made)
+        elif numbers:
+            given = value
+            if self._compared_instants(call) is not None:
+                given = self._constants.at(f.unix_micros(value))
+            found = self._any_between(given, given, sorted(numbers, key=lambda item: item.value))
+        if len(numbers) < len(items):
+            found = found | f.isnan(value)
+        if len(items) < len(literals):
+            found = f.when(found, f.lit(True)).otherwise(self._unknown())
+        return f.when(value.isNull(), self._unknown()).otherwise(found)
+
+    def any_between(self, call: Call, values: list[Any]) -> Any:
+        items = [item for item in call.args[2:] if isinstance(item, Literal)]
+        return self._any_between(values[0], values[1], items)
+
+    def _any_between(self, lower: Any, upper: Any, items: Sequence[Literal]) -> Any:
+        """Whether one of the sorted items lies in [lower, upper]."""
+        f = self._f
+        if len(items) <= FEW_ITEMS:
+            made = [self._constants.column(item) for item in items]
+            found = _balanced([(lower <= item) & (upper >= item) for item in made], lambda a, b: a | b)
+        else:
+            texts, convert = self._constants.listed(items)
+            size = len(items)
+            steps = [1 << power for power in reversed(range(size.bit_length()))]
+
+            def step(position: Any, length: Any) -> Any:
+                end = position + length
+                is_below = (end <= size) & (convert(f.get(texts, end - 1)) < lower)
+                return f.when(is_below, end).otherwise(position)
+
+            below = f.aggregate(f.array(*(f.lit(length) for length in steps)), f.lit(0), step)
+            found = f.coalesce(convert(f.get(texts, below)) <= upper, f.lit(False))
+        return f.when(lower.isNotNull() & upper.isNotNull(), found).otherwise(self._unknown())
+
+    # --- Text -----------------------------------------------------------------------------------------------------
+
+    def text_test(self, call: Call, values: list[Any]) -> Any:
+        test = {"startswith": self._f.startswith, "endswith": self._f.endswith, "contains": self._f.contains}
+        return test[call.function](*values)
+
+    def like(self, call: Call, values: list[Any]) -> Any:
+        escape = call.args[2].value if len(call.args) > 2 and isinstance(call.args[2], Literal) else DEFAULT_ESCAPE
+        return self._f.like(values[0], values[1], self._f.lit(escape))
+
+    def substring(self, call: Call, values: list[Any]) -> Any:
+        match call.args[1:]:
+            case (Literal(value=int() as start),) if start >= 0:
+                return self._f.substr(values[0], self._f.lit(max(start, 1)))
+            case (Literal(value=int() as start), Literal(value=int() as length)) if start >= 0:
+                return self._f.substr(values[0], self._f.lit(max(start, 1)), self._f.lit(max(length, 0)))
+            case _:
+                raise unknown(call)
+
+    def length(self, call: Call, values: list[Any]) -> Any:
+        return self._f.length(values[0]).cast("bigint")
+
+    # --- Arithmetic -----------------------------------------------------------------------------------------------
+
+    def arithmetic(self, call: Call, values: list[Any]) -> Any:
+        operands = [type_of(arg) for arg in call.args]
+        result = type_of(call)
+        if result is None or not all(data_type is not None and is_number(data_type) for data_type in operands):
+            return self._moved_date(call, values)
+        if pa.types.is_floating(result):
+            left, right = (value.cast("double") for value in values)
+            return {"+": left + right, "-": left - right, "*": left * right}[call.function]
+        combine = {"+": self._f.try_add, "-": self._f.try_subtract, "*": self._f.try_multiply}[call.function]
+        if pa.types.is_decimal(result):
+            digits = [decimal_digits(data_type) for data_type in operands]
+            return combine(*(value.cast(f"decimal({p},{s})") for value, (p, s) in zip(values, digits, strict=True)))
+        return _Fallible(combine(*(value.cast("bigint") for value in values)))
+
+    def _moved_date(self, call: Call, values: list[Any]) -> Any:
+        """A date so many days later or earlier; intervals are left to others."""
+        match call:
+            case Call("+" | "-" as operator, (day, count)) if _is_date(day) and _is_integer(count):
+                start = self._f.unix_date(values[0]).cast("bigint")
+                moved = start + values[1] if operator == "+" else start - values[1]
+                return _Fallible(self._f.date_from_unix_date(moved.try_cast("int")))
+            case _:
+                raise unknown(call)
+
+    def negate(self, call: Call, values: list[Any]) -> Any:
+        f, data_type = self._f, type_of(call.args[0]) or types.NULL
+        if pa.types.is_floating(data_type):
+            return -values[0].cast("double")
+        if pa.types.is_decimal(data_type):
+            return -values[0]
+        return _Fallible(f.try_subtract(f.lit(0).cast("bigint"), values[0].cast("bigint")))
+
+    def absolute(self, call: Call, values: list[Any]) -> Any:
+        f, data_type = self._f, type_of(call.args[0]) or types.NULL
+        if pa.types.is_floating(data_type):
+            return f.abs(values[0].cast("double"))
+        if pa.types.is_decimal(data_type):
+            return f.abs(values[0])
+        value = values[0].cast("bigint")
+        return _Fallible(f.when(value < 0, f.try_subtract(f.lit(0).cast("bigint"), value)).otherwise(value))
+
+    # --- Time -----------------------------------------------------------------------------------------------------
+
+    def calendar_part(self, call: Call, values: list[Any]) -> Any:
+        part = {"year": self._f.year, "month": self._f.month, "day": self._f.dayofmonth, "hour": self._f.hour}
+        return (part | {"minute": self._f.minute})[call.function](values[0]).cast("bigint")
+
+    def date_trunc(self, call: Call, values: list[Any]) -> Any:
+        match call.args:
+            case (Literal(value=str() as name), _) if name in DATE_TRUNC_UNITS:
+                unit = DATE_TRUNC_UNITS[name]
+            case _:
+                raise unknown(call)
+        value = values[1].cast("timestamp_ntz")
+        if unit == "microsecond":
+            return value
+        if unit in _MICROSECONDS:
+            count = self._constants.since_epoch(value)
+            return self._constants.at(count - self._f.pmod(count, self._f.lit(_MICROSECONDS[unit]).cast("bigint")))
+        day = value.cast("date")
+        return (day if unit == "day" else self._f.trunc(day, unit)).cast("timestamp_ntz")
+
+    def trunc(self, call: Call, values: list[Any]) -> Any:
+        match call.args:
+            case (_, Literal(value=str() as name)) if name in TRUNC_UNITS:
+                return self._f.trunc(values[0].cast("date"), TRUNC_UNITS[name])
+            case _:
+                raise unknown(call)
+
+    # --- Casts, metadata ------------------------------------------------------------------------------------------
+
+    def cast(self, call: Call, values: list[Any]) -> Any:
+        source, target = _evaluated(type_of(call.args[0])), _evaluated(type_of(call))
+        if source is None or target is None:
+            raise unknown(call)
+        if source == target or (is_text(source) and is_text(target)):
+            return values[0]
+        stored = metadata_type(target)
+        numbers = is_number(target) and (is_number(source) or pa.types.is_boolean(source))
+        is_day = [
+            pa.types.is_date(each) or (pa.types.is_timestamp(each) and each.unit == "us") for each in (source, target)
+        ]
+        if stored is None or not (numbers or all(is_day) or (is_text(target) and pa.types.is_integer(source))):
+            raise unknown(call)
+        value = values[0].try_cast(sql_type(stored))
+        # Every timestamp has a day; not every day has a first microsecond.
+        is_safe = call.function == "try_cast" or pa.types.is_timestamp(source)
+        return value if is_safe else _Fallible(value)
+
+    def element_at(self, call: Call, values: list[Any]) -> Any:
+        return self._f.try_element_at(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fallible:
+    """A value that is NULL, of arguments that are not, only where it fails."""
+
+    value: Any
+
+
+def unknown(node: Expr) -> EvaluationError:
+    function = f" for {node.function!r}" if isinstance(node, Call) else ""
+    return EvaluationError(f"Spark has no expression{function} that means the same, asked for in {shown(node)}")
+
+
+def _evaluated(data_type: pa.DataType | None) -> pa.DataType | None:
+    return None if data_type is None else evaluation_type(data_type)
+
+
+def _is_instant(data_type: pa.DataType | None) -> bool:
+    return bool(data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None)
+
+
+def _is_void(expr: Expr) -> bool:
+    """Whether it is NULL without a type; functions of metadata have types that nobody noted."""
+    return bool(type_of(expr) == types.NULL)
+
+
+def _is_date(expr: Expr) -> bool:
+    return bool(pa.types.is_date(type_of(expr) or types.NULL))
+
+
+def _is_integer(expr: Expr) -> bool:
+    return bool(pa.types.is_integer(type_of(expr) or types.NULL))
+
+
+def _is_nan(literal: Literal) -> bool:
+    return isinstance(literal.value, float) and math.isnan(literal.value)
+
+
+def _positive_zero(literal: Literal) -> Literal:
+    return Literal(0.0, literal.type) if isinstance(literal.value, float) and literal.value == 0 else literal
+
+
+def _any(columns: Any) -> Any:
+    found = [column for column in columns if column is not None]
+    return _balanced(found, lambda a, b: a | b) if found else None
+
+
+def _all(columns: list[Any]) -> Any:
+    return _balanced(columns, lambda a, b: a & b)
+
+
+def _balanced(columns: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    """Many combined two by two, so that the tree is no deeper than it must be."""
+    while len(columns) > 1:
+        pairs = [columns[start : start + 2] for start in range(0, len(columns), 2)]
+        columns = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return columns[0]
+
+
+_MAKERS: dict[str, Callable[[ColumnCompiler, Call, list[Any]], Any]] = {
+    **dict.fromkeys(COMPARISONS, ColumnCompiler.compare),
+    **dict.fromkeys(("and", "or"), ColumnCompiler.junction),
+    "not": ColumnCompiler.negation,
+    **dict.fromkeys(("is_null", "is_not_null"), ColumnCompiler.null_test),
+    "case": ColumnCompiler.case,
+    "coalesce": ColumnCompiler.coalesce,
+    "in": ColumnCompiler.member,
+    "any_between": ColumnCompiler.any_between,
+    **dict.fromkeys(("startswith", "endswith", "contains"), ColumnCompiler.text_test),
+    "like": ColumnCompiler.like,
+    "substring": ColumnCompiler.substring,
+    "length": ColumnCompiler.length,
+    **dict.fromkeys(("+", "-", "*"), ColumnCompiler.arithmetic),
+    "negate": ColumnCompiler.negate,
+    "abs": ColumnCompiler.absolute,
+    **dict.fromkeys(("year", "month", "day", "hour", "minute"), ColumnCompiler.calendar_part),
+    "date_trunc": ColumnCompiler.date_trunc,
+    "trunc": ColumnCompiler.trunc,
+    **dict.fromkeys(("cast", "try_cast"), ColumnCompiler.cast),
+    "element_at": ColumnCompiler.element_at,
+}

@@ -1,0 +1,154 @@
+"""The data source `tamis`, for `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis`.
+
+Spark runs it in Python processes of its own: one plans the query, others read. It pushes simple filters if
+`spark.sql.python.filterPushdown.enabled` is set (and refuses a reader that takes filters if it is not, so there are two
+of them here), prunes no columns (a schema given by the user does), and tells later versions' readers of a limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from tamis.errors import ExpressionError, InvalidArgument
+from tamis.expr.bind import bind
+from tamis.expr.expression_json import expression_from_json, expression_to_json
+from tamis.expr.nodes import Expr
+from tamis.expr.sql import parse_sql
+from tamis.scan.task_data import task_reader_of
+from tamis.spark.handler import quoted
+from tamis.spark.pushed_filters import from_filter
+from tamis.spark.source_options import SourceOptions
+from tamis.spark.task_runner import packed_tasks, read_packed, reader_text
+from tamis.spark.types import asked_schema, fit_rows, row_schema, spark_schema
+from tamis.table import Table
+
+
+class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look into pyspark
+    """Tables for Spark to read, filters pushed into them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tamis"
+
+    def schema(self) -> StructType:
+        return spark_schema(row_schema(SourceOptions.of(self.options).open().schema))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PushingReader(SourceOptions.of(self.options), schema)
+
+
+class PlainTamisDataSource(TamisDataSource):
+    """The same where Spark's conf does not let filters through."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PlainReader(SourceOptions.of(self.options), schema)
+
+
+class PlainReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the columns of a schema, and the rows that the option `filter` admits."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        # All of it is data, because Spark sends the reader from process to process.
+        self.options = options
+        self.schema_text = schema.json()
+        self.pushed: list[dict[str, Any]] = []
+        self.limit: int | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        table = self.options.open()
+        where: list[Any] = [expression_from_json(each) for each in self.pushed]
+        if self.options.filter is not None:
+            where.append(parse_sql(self.options.filter))
+        columns = columns_of_schema(self._schema(), table)
+        scan = table.scan(where, columns, self.limit)
+        reader = task_reader_of(scan)
+        text = reader_text(reader)
+        tasks = scan.plan().tasks
+        return [InputPartition((text, packed)) for packed in packed_tasks(reader, enough(tasks, self.limit))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return  # Spark makes up a partition where there is none
+        asked = self._schema()
+        for batch in read_packed(*partition.value):
+            yield fit_rows(batch, asked_schema(batch.schema, asked))
+
+    def _schema(self) -> StructType:
+        return StructType.fromJson(json.loads(self.schema_text))
+
+
+class PushingReader(PlainReader):
+    """Takes every filter that Spark offers and that means something for the table."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        table = self.options.open()
+        # What is committed between this call and the next is not for this query.
+        self.options = self.options.pinned(table)
+        for each in filters:
+            expression = from_filter(each)
+            if expression is None or not _fits(expression, table):
+                yield each  # Spark applies it
+            else:
+                self.pushed.append(expression_to_json(expression))
+
+    if hasattr(DataSourceReader, "pushLimit"):
+
+        def pushLimit(self, limit: int) -> bool:  # noqa: N802
+            """Later versions of Spark ask; they cut off what is too much themselves."""
+            self.limit = limit
+            return True
+
+    if hasattr(DataSourceReader, "pruneColumns"):
+
+        def pruneColumns(self, required: StructType) -> StructType:  # noqa: N802
+            """Later versions of Spark tell which columns they need."""
+            self.schema_text = required.json()
+            return required
+
+
+def _fits(expression: Expr, table: Table) -> bool:
+    try:
+        bind(expression, table.schema, table.name)
+    except ExpressionError:
+        return False
+    return True
+
+
+def enough(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
+    """The tasks that surely hold so many rows."""
+    certain = 0
+    for task in tasks:
+        yield task
+        certain += 0 if task.residual else task.row_count
+        if limit is not None and certain >= limit:
+            return
+
+
+def columns_of_schema(schema: StructType, table: Table) -> list[str]:
+    """The columns of a table that a schema asks for, checked against those that the table has."""
+    stored = row_schema(table.schema)
+    if not schema.fields:
+        raise InvalidArgument("a schema without columns was asked for: name at least one")
+    names = []
+    for field in schema.fields:
+        known = [each for each in stored if each.name.casefold() == field.name.casefold()]
+        exact = [each for each in known if each.name == field.name] or known
+        if len(exact) != 1:
+            raise InvalidArgument(
+                f"the schema asks for {field.name!r}, and {table.name} has no such column. Columns: "
+                f"{', '.join(table.schema.names)}"
+            )
+        own = spark_schema(pa.schema(exact)).fields[0]
+        if own.dataType.simpleString().casefold() != field.dataType.simpleString().casefold():
+            raise InvalidArgument(
+                f"the schema asks for {field.name} {field.dataType.simpleString()}, and in {table.name} it is "
+                f"{own.dataType.simpleString()}: give it that type, and cast it afterwards"
+            )
+        names.append(quoted(exact[0].name))
+    return names

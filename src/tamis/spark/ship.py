@@ -1,0 +1,43 @@
+"""Tamis sent to the workers of a Spark session, where it is not installed."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from tamis.engines.sessions import check_session
+from tamis.engines.translation import translated_errors
+
+PACKAGE = Path(__file__).parents[1]
+
+_SAME_DAY = (1980, 1, 1, 0, 0, 0)
+"""The same files make the same bytes, whenever they were written."""
+
+
+def ship(spark: Any) -> str:
+    """Send this version of Tamis to the workers of a session, and return the name of the artifact.
+
+    It is Python alone: pyarrow, numpy, duckdb, sqlglot, pyroaring and xxhash must be installed there. To send the same
+    version again costs nothing.
+    """
+    check_session(spark)
+    with tempfile.TemporaryDirectory(prefix="tamis-") as folder:
+        path = write_package(Path(folder))
+        with translated_errors(f"tamis: send {path.name}"):
+            spark.addArtifacts(str(path), pyfile=True)
+        return path.name
+
+
+def write_package(folder: Path) -> Path:
+    """Write the package as a zip file, which is named after what is in it."""
+    files = sorted(path for path in PACKAGE.rglob("*") if path.suffix == ".py" or path.name == "py.typed")
+    content = [(f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}", path.read_bytes()) for path in files]
+    digest = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+    path = folder / f"tamis-{digest}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content:
+            archive.writestr(zipfile.ZipInfo(name, _SAME_DAY), data, zipfile.ZIP_DEFLATED)
+    return path

@@ -1,0 +1,98 @@
+"""Arrow tasks: row groups, or single pages of them, read in Spark's Python workers by the reader that scans use here.
+
+What travels is data: tasks as Arrow, the rest as JSON. Spark finds `TaskRunner` by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.scan.pipeline import run_tasks
+from tamis.scan.read import ScanTask, TaskReader, put_together
+from tamis.scan.scan import weight
+from tamis.scan.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
+from tamis.spark.types import fit_rows, row_schema, spark_schema
+from tamis.tables.jobs import Arguments, Item, read_table
+
+PIECES = 64
+SMALLEST, LARGEST = 1024 * 1024, 64 * 1024 * 1024
+"""Into how many Spark tasks the bytes to read are shared out, and how many bytes each has at least and at most."""
+
+_INPUT = pa.schema([pa.field("task", pa.int32(), nullable=False), pa.field("tasks", pa.binary(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class TaskRunner:
+    """Reads the tasks of one Spark task: a function for `mapInArrow`."""
+
+    arguments: str
+    __name__: str = "tamis"
+    """What Spark calls it where it shows its plan."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column("tasks").to_pylist():
+                yield from read_packed(self.arguments, packed)
+
+
+def read_packed(arguments: str, packed: bytes) -> Iterator[pa.RecordBatch]:
+    """The rows of tasks that travelled here, in the schema that Spark has for them."""
+    reader = reader_from_json(Arguments(arguments))
+    schema = row_schema(reader.output_schema)
+    for found in _read(reader, tasks_from_table(read_table(packed))):
+        yield fit_rows(found, schema)
+
+
+def _read(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
+    groups = put_together(tasks)
+    if reader.storage.is_local:
+        # Spark has one task for each processor, and all of them are at work.
+        for group in groups:
+            yield from reader.read(group)
+        return
+    yield from run_tasks(groups, reader.read, weight)
+
+
+def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
+    """A lazy DataFrame of the rows of tasks, the filter applied."""
+    packed = packed_tasks(reader, tasks)
+    given = pa.table([pa.array(range(len(packed)), pa.int32()), pa.array(packed, pa.binary())], schema=_INPUT)
+    runner = TaskRunner(reader_text(reader), re.sub(r"\W+", "_", title))
+    return (
+        spark.createDataFrame(given, spark_schema(_INPUT))
+        .repartitionById(max(1, len(packed)), "task")
+        .mapInArrow(runner, spark_schema(row_schema(reader.output_schema)))
+    )
+
+
+def reader_text(reader: TaskReader) -> str:
+    """What `read_packed` needs besides the tasks."""
+    return json.dumps(reader_to_json(reader), allow_nan=False)
+
+
+def packed_tasks(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
+    """The tasks of a scan as data, in groups of about the same number of bytes to read."""
+    tables = [tasks_to_table(group, reader.schema, reader.partition_columns) for group in pack(tasks)]
+    return [Item.of_table(table).value for table in tables]
+
+
+def pack(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:
+    """The tasks in groups of about the same number of bytes, in their order: a row group is never in two."""
+    given = list(tasks)
+    total = sum(task.bytes for task in given)
+    most = min(LARGEST, max(SMALLEST, total // PIECES))
+    groups: list[list[ScanTask]] = []
+    size = 0
+    for task in given:
+        if not groups or size + task.bytes > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(task)
+        size += task.bytes
+    return groups

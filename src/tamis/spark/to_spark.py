@@ -1,0 +1,97 @@
+"""A scan as a lazy DataFrame: the files that are left, each read in the way that suits it, as one union.
+
+| files                                                              | read by                                     |
+|--------------------------------------------------------------------|---------------------------------------------|
+| that hold what the table says                                      | Spark's own Parquet reader, filter on top   |
+| with deleted rows, mapped columns, widened types, types or         | Arrow tasks: `tamis.spark.task_runner`      |
+| functions that Spark does not have; selections that are very narrow|                                             |
+
+Files and partitions are pruned here, when the DataFrame is made; nothing is read before Spark is asked for rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tamis.engines.sessions import check_session
+from tamis.errors import InvalidArgument
+from tamis.scan.plan import PlannedFiles
+from tamis.scan.read import TaskReader
+from tamis.spark.own_reader import OwnReader, readable_files, reads_table
+from tamis.spark.task_runner import arrow_frame
+from tamis.spark.types import row_schema, spark_schema
+from tamis.tables.source import FileListing, TableSource
+
+AUTO, SPARK, ARROW = "auto", "spark", "arrow"
+READERS = (AUTO, SPARK, ARROW)
+
+MOST_LOOKED_INTO = 256
+"""Of so many files the footers are read beforehand, to see how much of them a filter leaves."""
+
+WORTH_PAGES = 16 * 1024 * 1024
+NARROW = 1 / 32
+"""Where a filter leaves so small a share of so many bytes, single pages are read, and the columns of the filter first.
+Spark's reader would read all columns of every row group that is left."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a scan asks of its table, and how its files are planned further."""
+
+    source: TableSource
+    reader: TaskReader
+    listing: FileListing
+    limit: int | None
+    plan: Callable[[FileListing], PlannedFiles]
+
+
+def frame_of(spark: Any, wanted: Wanted, reader: str = AUTO) -> Any:
+    """The DataFrame of a scan. `reader` is `spark` or `arrow`; `auto` takes each where it fits."""
+    check_session(spark)
+    if reader not in READERS:
+        raise InvalidArgument(f"no reader {reader!r}. Readers: {', '.join(READERS)}")
+    schema = spark_schema(row_schema(wanted.reader.output_schema))
+    own = OwnReader(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
+    for_spark, for_tasks = _shared_out(wanted, own, reader)
+    frames = []
+    if for_spark.files.num_rows:
+        matches = for_spark.matched is not None and bool(for_spark.matched.all())
+        frames.append(own.frame(for_spark, matches=matches))
+    tasks = [task for planned in for_tasks for task in planned.tasks()]
+    if tasks:
+        frames.append(arrow_frame(spark, wanted.reader, tasks, f"tamis: read {wanted.source.name}"))
+    if not frames:
+        return spark.createDataFrame([], schema)
+    found = frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1])
+    return found if wanted.limit is None else found.limit(min(wanted.limit, 2**31 - 1))
+
+
+def _shared_out(wanted: Wanted, own: OwnReader, reader: str) -> tuple[FileListing, list[PlannedFiles]]:
+    """The files for Spark's reader, and the others with what is to be read of them."""
+    listing, scan = wanted.listing, wanted.reader
+    needed = (*scan.projection, *(column.path for column in scan.predicate.columns))
+    readable = np.zeros(listing.files.num_rows, bool)
+    if reader != ARROW and reads_table(wanted.source, needed) and own.can_test():
+        readable = readable_files(scan.storage, listing.files)
+    for_spark = listing.take(np.flatnonzero(readable))
+    others = listing.take(np.flatnonzero(~readable))
+    planned = [wanted.plan(others)] if others.files.num_rows else []
+    if reader == AUTO and _may_be_narrow(wanted, for_spark):
+        looked_into = wanted.plan(for_spark)
+        left = looked_into.row_groups
+        if int(left.units.bytes.sum()) <= NARROW * (left.report.bytes_total or 0):
+            return for_spark.slice(0, 0), [*planned, looked_into]
+        for_spark = for_spark.take(np.unique(left.units.file))
+    return for_spark, planned
+
+
+def _may_be_narrow(wanted: Wanted, listing: FileListing) -> bool:
+    tested = {column.path[0] for column in wanted.reader.predicate.columns}
+    is_tested = bool(tested - set(wanted.source.partition_columns))
+    size = pc.sum(listing.files["size"]).as_py() or 0
+    return is_tested and 0 < listing.files.num_rows <= MOST_LOOKED_INTO and size >= WORTH_PAGES

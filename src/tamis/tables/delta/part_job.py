@@ -1,0 +1,195 @@
+"""Parts of a checkpoint pruned in an engine's executors: the function that runs there, and what it sends back.
+
+What an executor needs travels as data: the schema of the table, the filter, where the part is, and the keys of files of
+which newer commits speak. Commits themselves, which are in memory, are pruned by the caller.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple
+from typing import Any
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.errors import counted
+from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
+from tamis.skipping.prune import ConjunctOutcome
+from tamis.tables.delta.chosen_files import Chosen, Sizes
+from tamis.tables.delta.file_batches import kept_batches
+from tamis.tables.delta.file_parts import FilePart
+from tamis.tables.delta.file_request import LIMIT, Request
+from tamis.tables.delta.files import CHOSEN, PartPruner
+from tamis.tables.delta.log import LogFile
+from tamis.tables.delta.schema import TableMetadata
+from tamis.tables.delta.schema_json import read_fields
+from tamis.tables.delta.snapshot import Snapshot
+from tamis.tables.jobs import Arguments, Engine, Item, Job, read_table, storage_arguments
+
+FUNCTION = "tamis.tables.delta.part_job:prune_part"
+
+_SIZES = ("total", "after_partitions", "after_statistics")
+_OUTCOMES = ("of_partitions", "of_filter", "of_statistics")
+
+
+def choose_files_in(engine: Engine, snapshot: Snapshot, request: Request, name: str) -> Chosen:
+    """The files of a snapshot that may hold a matching row, as `choose_files` finds them in this process."""
+    pruner = PartPruner(snapshot.metadata, request, snapshot.storage.threads)
+    parts = snapshot.parts()
+    sent = [part for part in parts if part.changes is None]
+    found = iter(_pruned_in(engine, snapshot, request, sent, name, pruner.nothing()))
+    each = [next(found) if part.changes is None else pruner.prune(part) for part in parts]
+    return Chosen.joined([pruner.nothing(), *each])
+
+
+def unread_parts(snapshot: Snapshot, *, in_memory: bool) -> list[FilePart]:
+    """The files of a checkpoint that a plan has to read; with `in_memory`, those that an earlier one left aside."""
+    parts = [part for part in snapshot.parts() if part.changes is None]
+    return [part for part in parts if kept_batches(part, snapshot.metadata) is None] if in_memory else parts
+
+
+def _pruned_in(
+    engine: Engine, snapshot: Snapshot, request: Request, parts: Sequence[FilePart], name: str, nothing: Chosen
+) -> list[Chosen]:
+    if not parts:
+        return []
+    storage = snapshot.storage
+    touched = parts[0].touched
+    arguments = {
+        **storage_arguments(storage),
+        "metadata": metadata_to_json(snapshot.metadata),
+        "version": snapshot.version,
+        "request": _request_to_json(request),
+        "touched": None if touched is None or not len(touched) else _keys_to_text(touched),
+    }
+    what = f"read {counted(len(parts), 'checkpoint part')} of {name}@{snapshot.version}"
+    job = Job(FUNCTION, arguments, _schema(nothing), what, storage.counters)
+    files = [part.file for part in parts if part.file is not None]
+    batches: list[list[pa.RecordBatch]] = [[] for _ in parts]
+    for number, batch in engine.run(job, [Item.of_json(astuple(file), file.size) for file in files]):
+        batches[number].append(batch)
+    return [_chosen(own, nothing) for own in batches]
+
+
+def prune_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+    """What is left of the files that a part of a checkpoint adds: an account of it, then the files."""
+    file = LogFile(*json.loads(item))
+    part = FilePart(
+        arguments.storage,
+        ("part", file.path),
+        arguments["version"],
+        file.size,
+        file,
+        touched=arguments.once(_touched),
+    )
+    pruner = arguments.once(_pruner)
+    yield from _batches(pruner.prune(part), pruner.nothing())
+
+
+def _pruner(arguments: Arguments) -> PartPruner:
+    metadata = metadata_from_json(arguments["metadata"])
+    return PartPruner(metadata, _request_from_json(arguments["request"], metadata), threads=1, keep=False)
+
+
+# --- What travels ---------------------------------------------------------------------------------------------------
+
+
+def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
+    """The metadata of a table as values that `json` takes."""
+    return {
+        "id": metadata.id,
+        "name": metadata.name,
+        "partition_columns": list(metadata.partition_columns),
+        "mapping_mode": metadata.mapping_mode,
+        "configuration": dict(metadata.configuration),
+        "place": metadata.place,
+        "schema_text": metadata.schema_text,
+    }
+
+
+def metadata_from_json(given: Mapping[str, Any]) -> TableMetadata:
+    """The metadata that `metadata_to_json` described."""
+    fields = read_fields(given["schema_text"], given["place"], is_mapped=given["mapping_mode"] != "none")
+    return TableMetadata(**{**given, "fields": fields, "partition_columns": tuple(given["partition_columns"])})
+
+
+def _request_to_json(request: Request) -> dict[str, Any]:
+    levels = {"partitions": request.by_partitions, "files": request.by_statistics}
+    return {
+        "predicate": predicate_to_json(request.predicate),
+        "levels": [name for name, is_on in levels.items() if is_on],
+        # Parts tell how many rows their files have; which of them are enough shows when all are known.
+        "limit": 0 if request.way == LIMIT else None,
+        "with_rows": request.with_rows,
+    }
+
+
+def _request_from_json(given: Mapping[str, Any], metadata: TableMetadata) -> Request:
+    predicate = predicate_from_json(given["predicate"])
+    return Request.of(predicate, metadata, given["levels"], given["limit"], given["with_rows"])
+
+
+def _keys_to_text(keys: pa.Array) -> str:
+    return base64.b64encode(Item.of_table(pa.table({"key": keys})).value).decode()
+
+
+def _touched(arguments: Arguments) -> pa.Array | None:
+    text = arguments["touched"]
+    return None if text is None else read_table(base64.b64decode(text))["key"].combine_chunks()
+
+
+def _schema(nothing: Chosen) -> pa.Schema:
+    fields = [("account", types.STRING), ("files", pa.struct(list(CHOSEN))), ("matched", types.BOOLEAN)]
+    if nothing.partitions.num_columns:
+        fields.append(("partitions", pa.struct(list(nothing.partitions.schema))))
+    return pa.schema(fields)
+
+
+def _batches(chosen: Chosen, nothing: Chosen) -> Iterator[pa.RecordBatch]:
+    schema = _schema(nothing)
+    sizes = {name: asdict(getattr(chosen, name)) for name in _SIZES}
+    outcomes = {name: [asdict(each) for each in getattr(chosen, name)] for name in _OUTCOMES}
+    account = pa.array([json.dumps({**sizes, **outcomes})])
+    yield pa.record_batch([account, *(pa.nulls(1, field.type) for field in list(schema)[1:])], schema=schema)
+    rows = chosen.files.num_rows
+    if not rows:
+        return
+    values = [pa.nulls(rows, types.STRING), _as_struct(chosen.files.select(CHOSEN.names)), pa.array(chosen.matched)]
+    if chosen.partitions.num_columns:
+        values.append(_as_struct(chosen.partitions))
+    yield pa.record_batch(values, schema=schema)
+
+
+def _as_struct(table: pa.Table) -> pa.StructArray:
+    return pa.StructArray.from_arrays([column.combine_chunks() for column in table.columns], fields=list(table.schema))
+
+
+def _chosen(batches: Sequence[pa.RecordBatch], nothing: Chosen) -> Chosen:
+    """What a part sent back: its first batch is the account."""
+    account = json.loads(batches[0].column("account")[0].as_py())
+    found = pa.Table.from_batches(batches[1:], _schema(nothing))
+    partitions = nothing.partitions
+    if partitions.num_columns:
+        partitions = _from_struct(found["partitions"], partitions.schema)
+    total, after_partitions, after_statistics = (Sizes(**account[name]) for name in _SIZES)
+    of_partitions, of_filter, of_statistics = (
+        tuple(ConjunctOutcome(**each) for each in account[name]) for name in _OUTCOMES
+    )
+    return Chosen(
+        _from_struct(found["files"], CHOSEN),
+        partitions,
+        found["matched"].to_numpy().astype(bool),
+        total,
+        after_partitions,
+        after_statistics,
+        of_partitions,
+        of_filter,
+        of_statistics,
+    )
+
+
+def _from_struct(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([pa.record_batch(chunk.flatten(), schema=schema) for chunk in column.chunks], schema)

@@ -1,0 +1,104 @@
+"""Directories listed in an engine's executors, where there are many of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tamis import types
+from tamis.io.listing import Listing, list_directories
+from tamis.io.storage import Storage
+from tamis.tables.jobs import Arguments, Engine, Item, Job, storage_arguments
+from tamis.tables.planning import SMALL_READ, Planning
+
+FUNCTION = "tamis.tables.hive.listing_job:list_some"
+
+TOGETHER = 256
+"""How many directories one call lists."""
+
+_SCHEMA = pa.schema(
+    [
+        ("directory", types.LONG),
+        ("path", types.STRING),
+        ("is_file", types.BOOLEAN),
+        ("size", types.LONG),
+        ("modified_ns", types.LONG),
+    ]
+)
+"""What directories hold; `directory` is the position of theirs among the paths of the call."""
+
+
+@dataclass(frozen=True)
+class Lister:
+    """Lists the directories of a table, many of them where `planning` says; None: in this process."""
+
+    storage: Storage
+    planning: Planning | None = None
+
+    def list(self, paths: Sequence[str]) -> list[Listing]:
+        """The listing of each directory, in the order of the paths."""
+        engine = None
+        # One directory is listed before anybody else could begin, and discovery goes down one by one.
+        if self.planning is not None and len(paths) > 1:
+            calls = -(-len(paths) // TOGETHER)
+            engine = self.planning.engine_for(self.storage, calls, len(paths) * SMALL_READ)
+        return list_directories(self.storage, paths) if engine is None else list_in(engine, self.storage, paths)
+
+
+def list_in(engine: Engine, storage: Storage, paths: Sequence[str]) -> list[Listing]:
+    """What `list_directories` gives, listed by an engine."""
+    calls = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
+    what = f"list {len(paths):,} {'directory' if len(paths) == 1 else 'directories'} of {storage.uri}"
+    job = Job(FUNCTION, storage_arguments(storage), _SCHEMA, what, storage.counters)
+    batches: list[list[pa.RecordBatch]] = [[] for _ in calls]
+    for number, batch in engine.run(job, [Item.of_json(call, len(call) * SMALL_READ) for call in calls]):
+        batches[number].append(batch)
+    return [listing for call, own in zip(calls, batches, strict=True) for listing in _listings(own, len(call))]
+
+
+def list_some(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+    """What some directories hold: of each its files, then its directories, both ordered by name."""
+    for number, listing in enumerate(list_directories(arguments.storage, json.loads(item))):
+        files, directories = len(listing.file_paths), len(listing.directory_paths)
+        if not files + directories:
+            continue
+        none = pa.nulls(directories, types.LONG)
+        yield pa.record_batch(
+            [
+                pa.repeat(pa.scalar(number, types.LONG), files + directories),
+                pa.concat_arrays([listing.file_paths, listing.directory_paths]),
+                pa.array(np.arange(files + directories) < files),
+                pa.concat_arrays([listing.file_sizes, none]),
+                pa.concat_arrays([listing.file_modified_ns, none]),
+            ],
+            schema=_SCHEMA,
+        )
+
+
+def _listings(batches: Sequence[pa.RecordBatch], count: int) -> list[Listing]:
+    found = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
+    directory = found["directory"].to_numpy()
+    is_file = found["is_file"].to_numpy().astype(bool)
+    numbers = np.arange(count)
+    starts, ends = np.searchsorted(directory, numbers), np.searchsorted(directory, numbers, side="right")
+    files = np.concatenate([[0], np.cumsum(is_file)])
+    paths, sizes, times = (
+        found[name].chunk(0) if found.num_rows else pa.array([], _SCHEMA.field(name).type)
+        for name in ("path", "size", "modified_ns")
+    )
+    listings = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        own = int(files[end] - files[start])
+        listings.append(
+            Listing(
+                paths.slice(start, own),
+                sizes.slice(start, own),
+                times.slice(start, own),
+                paths.slice(start + own, end - start - own),
+            )
+        )
+    return listings

@@ -1,0 +1,54 @@
+"""Runners that fail in a worker of Spark. They travel by value, since the workers do not have this module."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.engines.worker import JobRunner
+
+
+class DiesOnce:
+    """Kills its own process after the first result that it gave away, unless one did so before."""
+
+    def __init__(self, runner: JobRunner, grave: Path) -> None:
+        self._runner = runner
+        self._grave = str(grave)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for given in self._runner(batches):
+            yield given
+            try:
+                handle = os.open(self._grave, os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                continue
+            os.close(handle)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Unknown:
+    """Something of a module that the workers do not have."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (self._module,)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return batches
+
+
+class Stumbles:
+    """Fails in a way that nobody expected."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            raise ZeroDivisionError(f"{batch.num_rows} / 0")
+        yield

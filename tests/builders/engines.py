@@ -1,0 +1,44 @@
+"""Engines for tests, and plans compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+import tamis
+from tamis.engines.spark import results
+from tamis.engines.worker import JobRunner
+from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.jobs import Item, Job
+
+
+class WorkerHere:
+    """Does in this process what a Spark worker does, bytes and all: for tests that cannot wait for Spark."""
+
+    name = "spark"
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[str, int]] = []
+        """What ran, and over how many items."""
+
+    def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        self.jobs.append((job.what, len(items)))
+        given = pa.record_batch({"number": list(range(len(items))), "item": [item.value for item in items]})
+        rows = JobRunner(job.function, job.arguments_text)(iter([given]))
+        yield from results(pa.Table.from_batches(rows))
+
+
+def fresh_plan(table: tamis.Table, where: object, depth: str, **options: Any) -> tamis.ScanPlan:
+    """A plan that nothing in memory helps to make."""
+    LIVE_FILES.clear()
+    return table.scan(where, **options).plan(depth)
+
+
+def assert_same_plans(one: tamis.ScanPlan, other: tamis.ScanPlan) -> None:
+    """Entry for entry, in the same order, reports included."""
+    assert one.files.schema.equals(other.files.schema, check_metadata=True)
+    assert one.files.equals(other.files)
+    assert one.tasks == other.tasks
+    assert one.report.to_dict() == other.report.to_dict()

@@ -1,0 +1,51 @@
+"""Small tables for tests of the statistics index."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tamis.parquet.footer import FOOTERS
+
+ROWS = 10
+
+
+def rows_of(number: int, count: int = ROWS) -> pa.Table:
+    """Ids in the order of the files, names in none, a float."""
+    ids = range(number * count, (number + 1) * count)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "name": [f"n{(each * 7919) % 100_003}" for each in ids],
+            "x": pa.array([float(each % 7) for each in ids], pa.float64()),
+        }
+    )
+
+
+def write_files(root: Path, numbers: Iterable[int], **options: object) -> Path:
+    """A flat folder with a file of ten rows for each number."""
+    root.mkdir(parents=True, exist_ok=True)
+    for number in numbers:
+        pq.write_table(rows_of(number), root / f"{number:04}.parquet", row_group_size=4, **options)
+    return root
+
+
+def index_of(root: Path) -> Path:
+    return root / "_tamis" / "index"
+
+
+def data_files(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*.parquet") if "_tamis" not in path.parts)
+
+
+def make_unreadable(paths: Iterable[Path]) -> None:
+    """Overwrite files with zeros, without a trace in their sizes and times: whoever opens one finds it damaged."""
+    for path in paths:
+        seen = path.stat()
+        path.write_bytes(bytes(seen.st_size))
+        os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    FOOTERS.clear()

@@ -1,0 +1,100 @@
+"""`tamis index`: build, status, drop, and `--index` of the other commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from builders.commands import run_in_pipe, run_on_terminal, without_colours
+from builders.indexed import data_files, write_files
+from tamis.cli.index import BuildMeter
+from tamis.index import Progress
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_files(tmp_path / "orders", range(5))
+
+
+def run(root: Path, *arguments: str) -> str:
+    result = run_in_pipe(*arguments, folder=root.parent)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+def test_an_index_is_built_used_looked_at_and_dropped(root: Path) -> None:
+    place = root / "_tamis" / "index"
+    built = run(root, "index", "build", "orders", "--bloom", "name", "--columns", "id,x")
+    assert built == f"5 files, 50 rows in the index at {place}\n5 read, 0 as before, 0 dropped out\n"
+    plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--json"))
+    assert next(level["kept"] for level in plan["levels"] if level["level"] == "files") == 1
+    data_files(root)[0].unlink()
+    status = json.loads(run(root, "index", "status", "orders", "--json"))
+    assert (status["files"], status["table_files"], status["is_complete"]) == (5, 4, True)
+    assert (status["columns"], status["bloom"]) == (["id", "x", "name"], ["name"])
+    again = json.loads(run(root, "index", "build", "orders", "--json"))
+    assert (again["files"], again["harvested"], again["reused"], again["removed"]) == (4, 0, 4, 1)
+    assert run(root, "index", "drop", "orders") == "dropped\n"
+    assert json.loads(run(root, "index", "drop", "orders", "--json")) == {"dropped": False}
+    assert run(root, "index", "status", "orders") == f"no index at {place}\n"
+
+
+def test_an_index_elsewhere_is_named(root: Path) -> None:
+    run(root, "index", "build", "orders", "--to", "aside")
+    for place, kept in (("aside", 1), ("none", 5)):
+        plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--index", place, "--json"))
+        assert next(level["kept"] for level in plan["levels"] if level["level"] == "files") == kept
+    text = run(root, "index", "status", "orders", "--to", "aside")
+    assert "files        5 of 5 in the table" in text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("build", "nowhere"), 1, "nothing at"),
+        (("build", "orders", "--columns", "nope"), 1, "no column 'nope' in orders"),
+        (("build", "orders", "--on", "moon"), 2, "'moon' is not one of 'local', 'spark'"),
+        (("build", "orders", "--false-positives", "2"), 2, "0<x<1"),
+        (("status", "nowhere"), 1, "nothing at"),
+        (("polish", "orders"), 2, "No such command"),
+    ],
+)
+def test_errors_are_one_line_and_a_code(root: Path, arguments: tuple[str, ...], code: int, text: str) -> None:
+    result = run_in_pipe("index", *arguments, folder=root.parent)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert text in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_was_left_out_and_what_is_stale_is_told(root: Path) -> None:
+    (root / "0003.parquet").write_bytes(b"no Parquet file")
+    result = run_in_pipe("index", "build", "orders", folder=root.parent)
+    assert result.returncode == 0
+    assert "1 file left out: '" in result.stderr
+    status = run_in_pipe("index", "status", "orders", folder=root.parent)
+    assert "files        4 of 5 in the table" in status.stdout
+    assert "1 file new or changed: build it again" in status.stderr
+
+
+def test_a_terminal_is_told_the_same(root: Path) -> None:
+    code, shown = run_on_terminal("index", "build", "orders", folder=root.parent, columns=200)
+    assert code == 0
+    assert "5 files, 50 rows in the index" in without_colours(shown)
+
+
+def test_the_bar_has_files_bytes_and_a_rate() -> None:
+    meter = BuildMeter()
+    console = Console(width=160, color_system=None)
+    with console.capture() as capture:
+        console.print(meter)
+        meter.take(Progress(1500, 3000, 2**20, 2**21))
+        console.print(meter)
+    listing, building = capture.get().splitlines()
+    assert "listing" in listing
+    assert "1,500 of 3,000 files" in building
+    assert "1.0 MiB of 2.0 MiB" in building
+    assert "files/s" in building

@@ -1,0 +1,120 @@
+"""What a worker sends: batches in bytes, errors as data, failures of Spark in few words."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from builders.engines import WorkerHere
+from tamis import errors
+from tamis.engines import worker
+from tamis.engines.spark import balance
+from tamis.engines.translation import translate
+from tamis.engines.worker import JobRunner, error_from_bytes, error_to_bytes
+from tamis.errors import (
+    CorruptFile,
+    EngineError,
+    FilterFormatError,
+    MissingDependency,
+    MisusedExpression,
+    ParseError,
+    Position,
+    TamisError,
+)
+from tamis.tables.jobs import Arguments, Item, Job
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CorruptFile("'a.parquet' is no Parquet file"),
+        ParseError("unexpected ')'", position=Position(14, line=2, column=3), hint="Remove it"),
+        FilterFormatError("no operation 'x'", path="$.filters[1]"),
+        MisusedExpression("a filter has no truth"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_arrives_with_its_class_its_message_and_its_facts(error: TamisError) -> None:
+    arrived = error_from_bytes(error_to_bytes(error))
+    assert type(arrived) is type(error)
+    assert str(arrived) == str(error)
+    assert vars(arrived) == vars(error)
+
+
+def test_an_error_of_a_class_that_others_made_arrives_as_the_nearest_of_ours() -> None:
+    class Special(CorruptFile):
+        pass
+
+    arrived = error_from_bytes(error_to_bytes(Special("damaged")))
+    assert (type(arrived), str(arrived)) == (CorruptFile, "damaged")
+    # Nothing but our own classes comes out of bytes.
+    assert type(error_from_bytes(b'{"class": "one_line", "message": "x", "facts": {}}')) is TamisError
+
+
+def test_X9_a_runner_travels_as_names_and_text() -> None:
+    runner = JobRunner("tamis.tables.jobs:read_table", '{"a": 1}', "tamis_read_2_parts")
+    content = pickle.dumps(runner)
+    assert b"tamis.engines.worker" in content
+    assert pickle.loads(content) == runner
+    assert pickle.loads(content).__name__ == "tamis_read_2_parts"
+
+
+def test_large_batches_travel_in_pieces_and_empty_ones_keep_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = pa.schema([("a", pa.uint64()), ("d", pa.dictionary(pa.int8(), pa.string()))])
+    batch = pa.record_batch(
+        [pa.array([1, 2, 3], pa.uint64()), pa.array(["x", "y", None]).dictionary_encode().cast(schema.types[1])],
+        schema=schema,
+    )
+
+    def give(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+        yield from (batch, batch.slice(0, 0)) if item == b"some" else ()
+
+    monkeypatch.setattr(worker, "MOST_ROWS", 2)
+    monkeypatch.setattr(worker, "find_function", lambda name: give)
+    found = list(WorkerHere().run(Job("", {}, schema, "give"), [Item(b"some"), Item(b"none"), Item(b"some")]))
+    assert [number for number, _ in found] == [0, 0, 0, 2, 2, 2]
+    assert [each.num_rows for _, each in found] == [2, 1, 0] * 2
+    assert all(each.schema.equals(schema) for _, each in found)
+    assert pa.Table.from_batches([each for number, each in found if number == 2]).equals(pa.Table.from_batches([batch]))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        ("x\n  ModuleNotFoundError: No module named 'tamis'\n\n\tat org.apache", MissingDependency, "tamis.spark.ship"),
+        ("ModuleNotFoundError: No module named 'pyroaring.x'", MissingDependency, "the package 'pyroaring'"),
+        ("Traceback\nValueError: one\n\nKeyError: 'two'\n\tat java", EngineError, "failed: KeyError: 'two'"),
+        ("Job aborted: Python worker exited unexpectedly (crashed)\n\tat org", EngineError, "died again and again"),
+        ("\n  [SOME_CLASS] The cluster is gone.\nmore", EngineError, "failed: [SOME_CLASS] The cluster is gone."),
+        ("", EngineError, "no reason was given"),
+        ("x" * 5000, EngineError, "xxx …"),
+    ],
+)
+def test_failures_of_spark_are_told_in_one_line(text: str, kind: type[TamisError], told: str) -> None:
+    error = translate(text, "tamis: read 2 parts")
+    assert type(error) is kind
+    assert told in str(error)
+    assert "tamis: read 2 parts" in str(error)
+    assert "\n" not in str(error)
+    assert len(str(error)) < 500
+
+
+def test_tasks_are_balanced_by_bytes() -> None:
+    sizes = [7, 1, 1, 1, 5, 1, 2, 0]
+    tasks = balance(sizes, 3)
+    loads = [sum(size for size, task in zip(sizes, tasks, strict=True) if task == number) for number in range(3)]
+    assert sorted(loads) == [5, 6, 7]
+    assert balance([0] * 7, 3) == [0, 1, 2, 0, 1, 2, 0]
+    assert balance([5, 5], 100) == [0, 1]
+    assert balance([], 4) == []
+
+
+def test_every_error_of_ours_can_be_named() -> None:
+    kinds = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, TamisError)]
+    for kind in kinds:
+        error = kind.__new__(kind, "text")
+        Exception.__init__(error, "text")
+        assert type(error_from_bytes(error_to_bytes(error))) is kind

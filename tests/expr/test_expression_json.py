@@ -1,0 +1,109 @@
+"""Expressions as JSON come back exactly, whatever their literals and their depth."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from tamis.errors import InvalidArgument
+from tamis.expr.expression_json import expression_from_json, expression_to_json
+from tamis.expr.literals import literal
+from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, not_, to_steps
+from tamis.expr.partition_filter import PartitionFilter
+from tamis.skipping.predicate import Predicate, make_predicate
+from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
+
+
+def there_and_back(expr: Expr) -> Expr:
+    return expression_from_json(json.loads(json.dumps(expression_to_json(expr), allow_nan=False)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Literal(None),
+        Literal(None, pa.timestamp("ns", "UTC")),
+        Literal(2**64 - 1, pa.uint64()),
+        Literal(-128, pa.int8()),
+        Literal(True, pa.bool_()),
+        Literal(0.1 + 0.2, pa.float64()),
+        Literal(math.nan, pa.float32()),
+        Literal(-math.inf, pa.float64()),
+        Literal(5e-324, pa.float64()),
+        Literal(Decimal("-12345678901234567890.1234567890"), pa.decimal128(38, 10)),
+        Literal(Decimal("1E+5"), pa.decimal256(60, 0)),
+        Literal(b"\x00\xff'", pa.binary()),
+        Literal("é \ud800 \0 '", pa.large_string()),
+        Literal((1, -2, 3), pa.month_day_nano_interval()),
+        Literal(86_400_000_000_001, pa.duration("ns")),
+        literal(date(1, 1, 1)),
+    ],
+    ids=repr,
+)
+def test_literals_keep_value_and_type(value: Literal) -> None:
+    back = there_and_back(value)
+    assert isinstance(back, Literal)
+    assert back == value
+    assert back.type == value.type
+    assert type(back.value) is type(value.value)
+
+
+def test_negative_zero_keeps_its_sign() -> None:
+    back = there_and_back(Literal(-0.0, pa.float64()))
+    assert isinstance(back, Literal)
+    assert math.copysign(1, back.value) == -1
+
+
+def test_columns_keep_their_type_their_place_and_their_back_ticks() -> None:
+    column = Column(("a.b", "`"), 14, pa.struct([("x", pa.int8())]), exact=True)
+    (back,) = columns_of(there_and_back(Call("is_null", (column, Column(("plain",))))))[:1]
+    assert (back.path, back.position, back.type, back.exact) == (column.path, 14, column.type, True)
+
+
+def test_X11_depth_and_length_do_not_matter() -> None:
+    deep: Expr = Column(("a",), type=pa.bool_())
+    for _ in range(10_000):
+        deep = not_(deep)
+    assert there_and_back(deep) == deep
+    long = Call("in", (Column(("a",)), *(Literal(number, pa.int64()) for number in range(10_000))))
+    assert there_and_back(long) == long
+
+
+def test_a_part_that_occurs_twice_is_written_once() -> None:
+    part: Expr = Column(("a",))
+    for _ in range(60):
+        part = Call("+", (part, part))
+    assert len(json.dumps(expression_to_json(part))) < 5000
+    assert to_steps(there_and_back(part)) == to_steps(part)
+
+
+def test_a_literal_that_has_no_form_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="a literal of object cannot be sent to another process"):
+        expression_to_json(Literal(object(), pa.null()))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        None,
+        "id = 5",
+        "id > 3000000000 AND day = '2024-01-01'",
+        "UPPER(s) = 'X' OR id IS NULL",
+        PartitionFilter.eq("day", "x"),
+    ],
+)
+def test_predicates_keep_all_that_pruning_needs(where: object) -> None:
+    schema = pa.schema([("id", pa.int32()), ("s", pa.string()), ("day", pa.date32())])
+    predicate = make_predicate(where, schema, "t", ("day",))
+    back = predicate_from_json(json.loads(json.dumps(predicate_to_json(predicate))))
+    assert isinstance(back, Predicate)
+    assert back == predicate
+    assert [column.type for column in back.mentioned] == [column.type for column in predicate.mentioned]
+    assert [each.text for each in back.conjuncts] == [each.text for each in predicate.conjuncts]
+    assert [each.text for each in back.partition_conjuncts] == [each.text for each in predicate.partition_conjuncts]
+    assert back.text == predicate.text

@@ -1,0 +1,228 @@
+"""Builds: incremental, resumable, told about, and the same settings the next time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from builders.indexed import data_files, index_of, make_unreadable, write_files
+from tamis.engines.local import LocalEngine
+from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature
+from tamis.index import Progress
+from tamis.indexing import building, merging
+from tamis.tables.jobs import Item, Job
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two files a piece of work, so that a small table has several."""
+    monkeypatch.setattr(building, "MOST_FILES_OF_AN_ITEM", 2)
+
+
+class Interrupted(Exception):
+    """What ends a build in the middle."""
+
+
+class FailingEngine(LocalEngine):
+    """An engine that breaks down after so many results."""
+
+    def __init__(self, results: int) -> None:
+        super().__init__(threads=1)
+        self._results = results
+
+    def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for number, found in enumerate(super().run(job, items)):
+            if number == self._results:
+                raise Interrupted
+            yield found
+
+
+def counts(result: tamis.index.BuildResult) -> tuple[int, int, int, int]:
+    return result.files, result.harvested, result.reused, result.removed
+
+
+def test_only_what_is_new_or_changed_is_read_and_what_is_gone_drops_out(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(10))
+    assert counts(tamis.index.build(root)) == (10, 10, 0, 0)
+    old = data_files(root)
+    # Whoever opened one of the old files would find it damaged; the first has the schema of the table.
+    make_unreadable(old[1:])
+    assert counts(tamis.index.build(root)) == (10, 0, 10, 0)
+    old[5].unlink()
+    write_files(root, [3, 20, 21])
+    assert counts(tamis.index.build(root)) == (11, 3, 8, 2)
+    assert tamis.open(root).scan("id = 205").plan("files").num_files == 1
+    assert tamis.open(root).scan("id BETWEEN 50 AND 59").plan("files").num_files == 0
+    status = tamis.index.status(root)
+    assert (status.files, status.fresh_files, status.table_files, status.is_complete) == (11, 11, 11, True)
+
+
+def test_a_changed_file_is_not_trusted_before_the_next_build(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(3))
+    tamis.index.build(root)
+    pq.write_table(pa.table({"id": [777], "name": ["a"], "x": [0.0]}), root / "0001.parquet")
+    assert tamis.open(root).scan("id = 777").count() == 1
+    status = tamis.index.status(root)
+    assert (status.files, status.fresh_files, status.table_files, status.is_complete) == (3, 2, 3, False)
+    assert counts(tamis.index.build(root)) == (3, 1, 2, 1)
+    assert tamis.open(root).scan("id = 777").plan("files").num_files == 1
+
+
+def test_a_file_of_the_same_size_at_another_time_is_another_file(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(3), compression="none")
+    tamis.index.build(root)
+    changed = root / "0001.parquet"
+    size, rows = changed.stat().st_size, pq.ParquetFile(changed).read()
+    rows = rows.set_column(0, "id", pa.array(range(900, 910)))
+    pq.write_table(rows, changed, row_group_size=4, compression="none")
+    assert changed.stat().st_size == size
+    assert tamis.open(root).scan("id = 905").count() == 1
+    os.utime(root / "0002.parquet")
+    assert tamis.index.status(root).fresh_files == 1
+
+
+def test_an_unchanged_table_leaves_the_index_untouched(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(3))
+    tamis.index.build(root)
+    before = {path.name: path.read_bytes() for path in index_of(root).iterdir()}
+    tamis.index.build(root)
+    assert {path.name: path.read_bytes() for path in index_of(root).iterdir()} == before
+
+
+def test_the_next_build_has_the_settings_of_the_last(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(3))
+    tamis.index.build(root, columns=["id"], bloom=["name"], count_nan=["x"], false_positives=0.1)
+    write_files(root, [3])
+    assert counts(tamis.index.build(root)) == (4, 1, 3, 0)
+    status = tamis.index.status(root)
+    assert (status.columns, status.bloom, status.count_nan) == (("id", "name", "x"), ("name",), ("x",))
+    # Other columns are another index.
+    assert counts(tamis.index.build(root, bloom=[])) == (4, 4, 0, 0)
+    assert tamis.index.status(root).bloom == ()
+
+
+def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_path: Path, small_pieces: None) -> None:
+    root = write_files(tmp_path / "t", range(4))
+    tamis.index.build(root)
+    current = (index_of(root) / "current.json").read_bytes()
+    write_files(root, range(4, 14))
+    with pytest.raises(Interrupted):
+        tamis.index.build(root, on=FailingEngine(3))
+    assert (index_of(root) / "current.json").read_bytes() == current
+    assert tamis.open(root).scan("id = 105").count() == 1
+    result = tamis.index.build(root)
+    assert result.files == 14
+    # At least the three pieces that were told of had been written.
+    assert result.harvested <= 4
+    assert result.reused >= 10
+    assert tamis.open(root).scan("id = 105").plan("files").num_files == 1
+
+
+def test_parts_of_a_build_with_other_columns_are_of_no_use(tmp_path: Path, small_pieces: None) -> None:
+    root = write_files(tmp_path / "t", range(6))
+    with pytest.raises(Interrupted):
+        tamis.index.build(root, columns=["name"], on=FailingEngine(2))
+    assert counts(tamis.index.build(root)) == (6, 6, 0, 0)
+
+
+def test_many_builds_leave_few_parts_and_nothing_else(tmp_path: Path, small_pieces: None) -> None:
+    root = write_files(tmp_path / "t", range(4))
+    for number in range(4, 12):
+        tamis.index.build(root, bloom=["name"])
+        write_files(root, [number])
+    tamis.index.build(root)
+    tamis.index.build(root)
+    assert tamis.index.status(root).parts == 1
+    names = sorted(path.name for path in index_of(root).iterdir())
+    assert names[0] == "current.json"
+    # The parts of the index before stay for whoever is reading them.
+    assert len(names) <= 3
+    assert tamis.open(root).scan("id >= 0").count() == 120
+
+
+def test_full_parts_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None) -> None:
+    monkeypatch.setattr(merging, "FULL_FILES", 4)
+    root = write_files(tmp_path / "t", range(9))
+    tamis.index.build(root)
+    before = {path.name for path in index_of(root).glob("part-*")}
+    assert tamis.index.status(root).parts >= 3
+    write_files(root, [9])
+    tamis.index.build(root)
+    after = {path.name for path in index_of(root).glob("part-*")}
+    assert len(before & after) >= 3
+    assert tamis.open(root).scan("id IN (5, 95)").plan("files").num_files == 2
+    for path in data_files(root)[:3]:
+        path.unlink()
+    assert counts(tamis.index.build(root)) == (7, 0, 7, 3)
+    assert tamis.open(root).scan("id >= 0").count() == 70
+
+
+def test_progress_counts_files_and_bytes(tmp_path: Path, small_pieces: None) -> None:
+    root = write_files(tmp_path / "t", range(7))
+    seen: list[Progress] = []
+    tamis.index.build(root, progress=seen.append)
+    size = sum(path.stat().st_size for path in data_files(root))
+    assert [each.files for each in seen] == [0, 2, 4, 6, 7]
+    assert {each.total_files for each in seen} == {7}
+    assert (seen[-1].bytes, seen[-1].total_bytes) == (size, size)
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(4))
+    (root / "0002.parquet").write_bytes(b"no Parquet file at all")
+    result = tamis.index.build(root)
+    assert (result.files, result.harvested, result.left_out) == (3, 3, 1)
+    assert "0002.parquet' is no Parquet file" in (result.left_out_because or "")
+    with pytest.raises(tamis.TamisError, match=r"0002\.parquet"):
+        tamis.open(root).scan("id = 5").to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"columns": "id"}, InvalidArgument, "columns is a list of names"),
+        ({"columns": ["nope"]}, UnknownColumn, "no column 'nope'"),
+        ({"bloom": ["day"]}, InvalidArgument, "'day' is a partition column"),
+        ({"columns": ["l"]}, InvalidArgument, "column 'l' has no order"),
+        ({"bloom": ["b"]}, InvalidArgument, "a boolean, of which a Bloom filter tells nothing"),
+        ({"count_nan": ["id"]}, InvalidArgument, "has no NaN"),
+        ({"false_positives": 1.5}, InvalidArgument, "between 0 and 1"),
+        ({"on": "moon"}, InvalidArgument, "'local' or 'spark', not on 'moon'"),
+        ({"on": 5}, InvalidArgument, "a Spark session or an engine, not an int"),
+        ({"version": 3}, UnsupportedFeature, "version="),
+    ],
+)
+def test_a_build_that_makes_no_sense_is_refused(
+    tmp_path: Path, options: dict[str, object], error: type[Exception], text: str
+) -> None:
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"id": [1], "b": [True], "l": [[1]]}), tmp_path / "day=1" / "0.parquet")
+    with pytest.raises(error, match=text):
+        tamis.index.build(tmp_path, **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "_tamis").exists()
+
+
+def test_a_single_file_has_no_index(tmp_path: Path) -> None:
+    root = write_files(tmp_path, [1])
+    with pytest.raises(UnsupportedFeature, match="a single file"):
+        tamis.index.build(root / "0001.parquet")
+
+
+def test_drop_removes_the_index_and_its_folders_and_nothing_else(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(2))
+    assert not tamis.index.drop(root)
+    tamis.index.build(root)
+    (index_of(root) / "aside-left-behind").write_bytes(b"x")
+    assert tamis.index.drop(root)
+    assert not (root / "_tamis").exists()
+    tamis.index.build(root)
+    (index_of(root) / "notes.txt").write_text("mine")
+    assert tamis.index.drop(root)
+    assert [path.name for path in index_of(root).iterdir()] == ["notes.txt"]
+    assert len(data_files(root)) == 2

@@ -1,0 +1,240 @@
+"""E5 to E7: damaged indexes, killed builds, full disks, two builds at a time. Rows are the same in every case."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import tamis
+from builders.indexed import data_files, index_of, write_files
+from tamis.errors import CorruptFile, StorageError, UnsupportedFeature
+from tamis.indexing import store
+from tamis.indexing.current import Current
+from tamis.indexing.entries import PIECES
+from tamis.parquet.footer import FOOTERS
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    found = write_files(tmp_path / "t", range(6))
+    tamis.index.build(found, bloom=["name"])
+    return found
+
+
+def check_rows(root: Path) -> None:
+    """What queries return with whatever is there of an index."""
+    FOOTERS.clear()
+    PIECES.clear()
+    table = tamis.open(root)
+    count = len(data_files(root)) * 10
+    assert table.scan("id >= 0").count() == count
+    assert table.scan("id = 25").to_arrow()["id"].to_pylist() == [25]
+    assert table.scan("name = 'n7919'").to_arrow()["id"].to_pylist() == [1]
+    assert table.scan("name = 'nobody'").plan("files").report.level("files") is not None
+
+
+def part_of(root: Path) -> Path:
+    return next(index_of(root).glob("part-*.parquet"))
+
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "last byte": lambda content: content[:-1],
+    "zeros": lambda content: bytes(len(content)),
+    "other": lambda content: content.replace(b'"size": ', b'"size": 1'),
+    "text": lambda content: b"{}",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_E5_a_damaged_list_of_parts_is_ignored_and_told(
+    root: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    current = index_of(root) / "current.json"
+    current.write_bytes(DAMAGES[damage](current.read_bytes()))
+    with caplog.at_level(logging.WARNING, "tamis"):
+        check_rows(root)
+    assert "the index is ignored" in caplog.text
+    assert "build it again" in caplog.text
+    with pytest.raises(CorruptFile, match="is damaged"):
+        tamis.open(root, index=index_of(root))
+    with pytest.raises(CorruptFile, match="is damaged"):
+        tamis.index.status(root)
+    assert tamis.index.build(root).files == 6
+    assert tamis.open(root).scan("id = 25").plan("files").num_files == 1
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "other"])
+def test_E5_a_damaged_part_is_ignored_told_and_made_good(
+    root: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    part = part_of(root)
+    part.write_bytes(DAMAGES[damage](part.read_bytes()))
+    with caplog.at_level(logging.WARNING, "tamis"):
+        check_rows(root)
+    assert "a part of the index" in caplog.text
+    FOOTERS.clear()
+    result = tamis.index.build(root)
+    assert (result.files, result.harvested) == (6, 6)
+    assert tamis.open(root).scan("id = 25").plan("files").num_files == 1
+
+
+def test_E5_every_flipped_byte_of_a_part_leaves_the_rows_as_they_are(root: Path) -> None:
+    part = part_of(root)
+    content = part.read_bytes()
+    for place in range(4, len(content), max(1, len(content) // 25)):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x41
+        part.write_bytes(bytes(damaged))
+        check_rows(root)
+
+
+def test_E5_a_part_that_is_gone_leaves_its_files_to_their_footers(root: Path) -> None:
+    part_of(root).unlink()
+    check_rows(root)
+    assert tamis.open(root).scan("id = 25").plan("files").num_files == 6
+    assert tamis.index.build(root).harvested == 6
+
+
+def test_a_reader_that_loses_its_parts_meanwhile_returns_all_rows(root: Path) -> None:
+    table = tamis.open(root)
+    assert table.scan("id = 25").plan("files").num_files == 1
+    tamis.index.drop(root)
+    FOOTERS.clear()
+    PIECES.clear()
+    assert table.scan("name = 'n7919' AND x >= 0").to_arrow()["id"].to_pylist() == [1]
+
+
+def test_an_index_of_a_later_version_is_not_read(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    current = index_of(root) / "current.json"
+    content = json.loads(current.read_text())
+    current.write_text(json.dumps(content | {"format": 99}))
+    check_rows(root)
+    assert "has format 99" in caplog.text
+    with pytest.raises(UnsupportedFeature, match="has format 99"):
+        tamis.open(root, index=index_of(root))
+
+
+def test_X7_a_part_is_nowhere_but_in_the_folder_of_the_index(root: Path) -> None:
+    current = index_of(root) / "current.json"
+    for name in ("../part.parquet", "/etc/passwd", "part-0.parquet"):
+        text = (
+            Current.from_bytes(current.read_bytes(), "").to_bytes().replace(part_of(root).name.encode(), name.encode())
+        )
+        with pytest.raises(CorruptFile, match="is damaged"):
+            Current.from_bytes(text, "there")
+
+
+def test_E6_a_full_disk_is_an_error_that_leaves_the_index_in_force(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (index_of(root) / "current.json").read_bytes()
+    write_files(root, [6])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store, "_write_locally", full)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(StorageError, match="cannot write .*: No space left on device"):
+        tamis.index.build(root)
+    assert (index_of(root) / "current.json").read_bytes() == before
+    check_rows(root)
+
+
+def test_E6_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(2))
+    (root / "_tamis").write_text("a file in the way")
+    with pytest.raises(StorageError, match="cannot write"):
+        tamis.index.build(root)
+    assert tamis.open(root).scan("id = 5").count() == 1
+
+
+def test_E7_several_builds_at_a_time_end_with_a_whole_index(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(40))
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda _: tamis.index.build(root), range(6)))
+    assert {result.files for result in results} == {40}
+    status = tamis.index.status(root)
+    assert (status.fresh_files, status.is_complete) == (40, True)
+    assert tamis.open(root).scan("id = 25").plan("files").num_files == 1
+
+
+def test_E7_a_build_whose_parts_another_one_removed_begins_anew(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(root, [6])
+    looks = iter([False, True])
+    monkeypatch.setattr(store.IndexStore, "has_parts", lambda self, parts: next(looks))
+    assert tamis.index.build(root).files == 7
+    assert tamis.index.status(root).fresh_files == 7
+
+
+_KILLED_BUILD = """
+import os, pathlib, signal, sys
+import tamis
+from tamis.indexing import building, merging
+
+building.MOST_FILES_OF_AN_ITEM = 3
+building.FEWEST_FILES_OF_AN_ITEM = 1
+moments = 0
+
+def counted(function):
+    def call(*arguments, **options):
+        global moments
+        moments -= 1
+        if moments == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **options)
+    return call
+
+# Before and after a file is made, filled, given its name, and removed.
+for name in ("open", "replace", "unlink", "mkdir"):
+    setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
+from tamis.indexing import store
+store._write_locally = counted(store._write_locally)
+store.IndexStore.remove = counted(store.IndexStore.remove)
+store.IndexStore.publish = counted(store.IndexStore.publish)
+for given in sys.argv[1:]:
+    number, root = given.split(":")
+    process = os.fork()
+    if process == 0:
+        moments = int(number)
+        tamis.index.build(root)
+        os._exit(0)
+    _, how = os.waitpid(process, 0)
+    print("killed" if os.WIFSIGNALED(how) else "done", flush=True)
+"""
+
+
+def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path: Path) -> None:
+    """Each copy of a table is indexed by a process that kills itself some steps later than the one before."""
+    original = write_files(tmp_path / "original", range(6))
+    tamis.index.build(original)
+    copies = []
+    moments = [*range(1, 40, 4), 1000]
+    for number in moments:
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(original, copy, copy_function=shutil.copy2)
+        copies.append(copy)
+        write_files(copy, [1, *range(6, 12)])
+        (copy / "0002.parquet").unlink()
+    given = [f"{number}:{copy}" for number, copy in zip(moments, copies, strict=True)]
+    done = subprocess.run([sys.executable, "-c", _KILLED_BUILD, *given], capture_output=True, text=True, check=True)
+    outcomes = done.stdout.split()
+    assert outcomes.count("killed") >= 5
+    assert outcomes[-1] == "done"
+    for copy, outcome in zip(copies, outcomes, strict=True):
+        FOOTERS.clear()
+        assert tamis.open(copy).scan("id IN (15, 115)").to_arrow()["id"].to_pylist() == [15, 115]
+        status = tamis.index.status(copy)
+        # Either the old index, of which four files are as they were, or the new one.
+        assert status.exists
+        assert status.fresh_files == 11 if outcome == "done" else status.fresh_files in (4, 11)
+        assert tamis.index.build(copy).files == 11
+        assert tamis.open(copy).scan("id IN (15, 25, 115)").plan("files").num_files == 2

@@ -1,0 +1,106 @@
+"""Scans with an index against the judge: the rows are those of a full scan, whatever happened behind the index' back."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+
+import tamis
+from builders.judge import truths
+from oracles.test_scan import ROW, Case, cases, expected_ids, opened, row_ids
+from tamis.tables.source import LEVELS
+
+EXAMPLES = max(5, settings().max_examples // 5)
+
+
+def build(case: Case, table: tamis.Table) -> None:
+    """An index of some columns, some with Bloom filters and counts of NaN."""
+    partitions = {"region", "day"}
+    fields = [field for field in table.schema if field.name not in partitions and not pa.types.is_nested(field.type)]
+    names = [field.name for field in fields]
+    bloom = [field.name for field in fields if not pa.types.is_boolean(field.type) and case.choices.flag(2)]
+    floats = [field.name for field in fields if pa.types.is_floating(field.type) and case.choices.flag(2)]
+    tamis.index.build(
+        table.uri,
+        columns=case.choices.one_of([None, names, names[:1]]),
+        bloom=bloom,
+        count_nan=floats,
+        # So large that many values are taken for present that are not there.
+        false_positives=case.choices.one_of([0.01, 0.5]),
+        partitioning=_partitioning(case),
+    )
+
+
+def _partitioning(case: Case) -> dict[str, str]:
+    return {name: {"region": "string", "day": "int"}[name] for name in case.parts[0][0]}
+
+
+def reopened(case: Case, table: tamis.Table) -> tamis.Table:
+    return tamis.open(table.uri, partitioning=_partitioning(case))
+
+
+@settings(max_examples=EXAMPLES)
+@given(cases())
+def test_O1_rows_with_an_index_are_those_of_a_full_scan(case: Case) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        plain = opened(case, folder)
+        build(case, plain)
+        table = reopened(case, plain)
+        for said, expected in zip(case.said, expected_ids(case), strict=True):
+            for levels in (LEVELS, ("files",), ("files", "bloom")):
+                scan = table.scan(said.expr, levels=levels)
+                assert row_ids(scan.to_arrow()) == expected, said
+                assert scan.count() == expected.total(), said
+        assert table.scan().count() == case.rows.num_rows
+
+
+@settings(max_examples=EXAMPLES)
+@given(cases())
+def test_O5_what_is_left_of_a_file_by_the_index_is_what_its_footer_leaves(case: Case) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        plain = opened(case, folder)
+        build(case, plain)
+        table = reopened(case, plain)
+        for said in case.said:
+            with_index, without = (each.scan(said.expr).plan("row_groups") for each in (table, plain))
+            listed = set(table.scan(said.expr).plan("files").files["path"].to_pylist())
+            assert with_index.tasks == [task for task in without.tasks if task.path in listed]
+
+
+@settings(max_examples=EXAMPLES)
+@given(cases())
+def test_E1_files_that_changed_since_the_index_was_built_are_read_as_they_are(case: Case) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        table = opened(case, folder)
+        build(case, table)
+        # The first file says what the columns are.
+        first, *others = table.files()["path"].to_pylist()
+        for path in others:
+            _change(case, Path(path), Path(first))
+        changed = reopened(case, table)
+        rows = tamis.open(table.uri, partitioning=_partitioning(case), index=False).scan().to_arrow()
+        for said, answers in zip(case.said, truths(rows, [said.sql for said in case.said]), strict=True):
+            expected = [row for row, answer in zip(rows[ROW].to_pylist(), answers, strict=True) if answer is True]
+            found = changed.scan(said.expr)
+            assert sorted(found.to_arrow()[ROW].to_pylist()) == sorted(expected), said
+            assert found.count() == len(expected), said
+
+
+def _change(case: Case, path: Path, first: Path) -> None:
+    """Remove a file, write rows of another into it, put one beside it, or only touch it."""
+    what = case.choices.one_of(["nothing", "remove", "replace", "add", "touch"])
+    rows = pq.ParquetFile(path).read()
+    other = pq.ParquetFile(first).read()
+    if what == "remove":
+        path.unlink()
+    elif what == "replace":
+        pq.write_table(other, path)
+    elif what == "add":
+        pq.write_table(rows, path.with_name(f"{path.stem}-more.parquet"))
+    elif what == "touch":
+        os.utime(path)

@@ -1,0 +1,91 @@
+"""Chunks that look like the first of their column: found quickly, and nothing that differs is taken for one."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.page_files import footer_of
+from tamis.errors import CorruptFile
+from tamis.parquet.chunk_shape import ChunkShape
+from tamis.parquet.chunks import map_footer
+from tamis.parquet.footer import footer_from_bytes
+from tamis.parquet.vetting import MANY_ROW_GROUPS
+
+GROUPS = MANY_ROW_GROUPS + 3
+NUMBER, TEXT = 0, 1
+
+
+def written(**options: Any) -> bytes:
+    """The footer of a file in which the bounds of a text grow from row group to row group."""
+    texts = [chr(97 + group) * (1 + group) for group in range(GROUPS) for _ in range(2)]
+    table = pa.table({"number": np.arange(2 * GROUPS) * 10**9, "text": texts})
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=2, **options)
+    return footer_of(out.getvalue())
+
+
+@pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"write_statistics": False}])
+def test_chunks_of_a_column_have_one_shape(options: dict[str, Any]) -> None:
+    footer = written(**options)
+    chunks = map_footer(footer, "f").chunks.tolist()
+    for leaf in (NUMBER, TEXT):
+        shape = ChunkShape.of(footer, chunks[0][leaf], any_bounds=leaf == TEXT)
+        assert shape is not None
+        ends = [shape.end_of(footer, group[leaf]) for group in chunks]
+        if leaf == NUMBER:
+            assert ends == [group[TEXT] for group in chunks]
+        assert None not in ends
+        assert all(shape.end_of(footer, group[1 - leaf]) is None for group in chunks)
+
+
+def test_bounds_of_another_length_are_another_shape_unless_any_will_do() -> None:
+    footer = written()
+    chunks = map_footer(footer, "f").chunks.tolist()
+    shape = ChunkShape.of(footer, chunks[0][TEXT], any_bounds=False)
+    assert shape is not None
+    assert shape.end_of(footer, chunks[0][TEXT]) is not None
+    assert shape.end_of(footer, chunks[1][TEXT]) is None
+
+
+def test_a_field_more_or_another_type_is_another_shape() -> None:
+    footer = written()
+    chunks = map_footer(footer, "f").chunks.tolist()
+    shape = ChunkShape.of(footer, chunks[0][NUMBER], any_bounds=False)
+    assert shape is not None
+    start, end = chunks[4][NUMBER], chunks[4][TEXT]
+    chunk = footer[start:end]
+    assert shape.end_of(chunk, 0) == len(chunk)
+    # file_offset is a number, then the metadata begin with the physical type.
+    place = chunk.index(b"\x1c\x15") + 2
+    other = chunk[:place] + bytes([chunk[place] + 2]) + chunk[place + 1 :]
+    assert shape.end_of(other, 0) is None
+    assert shape.end_of(chunk[:-1] + b"\x86\x02\x00", 0) is None
+
+
+def test_places_are_those_that_a_second_walk_finds() -> None:
+    footer = written(write_page_index=True)
+    places = footer_from_bytes(footer, "f").places
+    assert places is not None
+    walked, known = map_footer(footer, "f"), map_footer(footer, "f", places)
+    assert known.chunks.tolist() == walked.chunks.tolist()
+    assert known.rows.tolist() == walked.rows.tolist() == [2] * GROUPS
+    assert (known.schema, known.created_by, known.column_orders) == (
+        walked.schema,
+        walked.created_by,
+        walked.column_orders,
+    )
+
+
+def test_a_chunk_of_another_type_is_found_among_many() -> None:
+    footer = written()
+    start = map_footer(footer, "f").chunks.tolist()[GROUPS - 1][NUMBER]
+    place = footer.index(b"\x1c\x15", start) + 2
+    damaged = footer[:place] + b"\x02" + footer[place + 1 :]
+    with pytest.raises(CorruptFile, match=f"a column of INT32 in row group {GROUPS - 1} that its schema calls INT64"):
+        footer_from_bytes(damaged, "f")

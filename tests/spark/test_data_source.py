@@ -1,0 +1,223 @@
+"""The data source `tamis`: rows, pushed filters, narrowed schemas, views, versions, and its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+from pyspark.errors import PySparkException
+from pyspark.sql import datasource
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+import tamis
+import tamis.spark
+from builders.delta_log import DeltaLog, remove
+from builders.delta_tables import data_file
+from tamis.errors import InvalidArgument
+from tamis.expr.expression_json import expression_from_json
+from tamis.expr.sql import parse_sql
+from tamis.scan.read import ScanTask
+from tamis.spark.data_source import PlainTamisDataSource, PushingReader, columns_of_schema, enough
+from tamis.spark.pushed_filters import from_filter
+from tamis.spark.register import PUSHDOWN
+from tamis.spark.source_options import SourceOptions
+
+ROWS = pa.table(
+    {
+        "id": pa.array(range(12), pa.int64()),
+        "text": [None if n == 5 else f"t{n:02d}" for n in range(12)],
+        "moment": pa.array([n * 3_600_000_000 for n in range(12)], pa.timestamp("us", "UTC")),
+        "day": pa.array([n * 10 for n in range(12)], pa.date32()),
+        "ratio": pa.array([float("nan") if n == 3 else n / 2 for n in range(12)]),
+    }
+)
+FIELDS = {"id": "long", "text": "string", "moment": "timestamp", "day": "date", "ratio": "double", "p": "string"}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Delta table: three files in version 0, one of them with deleted rows; version 1 has one file less."""
+    folder = tmp_path_factory.mktemp("source") / "a table"
+    columns = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in FIELDS.items()]
+    log = DeltaLog(folder, columns, partition_columns=["p"], features=["deletionVectors"])
+    first = data_file(log, "p=a/0.parquet", ROWS.slice(0, 4), {"p": "a"})
+    second = data_file(log, "p=b/1.parquet", ROWS.slice(4, 4), {"p": "b"}, deleted=[2])
+    third = data_file(log, "p=b/2.parquet", ROWS.slice(8), {"p": "b"})
+    log.commit(first, second, third)
+    log.commit(remove("p=a/0.parquet"))
+    return folder
+
+
+@pytest.fixture
+def registered(any_spark: Any) -> Iterator[Any]:
+    before = any_spark.conf.get(PUSHDOWN, "false")
+    tamis.spark.register(any_spark)
+    yield any_spark
+    any_spark.conf.set(PUSHDOWN, before)
+
+
+def texts(rows: pa.Table) -> list[str]:
+    return sorted(map(repr, rows.to_pylist()))
+
+
+def read(spark: Any, table: Path, **options: str) -> Any:
+    return spark.read.format("tamis").options(**options).load(str(table))
+
+
+def leaves_to_spark(frame: Any) -> bool:
+    """Whether Spark tests rows once more."""
+    import contextlib
+    import io
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        frame.explain()
+    return "Filter" in printed.getvalue().replace("RuntimeFilters", "")
+
+
+def test_rows_versions_filters_and_narrow_schemas(registered: Any, table: Path) -> None:
+    spark = registered
+    newest = read(spark, table)
+    assert newest.schema.simpleString().startswith("struct<id:bigint,text:string,moment:timestamp,")
+    assert texts(newest.toArrow()) == texts(tamis.open(table).scan().to_arrow())
+    old = tamis.open(table, version=0)
+    where = "id > 1 AND moment < TIMESTAMP '1970-01-01 09:00:00Z' AND p <=> 'b' AND text LIKE 't0%' AND ratio <> 2.5"
+    pushed = read(spark, table, version="0").where(where)
+    assert texts(pushed.toArrow()) == texts(old.scan(where).to_arrow())
+    assert not leaves_to_spark(pushed)
+    either = "id = 1 OR date(moment) = DATE '1970-01-01' AND id > 9"
+    left = read(spark, table, version="0").where(either)
+    assert leaves_to_spark(left)
+    narrow = (
+        spark.read.format("tamis").options(version="0", filter=either).schema("P string, id bigint").load(str(table))
+    )
+    assert narrow.columns == ["P", "id"]
+    found = narrow.toArrow().rename_columns(["p", "id"])
+    assert texts(found) == texts(old.scan(either, ["p", "id"]).to_arrow()) == texts(left.select("p", "id").toArrow())
+    assert read(spark, table).where("id > 100").count() == 0
+
+
+def test_views_come_and_go(registered: Any, table: Path) -> None:
+    spark = registered
+    before = {each.name for each in spark.catalog.listTables()}
+    spark.sql(
+        f"CREATE TEMPORARY VIEW tamis_orders (id BIGINT, p STRING) USING tamis "
+        f"OPTIONS (path '{table}', version '0', filter 'id < 3 OR id = 10')"
+    )
+    try:
+        found = spark.sql("SELECT p, sum(id) AS total FROM tamis_orders WHERE id > 0 GROUP BY p ORDER BY p").collect()
+        assert [tuple(row) for row in found] == [("a", 3), ("b", 10)]
+    finally:
+        spark.catalog.dropTempView("tamis_orders")
+    assert {each.name for each in spark.catalog.listTables()} == before
+
+
+def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
+    tamis.spark.register(connect_spark)
+    with pytest.raises(PySparkException, match="no option 'filtr'"):
+        read(connect_spark, table, filtr="id < 2").collect()
+    with pytest.raises(PySparkException, match="no column 'ammount'"):
+        connect_spark.read.format("tamis").option("filter", "ammount = 1").schema("id bigint").load(
+            str(table)
+        ).collect()
+
+
+def test_where_the_conf_is_off_spark_says_so_and_the_plain_source_works(connect_spark: Any, table: Path) -> None:
+    tamis.spark.register(connect_spark)
+    assert connect_spark.conf.get(PUSHDOWN) == "true"
+    connect_spark.conf.set(PUSHDOWN, "false")
+    try:
+        with pytest.raises(PySparkException, match=PUSHDOWN):
+            read(connect_spark, table).collect()
+        connect_spark.dataSource.register(PlainTamisDataSource)
+        frame = read(connect_spark, table, filter="id > 5").where("id < 9")
+        assert sorted(row.id for row in frame.collect()) == [7, 8]
+        assert leaves_to_spark(frame)
+    finally:
+        tamis.spark.register(connect_spark)
+
+
+def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> None:
+    tamis.spark.register(connect_spark)
+    for name in ("data-reader-primitives", "dv-partitioned-with-checkpoint", "table-with-columnmapping-mode-name"):
+        path = golden / "delta" / name / "delta"
+        assert texts(read(connect_spark, path).toArrow()) == texts(tamis.open(path).scan().to_arrow()), name
+
+
+# --- Without Spark ----------------------------------------------------------------------------------------------------
+
+
+def test_every_filter_of_spark_means_the_same_here() -> None:
+    a = ("st", "a")
+    moment = datetime(2024, 3, 1, tzinfo=UTC)
+    for given, text in (
+        (datasource.EqualTo(a, 5), "st.a = 5"),
+        (datasource.EqualNullSafe(a, None), "st.a <=> NULL"),
+        (datasource.GreaterThan(a, 1.5), "st.a > 1.5D"),
+        (datasource.GreaterThanOrEqual(a, date(2024, 3, 1)), "st.a >= DATE '2024-03-01'"),
+        (datasource.LessThan(a, moment), "st.a < TIMESTAMP '2024-03-01 00:00:00Z'"),
+        (datasource.LessThanOrEqual(a, "x"), "st.a <= 'x'"),
+        (datasource.In(a, (1, 2)), "st.a IN (1, 2)"),
+        (datasource.In(a, ()), "false"),
+        (datasource.IsNull(a), "st.a IS NULL"),
+        (datasource.Not(datasource.IsNotNull(a)), "NOT (st.a IS NOT NULL)"),
+        (datasource.StringStartsWith(a, "x"), "startswith(st.a, 'x')"),
+        (datasource.StringEndsWith(a, "x"), "endswith(st.a, 'x')"),
+        (datasource.Not(datasource.StringContains(a, "x")), "NOT contains(st.a, 'x')"),
+    ):
+        assert from_filter(given) == parse_sql(text), text
+    assert from_filter(datasource.EqualTo(a, object())) is None
+    assert from_filter(object()) is None
+
+
+def test_filters_that_do_not_fit_the_table_are_left_to_spark(table: Path) -> None:
+    reader = PushingReader(SourceOptions(str(table)), StructType([StructField("id", LongType())]))
+    filters = [datasource.EqualTo(("id",), 5), datasource.EqualTo(("nothing",), 5), datasource.IsNull(("text",))]
+    left = list(reader.pushFilters(filters))
+    assert len(left) == 1
+    assert left[0] is filters[1]
+    assert [expression_from_json(each) for each in reader.pushed] == [parse_sql("id = 5"), parse_sql("text IS NULL")]
+    assert reader.options.version == 1
+    (partition,) = reader.partitions()
+    assert [batch.num_rows for batch in reader.read(partition)] == [1]
+
+
+def test_a_limit_takes_as_many_tasks_as_surely_hold_it() -> None:
+    def task(rows: int, residual: tuple[int, ...] = ()) -> ScanTask:
+        return ScanTask("f", 1, 0, 0, rows, 1, {}, residual)
+
+    tasks = [task(5), task(5, (0,)), task(5), task(5)]
+    assert [len(list(enough(tasks, limit))) for limit in (0, 5, 6, 100, None)] == [1, 1, 3, 4, 4]
+
+
+def test_options_are_checked() -> None:
+    options = SourceOptions.of({"PATH": "s3://bucket/t", "storage.aws_region": "eu-west-1", "version": "3"})
+    assert options == SourceOptions("s3://bucket/t", version=3, storage=(("aws_region", "eu-west-1"),))
+    for given, message in (
+        ({}, "needs the place"),
+        ({"path": "t", "version": "two"}, "version is a whole number"),
+        ({"path": "t", "filtr": "x"}, "no option 'filtr'. Options: path, filter"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            SourceOptions.of(given)
+
+
+def test_a_schema_must_name_columns_of_the_table(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a.b": [1], "x": [2], "X": [3]}), tmp_path / "t.parquet")
+    table = tamis.open(tmp_path / "t.parquet")
+    asked = StructType([StructField("X", LongType()), StructField("a.b", LongType())])
+    assert columns_of_schema(asked, table) == ["`X`", "`a.b`"]
+    for fields, message in (
+        ([], "without columns"),
+        ([StructField("y", LongType())], "no such column. Columns: a.b, x, X"),
+        ([StructField("x", StringType())], "asks for x string, and in t.parquet it is bigint"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            columns_of_schema(StructType(fields), table)

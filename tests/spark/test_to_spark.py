@@ -1,0 +1,330 @@
+"""Scans as DataFrames: the rows that `to_arrow` gives, the schema that the table has, and nothing left behind."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+from pyspark.errors import PySparkException
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+import tamis
+from builders.delta_cases import random_delta_case
+from builders.delta_log import DeltaLog
+from builders.delta_tables import data_file
+from builders.deltalake_cases import random_deltalake_case
+from builders.seeded import SeededChoices
+from builders.tables import write_hive_table
+from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
+from tamis.scan.read import ScanTask
+from tamis.spark import to_spark
+from tamis.spark.task_runner import SMALLEST, pack
+from tamis.spark.types import fit_rows, row_schema
+
+
+def texts(rows: pa.Table) -> list[str]:
+    return sorted(map(repr, rows.to_pylist()))
+
+
+def expected_rows(scan: tamis.Scan) -> pa.Table:
+    """What a scan gives, in the types that Spark has."""
+    schema = row_schema(scan.schema)
+    return pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
+
+
+def check(spark: Any, scan: tamis.Scan, *context: object, reader: str = "auto") -> Any:
+    """The DataFrame of a scan, once its rows are those of the scan."""
+    frame = scan.to_spark(spark, reader=reader)
+    expected = expected_rows(scan)
+    found = frame.toArrow()
+    assert found.column_names == expected.column_names, context
+    assert texts(found.cast(expected.schema)) == texts(expected), (reader, *context)
+    return frame
+
+
+def plan_text(frame: Any) -> str:
+    """What Spark would do."""
+    return str(frame._explain_string(extended=True)) if hasattr(frame, "_explain_string") else _printed_plan(frame)
+
+
+def _printed_plan(frame: Any) -> str:
+    import contextlib
+    import io
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        frame.explain(extended=True)
+    return printed.getvalue()
+
+
+def uses_tasks(frame: Any) -> bool:
+    return "MapInArrow" in plan_text(frame)
+
+
+def uses_sparks_reader(frame: Any) -> bool:
+    return "FileScan parquet" in plan_text(frame)
+
+
+def compare_delta_tables(spark: Any, seed: int, predicates: int) -> None:
+    """Random tables with deletion vectors, mapped and widened columns, and filters about them."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(SeededChoices(seed), Path(folder), predicates)
+        table = tamis.open(folder)
+        check(spark, table.scan(), seed)
+        for said in case.said:
+            check(spark, table.scan(said.expr), seed, said.sql)
+
+
+def compare_deltalake_tables(spark: Any, seed: int, predicates: int) -> None:
+    """Random tables of another writer, most of which Spark's own reader reads."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_deltalake_case(SeededChoices(seed), Path(folder), predicates)
+        table = tamis.open(folder)
+        check(spark, table.scan(), seed)
+        for said in case.said:
+            check(spark, table.scan(said.expr), seed, said.sql)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_O8_D6_D16_D19_random_delta_tables_have_the_rows_of_a_local_scan(connect_spark: Any, seed: int) -> None:
+    compare_delta_tables(connect_spark, seed, predicates=2)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_O8_random_tables_of_deltalake_have_the_rows_of_a_local_scan(connect_spark: Any, seed: int) -> None:
+    compare_deltalake_tables(connect_spark, seed, predicates=3)
+
+
+def every_type(count: int) -> pa.Table:
+    """Rows of all types that a table of ours may have and Spark too."""
+    numbers = range(count)
+    inner = pa.struct([("x", pa.int32()), ("t", pa.timestamp("us", "UTC"))])
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "small": pa.array([n % 100 for n in numbers], pa.int8()),
+            "unsigned": pa.array([2**64 - 1 - n for n in numbers], pa.uint64()),
+            "half": pa.array([n / 2 for n in numbers], pa.float32()),
+            "amount": pa.array([Decimal(n) / 4 for n in numbers], pa.decimal128(10, 2)),
+            "text": pa.array([None if n % 7 == 0 else f"t{n:03d}" for n in numbers]),
+            "bytes": pa.array([bytes([n % 256]) for n in numbers], pa.binary()),
+            "day": pa.array([date(1969, 12, 25).toordinal() - 719163 + n for n in numbers], pa.int32()).cast(
+                pa.date32()
+            ),
+            "moment": pa.array([n * 3_600_000_000 - 1 for n in numbers], pa.timestamp("us", "UTC")),
+            "clock": pa.array([n * 3_600_000_000 - 1 for n in numbers], pa.timestamp("us")),
+            "flag": pa.array([n % 3 == 0 for n in numbers]),
+            "list": pa.array([[n, None] if n % 2 else None for n in numbers], pa.list_(pa.int64())),
+            "map": pa.array([[("k", n)] for n in numbers], pa.map_(pa.string(), pa.int64())),
+            "nest": pa.array([None if n % 5 == 0 else {"x": n, "t": n} for n in numbers], inner),
+        }
+    )
+
+
+WHERES = (
+    "id < 20 AND region = 'eu'",
+    "moment >= TIMESTAMP '1970-01-01 05:00:00Z' AND date(moment) = DATE '1970-01-01'",
+    "clock < TIMESTAMP_NTZ '1970-01-01 03:00:00' OR region = 'us' AND nest.x IN (55, 57, 61)",
+    "text LIKE 't01%' AND NOT flag",
+    "unsigned > 18446744073709551600",
+    "amount = 2.5 OR bytes = X'07' OR half <=> 4.5",
+    "day IN (DATE '1969-12-31', DATE '1970-01-01')",
+    "year(moment) = 1969 OR hour(moment) = 3",
+    "concat(text, '!') = 't008!'",
+)
+
+
+@pytest.fixture(scope="module")
+def hive_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = every_type(80)
+    parts = [
+        ({"region": "eu"}, rows.slice(0, 40)),
+        ({"region": "us"}, rows.slice(40, 20)),
+        ({"region": None}, rows.slice(60)),
+    ]
+    return write_hive_table(tmp_path_factory.mktemp("hive") / "a table, 100% é+b", parts, row_group_size=15)
+
+
+def test_rows_are_the_same_by_both_readers(any_spark: Any, hive_table: Path) -> None:
+    table = tamis.open(hive_table)
+    for where in (None, *WHERES):
+        frame = check(any_spark, table.scan(where), where)
+        # What only the embedded engine knows, Spark is not asked for.
+        assert uses_sparks_reader(frame) == ("concat" not in (where or "")), where
+    check(any_spark, table.scan(WHERES[1], ["region", "nest.t", "id"]), reader="arrow")
+    check(any_spark, table.scan(WHERES[0], ["text"], limit=1000))
+    assert table.scan(limit=7).to_spark(any_spark).count() == 7
+    assert check(any_spark, table.scan("id > 1000")).schema.names == table.schema.names
+
+
+def test_T7_the_zone_of_the_session_changes_nothing(connect_spark: Any, hive_table: Path) -> None:
+    table = tamis.open(hive_table)
+    before = connect_spark.conf.get("spark.sql.session.timeZone")
+    connect_spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    try:
+        for where in WHERES[1:3]:
+            scan = table.scan(where, ["id"])
+            found = scan.to_spark(connect_spark).toArrow()
+            assert texts(found) == texts(scan.to_arrow())
+    finally:
+        connect_spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_the_filter_reaches_sparks_reader(connect_spark: Any, hive_table: Path) -> None:
+    where = "id >= 30 AND moment > TIMESTAMP '1970-01-01 05:00:00Z' AND region <> 'us'"
+    text = plan_text(tamis.open(hive_table).scan(where, ["text"]).to_spark(connect_spark))
+    (pushed,) = (line for line in text.splitlines() if "PushedFilters" in line)
+    assert "GreaterThanOrEqual(id,30)" in pushed
+    assert "GreaterThan(moment,1970-01-01" in pushed
+    # Partition values settle their part of the filter, and no row is tested by it again.
+    assert "region#" not in text
+
+
+def mixed_table(folder: Path) -> Path:
+    """A Delta table of which one file has deleted rows."""
+    rows = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{n}" for n in range(10)]})
+    fields = [
+        {"name": "id", "type": "long", "nullable": False, "metadata": {}},
+        {"name": "p", "type": "string", "nullable": True, "metadata": {}},
+        {"name": "name", "type": "string", "nullable": True, "metadata": {}},
+    ]
+    log = DeltaLog(folder, fields, partition_columns=["p"], features=["deletionVectors"])
+    whole = data_file(log, "p=a/whole.parquet", rows, {"p": "a"})
+    pieces = data_file(log, "p=b/pieces.parquet", rows, {"p": "b"}, deleted=[0, 3, 9])
+    log.commit(whole, pieces)
+    return folder
+
+
+def test_D16_files_with_deleted_rows_are_read_by_tasks_and_the_others_by_spark(any_spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(mixed_table(tmp_path))
+    for where, columns in ((None, None), ("id > 2 AND p = 'b' OR id = 1", ["p", "id"]), ("id = 3", ["name"])):
+        frame = check(any_spark, table.scan(where, columns), where)
+        assert uses_tasks(frame)
+        assert uses_sparks_reader(frame)
+    assert frame.schema.names == ["name"]
+    # Files that are older than a column have NULL there, whatever the schema says today.
+    expected = StructType(
+        [StructField("id", LongType()), StructField("p", StringType()), StructField("name", StringType())]
+    )
+    for where in (None, "p = 'a'", "p = 'b'", "id > 100"):
+        assert table.scan(where).to_spark(any_spark).schema == expected
+
+
+def test_nested_columns_keep_what_they_say_of_null(connect_spark: Any, tmp_path: Path) -> None:
+    element = pa.field("element", pa.int32(), nullable=False)
+    schema = pa.schema(
+        [
+            pa.field("list", pa.list_(element), nullable=False),
+            pa.field("inner", pa.struct([pa.field("x", pa.int8(), nullable=False), pa.field("y", pa.date32())])),
+            pa.field("map", pa.map_(pa.string(), pa.field("value", pa.float64(), nullable=False))),
+        ]
+    )
+    rows = pa.Table.from_pylist([{"list": [1, 2], "inner": {"x": 1, "y": None}, "map": [("a", 1.5)]}], schema)
+    pq.write_table(rows, tmp_path / "nested.parquet")
+    frame = check(connect_spark, tamis.open(tmp_path / "nested.parquet").scan())
+    inner = frame.schema["inner"]
+    assert not frame.schema["list"].nullable
+    assert not frame.schema["list"].dataType.containsNull
+    assert (inner.nullable, inner.dataType["x"].nullable, inner.dataType["y"].nullable) == (True, False, True)
+    assert not frame.schema["map"].dataType.valueContainsNull
+
+
+def test_required_columns_are_not_null(any_spark: Any, tmp_path: Path) -> None:
+    rows = every_type(5)
+    flat = [name for name in rows.column_names if name not in ("text", "list", "map", "nest")]
+    required = pa.schema([rows.schema.field(name).with_nullable(name not in flat) for name in rows.column_names])
+    pq.write_table(pa.Table.from_arrays(rows.columns, schema=required), tmp_path / "0.parquet")
+    table = tamis.open(tmp_path)
+    for reader in ("spark", "arrow"):
+        frame = check(any_spark, table.scan("id > 1", [*flat, "text"]), reader=reader)
+        assert uses_tasks(frame) == (reader == "arrow")
+        assert [field.nullable for field in frame.schema] == [False] * len(flat) + [True]
+    pq.write_table(rows.set_column(0, "id", pa.array([1, None, 2, 3, 4])), tmp_path / "1.parquet")
+    for reader in ("spark", "arrow"):
+        with pytest.raises(PySparkException, match="the column 'id' holds NULL"):
+            tamis.open(tmp_path).scan(columns=["id"]).to_spark(any_spark, reader=reader).collect()
+
+
+def test_a_narrow_selection_is_read_by_pages(
+    connect_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"id": pa.array(range(400_000), pa.int64()), "text": [f"text {n % 1000}" for n in range(400_000)]})
+    pq.write_table(
+        rows, tmp_path / "many.parquet", row_group_size=200_000, write_page_index=True, use_dictionary=["text"]
+    )
+    scan = tamis.open(tmp_path / "many.parquet").scan("id BETWEEN 250000 AND 250009")
+    assert not uses_tasks(check(connect_spark, scan))
+    monkeypatch.setattr(to_spark, "WORTH_PAGES", 100_000)
+    monkeypatch.setattr(to_spark, "NARROW", 0.2)
+    assert uses_tasks(check(connect_spark, scan))
+    assert not uses_tasks(check(connect_spark, scan, reader="spark"))
+    assert not uses_tasks(tamis.open(tmp_path / "many.parquet").scan("id > 1000").to_spark(connect_spark))
+
+
+def test_golden_delta_tables_have_the_rows_of_a_local_scan(connect_spark: Any, golden: Path) -> None:
+    names = (
+        "data-reader-nested-struct", "data-reader-partition-values", "data-reader-primitives", "parquet-all-types",
+        "data-reader-timestamp_ntz-name-mode", "dv-partitioned-with-checkpoint", "kernel-timestamp-timestamp_millis",
+        "table-with-columnmapping-mode-name",
+    )  # fmt: skip
+    for name in names:
+        check(connect_spark, tamis.open(golden / "delta" / name / "delta").scan(), name)
+
+
+def test_nothing_is_left_behind(spark: Any, hive_table: Path, tmp_path: Path) -> None:
+    before = {each.name for each in spark.catalog.listTables()}
+    table = tamis.open(mixed_table(tmp_path))
+    table.scan("id > 3").to_spark(spark).count()
+    assert {each.name for each in spark.catalog.listTables()} == before
+    if hasattr(spark, "_jsc"):
+        assert spark._jsc.sc().getPersistentRDDs().isEmpty()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_delta_log", "p=a", "p=b"]
+
+
+def test_E2_a_file_that_is_gone_is_an_error(connect_spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(mixed_table(tmp_path))
+    (tmp_path / "p=b" / "pieces.parquet").unlink()
+    with pytest.raises(MissingFile, match=r"pieces\.parquet.*version 0"):
+        table.scan().to_spark(connect_spark)
+
+
+def test_what_spark_cannot_have_is_refused(connect_spark: Any, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "at": pa.array([5], pa.time64("us")), "fine": pa.array([-1], pa.timestamp("ns"))})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    table = tamis.open(tmp_path / "t.parquet")
+    with pytest.raises(UnsupportedFeature, match="the column 'at' is time"):
+        table.scan().to_spark(connect_spark)
+    frame = table.scan(columns=["id", "fine"]).to_spark(connect_spark)
+    assert frame.collect()[0].fine == datetime(1969, 12, 31, 23, 59, 59, 999_999)
+    with pytest.raises(InvalidArgument, match="no reader 'fast'"):
+        table.scan().to_spark(connect_spark, reader="fast")
+    with pytest.raises(InvalidArgument, match="spark is a SparkSession"):
+        table.scan().to_spark("local")
+
+
+def test_tasks_are_packed_by_their_bytes() -> None:
+    def task(size: int) -> ScanTask:
+        return ScanTask("f", 10 * size, 0, 0, 1, size, {}, ())
+
+    small = [task(SMALLEST // 4)] * 8
+    assert [len(group) for group in pack(small)] == [4, 4]
+    huge = [task(200 * SMALLEST)] * 3
+    assert [len(group) for group in pack(huge)] == [1, 1, 1]
+    assert pack([]) == []
+
+
+def test_moments_are_those_of_utc(connect_spark: Any, tmp_path: Path) -> None:
+    moment = datetime(2024, 3, 10, 10, 30, tzinfo=UTC)
+    pq.write_table(pa.table({"at": pa.array([moment], pa.timestamp("ms", "UTC"))}), tmp_path / "t.parquet")
+    scan = tamis.open(tmp_path / "t.parquet").scan("at = TIMESTAMP '2024-03-10 10:30:00Z'")
+    for reader in ("spark", "arrow"):
+        frame = scan.to_spark(connect_spark, reader=reader)
+        assert frame.toArrow()["at"].to_pylist() == [moment]

@@ -1,0 +1,148 @@
+"""What stays in memory of a log: which files' statistics are decoded when, and that what is read again fits to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.delta_log import DeltaLog, add
+from tamis.errors import CorruptFile
+from tamis.io.counters import IoCounts
+from tamis.io.storage import open_storage
+from tamis.io.weighted_cache import WeightedCache
+from tamis.tables.delta import file_batches
+from tamis.tables.delta.file_batches import LIVE_FILES, STATISTICS, ReadAgain, read_batches
+from tamis.tables.delta.snapshot import Snapshot
+
+FILES = 40
+COLUMNS = ["path", "size", "deletion_vector", "partition_values"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_memory() -> Iterator[None]:
+    LIVE_FILES.clear()
+    yield
+    LIVE_FILES.clear()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    """Forty files in five partitions, all of which are in each row group of both parts of a checkpoint.
+
+    The first row group has other actions too.
+    """
+    log = DeltaLog(tmp_path, {"p": "string", "id": "long", "n": "long"}, partition_columns=["p"])
+    log.commit(*(file(number) for number in range(FILES)))
+    log.checkpoint(0, parts=2, row_group_size=7)
+    return log
+
+
+def partition(number: int) -> str:
+    return "abcde"[number // 2 % 5]
+
+
+def file(number: int) -> dict[str, object]:
+    ids = {"id": number * 10, "n": -number}
+    stats = {"numRecords": 10, "minValues": ids, "maxValues": {"id": number * 10 + 9, "n": -number}}
+    return add(f"f{number}", {"p": partition(number)}, stats=json.dumps(stats, separators=(",", ":")))
+
+
+def planned(table: tamis.Table, where: str) -> list[str]:
+    return sorted(Path(path).name for path in table.scan(where).plan("files").files["path"].to_pylist())
+
+
+def spent(table: tamis.Table) -> IoCounts:
+    return table._source.storage.counters.counts()
+
+
+def test_a_plan_that_reads_statistics_again_leaves_nothing_to_read_for_the_next_of_the_same_columns(
+    log: DeltaLog,
+) -> None:
+    table = tamis.open(log.table)
+    assert planned(table, "p = 'a' AND id BETWEEN 100 AND 105") == ["f10"]
+    first = spent(table)
+    assert planned(table, "p = 'b' AND id BETWEEN 120 AND 125") == ["f12"]
+    second = spent(table)
+    assert (second - first).bytes_read > 0
+    for number in range(FILES):
+        assert planned(table, f"p = '{partition(number)}' AND id = {number * 10 + 5}") == [f"f{number}"]
+    assert spent(table) == second
+    assert planned(table, "p = 'c' AND n = -14") == ["f14"]
+    assert (spent(table) - second).bytes_read > 0
+
+
+def test_without_room_for_all_statistics_only_those_that_are_asked_for_are_kept(
+    log: DeltaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_batches, "BYTES_OF_STATISTICS", LIVE_FILES.capacity)
+    table = tamis.open(log.table)
+    assert planned(table, "p = 'a' AND id = 105") == ["f10"]
+    assert planned(table, "p = 'b' AND id = 125") == ["f12"]
+    before = spent(table)
+    assert [planned(table, f"p = '{p}' AND id = {number}") for p, number in (("a", 15), ("b", 25))] == [["f1"], ["f2"]]
+    assert spent(table) == before
+    assert planned(table, "p = 'c' AND id = 145") == ["f14"]
+    assert (spent(table) - before).bytes_read > 0
+
+
+def test_reading_again_takes_only_the_columns_that_are_asked_for(log: DeltaLog) -> None:
+    snapshot = Snapshot.load(open_storage(log.table))
+    for part in snapshot.parts()[-2:]:
+        again = ReadAgain(part)
+        for batch, _ in list(read_batches(part, snapshot.metadata, [*COLUMNS, "stats"])):
+            texts = again.batch(batch.number, batch.rows, STATISTICS)
+            assert texts.schema.names == ["stats"]
+            numbers = [json.loads(text)["minValues"]["id"] // 10 for text in texts.column("stats").to_pylist()]
+            assert [f"f{number}" for number in numbers] == batch.files.column("path").to_pylist()
+            again.done()
+
+
+def test_batches_may_be_asked_for_in_any_order_and_again(log: DeltaLog) -> None:
+    snapshot = Snapshot.load(open_storage(log.table))
+    part = snapshot.parts()[-1]
+    batches = [batch for batch, _ in read_batches(part, snapshot.metadata, COLUMNS)]
+    assert len(batches) > 1
+    again = ReadAgain(part)
+    for number in (1, 0, 0, 1):
+        for columns in (["path"], STATISTICS):
+            assert again.batch(number, batches[number].rows, columns).num_rows == batches[number].rows
+        again.done()
+    again.close()
+    assert again.batch(0, batches[0].rows, ["path"]).column("path") == batches[0].files.column("path")
+
+
+def test_a_part_that_was_replaced_while_it_was_in_use_is_an_error(log: DeltaLog) -> None:
+    snapshot = Snapshot.load(open_storage(log.table))
+    part = snapshot.parts()[-1]
+    (batch, _), *_ = read_batches(part, snapshot.metadata, COLUMNS)
+    other = replace(batch, files=pa.concat_batches([batch.files, batch.files]))
+    with pytest.raises(CorruptFile, match=r"checkpoint\.\d+\.\d+\.parquet' has other files than before"):
+        ReadAgain(part).batch(0, other.rows, STATISTICS)
+    with pytest.raises(CorruptFile, match="has other files than before"):
+        ReadAgain(part).batch(100, batch.rows, STATISTICS)
+
+
+def test_count_lists_files_once(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    # With nothing in memory each listing reads the log.
+    monkeypatch.setattr(LIVE_FILES, "capacity", 0)
+    table = tamis.open(log.table)
+    before = spent(table)
+    table.scan(limit=1).plan("files")
+    between = spent(table)
+    assert table.scan().count() == 10 * FILES
+    assert spent(table) - between == between - before
+
+
+def test_a_cache_tells_what_it_has_room_for() -> None:
+    cache = WeightedCache(capacity=10_000)
+    cache.put("one", object(), 4_000)
+    assert cache.has_room(4_000)
+    assert not cache.has_room(10_000 - 4_000)
+    cache.clear()
+    assert cache.has_room(10_000)

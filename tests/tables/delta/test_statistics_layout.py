@@ -1,0 +1,180 @@
+"""Statistics that are laid out alike say what the parser says of them, and what is laid out otherwise is left to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tamis.tables.delta import statistics_json
+from tamis.tables.delta.statistics_json import Wanted, read_json
+from tamis.tables.delta.statistics_layout import read_alike
+
+WANTED = Wanted(
+    {
+        ("id",): pa.int64(),
+        ("x",): pa.float64(),
+        ("d",): pa.decimal128(10, 2),
+        ("name",): pa.string(),
+        ("s", "a"): pa.int32(),
+    },
+    (("id",), ("x",), ("d",), ("name",), ("s", "a"), ("flag",)),
+)
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def statistics(number: int, **other: Any) -> dict[str, Any]:
+    low = {"id": number, "other": f"o{number}", "x": number / 8, "d": 1.25, "name": f"n{number}", "s": {"a": 1, "b": 2}}
+    high = low | {"id": number + 9, "x": number + 0.5}
+    nulls = {"id": 0, "other": 0, "x": number % 3, "d": 0, "name": 1, "s": {"a": 0, "b": 0}, "flag": 2}
+    return {"numRecords": 10, "minValues": low, "maxValues": high, "nullCount": nulls, "tightBounds": True} | other
+
+
+def parsed(texts: Sequence[str | None], wanted: Wanted = WANTED) -> list[Any]:
+    """What the parser says: of so few texts layouts are not compared."""
+    assert len(texts) < statistics_json._WORTH_COMPARING
+    return [_leaves(each) for each in read_json(pa.array(texts, pa.string()), wanted).to_pylist()]
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """A missing object says as much as one without values."""
+    if not isinstance(value, dict):
+        return {} if value is None else {path: value}
+    return {key: leaf for name, each in value.items() for key, leaf in _leaves(each, (*path, name)).items()}
+
+
+def alike(texts: list[str], wanted: Wanted = WANTED) -> list[Any]:
+    """What is found without the parser, "parser" where the text is left to it."""
+    found = read_alike(pa.array(texts, pa.string()), wanted.schema)
+    if found is None:
+        return ["parser"] * len(texts)
+    values, is_alike = found
+    assert len(values) == is_alike.sum()
+    each = iter(values.to_pylist())
+    return [_leaves(next(each)) if is_found else "parser" for is_found in is_alike]
+
+
+def test_texts_of_one_writer_are_all_read_without_the_parser() -> None:
+    texts = [compact(statistics(number)) for number in range(20)]
+    assert alike(texts) == parsed(texts)
+    assert parsed(texts)[7]["minValues", "id"] == 7
+
+
+def test_only_what_is_wanted_counts_and_keys_may_be_missing_from_all() -> None:
+    wanted = Wanted({("id",): pa.int64(), ("gone",): pa.string()}, (("id",), ("gone",)))
+    texts = [compact({"numRecords": 1, "minValues": {"id": number, "other": "a"}}) for number in range(3)]
+    assert alike(texts, wanted) == parsed(texts, wanted)
+    assert [each["minValues", "id"] for each in alike(texts, wanted)] == [0, 1, 2]
+
+
+def test_null_and_values_of_any_length() -> None:
+    lows = [{"id": None, "name": None}, {"id": -(2**63), "name": ""}, {"id": 0, "name": "é" * 40}]
+    texts = [compact(statistics(1, minValues=statistics(1)["minValues"] | low)) for low in lows]
+    assert alike(texts) == parsed(texts)
+    assert ("minValues", "id") not in alike(texts)[0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        compact(statistics(2, minValues={"id": 2})),
+        compact(statistics(2, tightBounds=False) | {"more": 1}),
+        compact(statistics(2, minValues={"other": "o", "id": 5, "x": 1, "d": 1, "name": "n", "s": {"a": 1, "b": 2}})),
+        compact(statistics(2)).replace('"o2"', r'"\"id\":7"'),
+        compact(statistics(2)).replace('"o2"', '"a,"'),
+        compact(statistics(2)).replace('"o2"', '"{"'),
+        compact(statistics(2)).replace('"o2"', '"}"'),
+        compact(statistics(2)).replace('"n2"', r'"\u0041"'),
+        compact(statistics(2)).replace('"x":0.25', '"x":"NaN"'),
+        compact(statistics(2)).replace('"id":2,', '"id":"2",'),
+        compact(statistics(2)).replace('"id":2,', '"id":2.0,'),
+        compact(statistics(2)).replace('"id":2,', '"id":9223372036854775808,'),
+        compact(statistics(2)).replace('"tightBounds":true', '"tightBounds":1'),
+        compact(statistics(2)).replace('"s":{"a":1,"b":2}', '"s":{"b":2,"a":1}'),
+        compact(statistics(2)).replace(',"s":{"a":1,"b":2}', ',"s":{"c":{"a":1}},"b":2'),
+        json.dumps(statistics(2)),
+        compact(statistics(2))[:-1],
+        compact(statistics(2)) + compact(statistics(2)),
+        "",
+        "{}",
+        "[]",
+        '"',
+    ],
+)
+def test_a_text_that_is_laid_out_otherwise_is_left_to_the_parser(other: str) -> None:
+    texts = [compact(statistics(number)) for number in (1, 3)]
+    for mixed in ([texts[0], other, texts[1]], [*texts, other], [other, *texts]):
+        found, expected = alike(mixed), parsed(mixed)
+        assert [each for each in found if each != "parser"] == [
+            each for each, said in zip(expected, found, strict=True) if said != "parser"
+        ]
+        if mixed[0] != other:
+            assert found[mixed.index(other)] == "parser"
+
+
+@pytest.mark.parametrize("wanted", ["id", "name"])
+def test_X8_a_key_twice_in_one_object_is_left_to_the_parser(wanted: str) -> None:
+    twice = compact(statistics(2)).replace('"other":"o2"', f'"{wanted}":"o2"')
+    columns = Wanted({(wanted,): pa.string()}, ())
+    assert alike([compact(statistics(1)), twice], columns)[1] == "parser"
+    assert alike([twice, compact(statistics(1))], columns)[0] == "parser"
+
+
+def test_a_key_that_is_wanted_and_that_only_others_have_is_not_passed_over() -> None:
+    texts = ['{"numRecords":1,"minValues":{"id":1,"z":2}}', '{"numRecords":1,"minValues":{"id":1,"y":3}}']
+    wanted = Wanted({("y",): pa.int64()}, ())
+    assert alike(texts, wanted) == [{("numRecords",): 1}, "parser"]
+
+
+@pytest.mark.parametrize(
+    "first", ['{"numRecords":[1],"minValues":{}}', '{"a":1,"a":2}', "{}", "", '{"a":{},"b":1}', "1"]
+)
+def test_nothing_is_laid_out_like_a_text_of_another_kind(first: str) -> None:
+    assert read_alike(pa.array([first, first]), WANTED.schema) is None
+
+
+def test_many_texts_of_several_layouts_come_back_in_their_order() -> None:
+    kinds = [
+        lambda number: compact(statistics(number)),
+        lambda number: compact(statistics(number, maxValues={})),
+        lambda number: compact({"numRecords": number, "nullCount": {"id": number}}),
+        lambda number: json.dumps(statistics(number)),
+        lambda number: "no JSON",
+        lambda number: None,
+    ]
+    chosen = np.random.default_rng(1).integers(0, len(kinds), 3 * statistics_json._WORTH_COMPARING)
+    texts = [kinds[kind](number) for number, kind in enumerate(chosen)]
+    found = [_leaves(each) for each in read_json(pa.array(texts, pa.string()), WANTED).to_pylist()]
+    expected = [parsed([text])[0] for text in texts]
+    assert found == expected
+
+
+VALUES = {
+    "id": st.integers(-(2**63), 2**63 - 1) | st.none() | st.integers(-9, 9),
+    "x": st.floats(allow_nan=False, allow_infinity=False) | st.none() | st.just("Infinity"),
+    "d": st.integers(-(10**7), 10**7).map(lambda number: number / 100) | st.just(10**30),
+    "name": st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from([",", '"', "{}", "a,b"]),
+    "other": st.text(max_size=3) | st.integers() | st.none() | st.sampled_from(['"id":', "},", ",", "{"]),
+}
+
+
+@given(st.data())
+def test_what_is_read_without_the_parser_is_what_the_parser_reads(data: st.DataObject) -> None:
+    def some(number: int) -> str:
+        names = data.draw(st.sampled_from([["id", "other", "x", "d", "name"], ["id", "other", "name"], ["name", "id"]]))
+        objects = [{name: data.draw(VALUES[name]) for name in names} for _ in range(2)]
+        counts = dict.fromkeys(names, 0)
+        return compact({"numRecords": number, "minValues": objects[0], "maxValues": objects[1], "nullCount": counts})
+
+    texts = [some(number) for number in range(data.draw(st.integers(1, 6)))]
+    for found, expected in zip(alike(texts), parsed(texts), strict=True):
+        assert found in ("parser", expected)
