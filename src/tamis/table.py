@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,6 +22,9 @@ from tamis.tables.hive.formats import is_delta
 from tamis.tables.hive.table import HiveTable
 from tamis.tables.planning import Planning
 from tamis.tables.source import LEVELS, TableSource
+
+if TYPE_CHECKING:
+    from tamis.spark.files_dataframe import FilesDataFrame
 
 FORMATS = ("delta", "hive", "parquet")
 
@@ -98,6 +101,16 @@ class Table:
             # The column may be one that only later files have.
             way_out = "merge_schema=True (--merge-schema) takes those of all files."
             raise UnknownColumn(f"{error} These are the columns of the first file: {way_out}") from error
+
+    def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> FilesDataFrame:
+        """The files of the table, with partition values and statistics, as a DataFrame in the memory of Spark.
+
+        Statistics are read in executors: of the named columns, or of all. `files_for_scan` of what is returned plans
+        there; `unpersist` (or the end of a `with`) gives the memory back.
+        """
+        from tamis.spark.files_dataframe import FilesDataFrame
+
+        return FilesDataFrame(spark, self._source, columns)
 
     def __repr__(self) -> str:
         return f"<tamis.Table {self.name!r} ({self.format}) at {self.uri}>"

@@ -52,3 +52,12 @@ class Stumbles:
         for batch in batches:
             raise ZeroDivisionError(f"{batch.num_rows} / 0")
         yield
+
+
+class Dies:
+    """Kills its own process whenever it is asked for anything."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 import tamis
 from builders import dying_workers
 from builders.delta_log import DeltaLog, add
-from builders.dying_workers import DiesOnce, Stumbles, Unknown
+from builders.dying_workers import Dies, DiesOnce, Stumbles, Unknown
 from tamis.engines import spark as spark_engine
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
@@ -148,9 +148,10 @@ def test_E4_a_worker_that_dies_in_the_middle_of_a_job_loses_and_repeats_nothing(
     [
         (Unknown("tamis.engines.of_tomorrow"), MissingDependency, "tamis.spark.ship(spark)"),
         (Unknown("no_such_package"), MissingDependency, "the package 'no_such_package' is not installed on Spark's"),
+        (Dies(), EngineError, "its Python workers died again and again"),
         (Stumbles(), EngineError, "'tamis: list 5 directories' failed: ZeroDivisionError: "),
     ],
-    ids=["without tamis", "without a package", "a bug"],
+    ids=["without tamis", "without a package", "a death", "a bug"],
 )
 def test_a_failure_of_workers_is_told_in_one_line(
     any_spark: Any, folders: Path, runner: Any, error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
@@ -163,12 +164,18 @@ def test_a_failure_of_workers_is_told_in_one_line(
     assert len(str(caught.value)) < 400
 
 
-def test_tamis_can_be_sent_to_the_workers(spark: Any, connect_spark: Any) -> None:
-    # What is sent stays with the session.
-    builder = type(connect_spark).builder.remote(f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}")
-    own = builder.create()
-    name = tamis.spark.ship(own)
-    assert name == tamis.spark.ship(own)
+@pytest.fixture(params=["classic", "connect"])
+def own_session(request: pytest.FixtureRequest, spark: Any) -> Any:
+    """A session of its own: what is sent to workers stays with the session."""
+    if request.param == "classic":
+        return spark.newSession()
+    builder = type(request.getfixturevalue("connect_spark")).builder
+    return builder.remote(f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}").create()
+
+
+def test_tamis_can_be_sent_to_the_workers(own_session: Any) -> None:
+    name = tamis.spark.ship(own_session)
+    assert name == tamis.spark.ship(own_session)
 
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import tamis
@@ -176,5 +183,5 @@ def test_tamis_can_be_sent_to_the_workers(spark: Any, connect_spark: Any) -> Non
         for _ in batches:
             yield pa.record_batch({"place": [tamis.__file__]})
 
-    (place,) = set(own.range(2).mapInArrow(where, "place string").toArrow()["place"].to_pylist())
+    (place,) = set(own_session.range(2).mapInArrow(where, "place string").toArrow()["place"].to_pylist())
     assert name in place

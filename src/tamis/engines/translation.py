@@ -22,8 +22,17 @@ def translated_errors(title: str) -> Iterator[None]:
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, *_errors_of_java()) as error:
         raise translate(str(error), title) from error
+
+
+def _errors_of_java() -> tuple[type[Exception], ...]:
+    """What classic sessions raise where PySpark has no class for an exception of the JVM. A client alone has no py4j."""
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:
+        return ()
+    return (Py4JError,)
 
 
 def translate(text: str, title: str) -> TamisError:

@@ -130,10 +130,3 @@ def _only(text: Value, pattern: str, sign: bool = False) -> Value:
     kept = pc.if_else(pc.match_substring_regex(text, pattern), text, pa.scalar(None, text.type))
     # Arrow does not take a leading plus.
     return pc.utf8_ltrim(kept, characters="+") if sign else kept
-
-
-def partition_value(call: Call, args: list[Value]) -> Value:
-    """A partition value from its text: the empty text is NULL for every type, other text is parsed as the type."""
-    target = evaluation_type(type_from_name(args[1].as_py()))
-    text = pc.if_else(pc.equal(args[0], ""), pa.scalar(None, args[0].type), args[0])
-    return pc.cast(text, target)

@@ -27,13 +27,14 @@ from tamis.expr.kernels import (
     to_evaluation_form,
 )
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
+from tamis.expr.partition_values import partition_value
 from tamis.expr.printer import shown
 from tamis.types import integer_range, is_bytes, is_number, is_ordered, is_text
 
 _KERNELS = KERNELS | {
     "cast": casts.cast,
     "try_cast": casts.try_cast,
-    "partition_value": casts.partition_value,
+    "partition_value": partition_value,
 }
 
 

@@ -23,6 +23,7 @@ import logging
 from base64 import b64decode, b64encode
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -126,16 +127,17 @@ class Harvester:
     def _read(self, file: tuple[str, int, int | None]) -> tuple[Footer, ValuesOfFile] | str:
         path, size, modified_ns = file
         try:
-            footer, _ = load_footer(self.storage, path, size, modified_ns, self.names)
+            footer, content = load_footer(self.storage, path, size, modified_ns, self.names)
             for column in self.spec.columns:
                 footer.schema.find(column.path)  # raises where two columns of the file are meant
             if not self.spec.valued:
                 return footer, ValuesOfFile()
-            return footer, read_values(self._reader(), self.spec, path, size, modified_ns, row_counts(footer))
+            return footer, read_values(self._reader, self.spec, file, row_counts(footer), content)
         except _Unreadable as error:
             logger.warning("left out of the index: %s", error)
             return str(error)
 
+    @cached_property
     def _reader(self) -> TaskReader:
         projection = tuple(column.path for column in self.spec.valued)
         return TaskReader(

@@ -29,14 +29,22 @@ class ValuesOfFile:
 
 
 def read_values(
-    reader: TaskReader, spec: IndexSpec, path: str, size: int, modified_ns: int | None, rows: Sequence[int]
+    reader: TaskReader,
+    spec: IndexSpec,
+    file: tuple[str, int, int | None],
+    rows: Sequence[int],
+    content: pa.Buffer | None = None,
 ) -> ValuesOfFile:
-    """Read the columns of `spec.valued`, which are the reader's projection, one row group after another."""
+    """Read the columns of `spec.valued`, which are the reader's projection, one row group after another.
+
+    `file` is its path, size and time of change, `rows` how many each row group has, `content` all of it where it is small
+    and at hand.
+    """
     found = ValuesOfFile({column: [] for column in spec.valued if column.counts_nan})
     hashed: dict[IndexedColumn, Array | None] = {column: _NO_HASHES for column in spec.valued if column.has_bloom}
     most = most_distinct(spec.false_positives)
     for row_group, count in enumerate(rows):
-        task = ScanTask(path, size, modified_ns, row_group, count, 0, {}, ())  # type: ignore[arg-type]
+        task = ScanTask(*file, row_group, count, 0, {}, (), None, content)  # type: ignore[arg-type]
         for counts in found.nan_counts.values():
             counts.append(0)
         for batch in reader.read([task]):

@@ -23,6 +23,7 @@ from tamis import types
 from tamis.expr.nodes import Column
 
 ROW_COUNT = Column(("row_count",), type=types.LONG)
+"""A column of metadata. A table may have one of the same name, so never compare it with columns of tables."""
 
 KINDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
 

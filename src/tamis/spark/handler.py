@@ -50,25 +50,25 @@ class SparkExpressionHandler:
     def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> SparkPredicateEvaluator:
         return SparkPredicateEvaluator(self, schema, predicate)
 
-    def compile(self, predicate: Expr, names: Mapping[str, str] | Collection[str]) -> Compiled:
+    def compile(self, predicate: Expr, names: Mapping[str, Any] | Collection[str]) -> Compiled:
         """A predicate over metadata as a Column of a DataFrame that has (some of) its columns.
 
-        `names` are the metadata columns that the DataFrame has, or a mapping of them to what it calls them. What it
-        does not have is unknown.
+        `names` are the metadata columns that the DataFrame has, or a mapping of them to what it calls them, or to
+        Columns. What it does not have is unknown.
         """
         known = names if isinstance(names, Mapping) else {name: name for name in names}
         functions = self.functions
 
         def read(column: Column) -> Any:
-            name = known.get(column.path[0])
-            if name is not None and len(column.path) == 1:
-                return functions.col(quoted(name))
+            found = known.get(column.path[0])
+            if found is not None and len(column.path) == 1:
+                return functions.col(quoted(found)) if isinstance(found, str) else found
             stored = metadata_type(column.type or types.NULL) or types.NULL
             return functions.lit(None) if pa.types.is_null(stored) else functions.lit(None).cast(sql_type(stored))
 
         return ColumnCompiler(functions, read).compile(predicate)
 
-    def keeps(self, may_be_true: Expr, names: Mapping[str, str] | Collection[str]) -> Any:
+    def keeps(self, may_be_true: Expr, names: Mapping[str, Any] | Collection[str]) -> Any:
         """A Column that is TRUE for the units that must be kept, never NULL: also where the answer is not known."""
         compiled = self.compile(may_be_true, names)
         kept = self.functions.coalesce(compiled.value, self.functions.lit(True))

@@ -20,14 +20,13 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile
-from tamis.expr.map_lookup import map_element
 from tamis.expr.nodes import Column
 from tamis.io.weighted_cache import WeightedCache
 from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
 from tamis.tables.delta.actions import DELETION_VECTOR
 from tamis.tables.delta.checkpoint_rows import KeepRowGroup
 from tamis.tables.delta.file_parts import KEY_COLUMNS, FilePart
-from tamis.tables.delta.partition_values import typed_partition_values
+from tamis.tables.delta.partition_values import partition_texts, typed_partition_values
 from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.delta.statistics import num_records, statistics_metadata
 
@@ -93,7 +92,8 @@ class FileBatch:
     """`path` and `size`, and `deletion_vector` where some file has one."""
     partitions: pa.Table
     """The typed partition values."""
-    known: dict[Column, Known] = field(default_factory=dict, repr=False)
+    known: dict[Column | None, Known] = field(default_factory=dict, repr=False)
+    """What was decoded of columns of the table; under None the numbers of rows, since a column may be called so too."""
     _live: dict[Hashable, Bits] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -125,19 +125,15 @@ class FileBatch:
     def texts(self, log: LogColumns) -> pa.RecordBatch:
         """The partition values as they are in the log, by the names of the table; an empty text is NULL."""
         values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
-        physical = {name: self.metadata.physical((name,))[0] for name in self.metadata.partition_columns}
-        arrays = {name: map_element(values, key) for name, key in physical.items()}
-        if not arrays:
-            return pa.record_batch({"": pa.nulls(self.rows, types.STRING)})
-        return pa.record_batch({name: pc.if_else(pc.equal(texts, ""), None, texts) for name, texts in arrays.items()})
+        return pa.record_batch(partition_texts(values, self.metadata) or {"": pa.nulls(self.rows, types.STRING)})
 
     def statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
         """The metadata of some files: their rows, and what is known of columns."""
         found: dict[str, pa.Array] = {}
         if not len(wanted):
             return found
-        missing = []
-        for column in (ROW_COUNT, *columns):
+        missing: list[Column | None] = []
+        for column in (None, *columns):
             known = self.known.get(column)
             own = None if known is None else known.of(wanted)
             if own is None:
@@ -146,7 +142,7 @@ class FileBatch:
                 found |= own
         if missing:
             rows = None if log.decode_all or len(wanted) >= WORTH_KEEPING * self.rows else wanted
-            decoded = self._decode([column for column in missing if column != ROW_COUNT], rows, log)
+            decoded = self._decode([column for column in missing if column is not None], rows, log)
             for column in missing:
                 made = Known(rows, _of_column(decoded, column))
                 found |= made.of(wanted) or {}
@@ -314,9 +310,9 @@ def _made(number: int, metadata: TableMetadata, batch: pa.RecordBatch) -> FileBa
     return FileBatch(number, metadata, batch.select(names), partitions)
 
 
-def _of_column(decoded: Mapping[str, pa.Array], column: Column) -> dict[str, pa.Array]:
-    """What was decoded of one column, by the names of its metadata."""
-    if column == ROW_COUNT:
+def _of_column(decoded: Mapping[str, pa.Array], column: Column | None) -> dict[str, pa.Array]:
+    """What was decoded of one column (None: the numbers of rows), by the names of its metadata."""
+    if column is None:
         return {ROW_COUNT.name: decoded[ROW_COUNT.name]}
     names = [metadata_name(kind, column.path) for kind in KINDS]
     return {name: decoded[name] for name in names if name in decoded}

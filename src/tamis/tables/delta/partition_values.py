@@ -1,7 +1,8 @@
 """Partition values: from the texts of the log to typed columns.
 
-The log has a map from physical names to texts for every file. An empty text is NULL for every type, and so is a null or
-a name that the map lacks; the text `null` is a text like any other. What the path of a file says counts for nothing.
+The log has a map from physical names to texts for every file, and a value is the expression
+`partition_value(element_at(partitionValues, 'name'), 'type')` over it: see `tamis.expr.partition_values` for what texts
+mean. A name that the map lacks is NULL. What the path of a file says counts for nothing.
 
 Checkpoints may have the values in their types too, but as whoever wrote them understood the texts: a timestamp without
 a zone was read in the zone of that machine. So the texts are what counts wherever they are at hand.
@@ -9,22 +10,20 @@ a zone was read in the zone of that machine. So the texts are what counts wherev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile
-from tamis.expr.map_lookup import map_element
-from tamis.expr.partition_text import parse_double
+from tamis.errors import CorruptFile, EvaluationError
+from tamis.expr.evaluate import Evaluator
+from tamis.expr.nodes import Call, Column, Literal
+from tamis.expr.partition_values import WrongPartitionText
 from tamis.tables.delta.fields import DeltaField
 from tamis.tables.delta.schema import TableMetadata
-from tamis.tables.delta.time_texts import read_dates, read_timestamps
 
-_WHOLE = r"^[+-]?[0-9]{1,38}$"
-_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
-_WIDE = pa.decimal128(38, 0)
+PARTITION_VALUES = Column(("partitionValues",))
 
 
 def typed_partition_values(
@@ -45,6 +44,31 @@ def typed_partition_values(
     return pa.table(arrays)
 
 
+def partition_texts(values: pa.MapArray, metadata: TableMetadata) -> dict[str, pa.StringArray]:
+    """The texts of each partition column as they are in the log, by its logical name; an empty text is NULL."""
+    return {
+        name: _evaluated(values, metadata.fields_by_name[name].physical_name, types.STRING)
+        for name in metadata.partition_columns
+    }
+
+
+def partition_expression(physical_name: str, data_type: pa.DataType) -> Call:
+    """The value of a partition column, as an expression over the maps of the log."""
+    text = Call("element_at", (PARTITION_VALUES, Literal(physical_name, types.STRING)))
+    return Call("partition_value", (text, Literal(types.type_name(data_type), types.STRING)))
+
+
+@lru_cache(maxsize=256)
+def _evaluator(physical_name: str, data_type: pa.DataType) -> Evaluator:
+    return Evaluator(partition_expression(physical_name, data_type))
+
+
+def _evaluated(values: pa.MapArray, physical_name: str, data_type: pa.DataType) -> pa.Array:
+    found = _evaluator(physical_name, data_type)(pa.record_batch([values], names=[PARTITION_VALUES.name]))
+    # Expressions know timestamps in UTC by their instants alone.
+    return found if found.type == data_type else found.view(data_type)
+
+
 def _column(
     values: pa.MapArray | None, parsed: pa.StructArray | None, field: DeltaField, place: str
 ) -> pa.Array | pa.ChunkedArray:
@@ -52,10 +76,22 @@ def _column(
     if values is None:
         assert parsed is not None, "neither texts nor typed values"
         return pa.nulls(len(parsed), field.data_type) if typed is None else typed
-    read = typed_texts(map_element(values, field.physical_name), field, place)
+    read = _typed_texts(values, field, place)
     if typed is None or not values.null_count:
         return read
     return pc.if_else(pc.is_null(values), typed, read)
+
+
+def _typed_texts(values: pa.MapArray, field: DeltaField, place: str) -> pa.Array:
+    try:
+        return _evaluated(values, field.physical_name, field.data_type)
+    except EvaluationError as error:
+        if not isinstance(error.__cause__, WrongPartitionText):
+            raise
+        raise CorruptFile(
+            f"the partition value {error.__cause__.text!r} of column {field.name!r} in the Delta table {place} is no "
+            f"{types.type_name(field.data_type)}"
+        ) from error
 
 
 def _parsed_column(parsed: pa.StructArray, field: DeltaField, place: str) -> pa.Array | None:
@@ -71,84 +107,6 @@ def _parsed_column(parsed: pa.StructArray, field: DeltaField, place: str) -> pa.
             f"a checkpoint of the Delta table {place} has partition values of column {field.name!r} as "
             f"{types.type_name(found.type)}, and they are no {types.type_name(field.data_type)}: {error}"
         ) from error
-    return _empty_as_null(typed) if types.is_text(typed.type) else typed
-
-
-def typed_texts(texts: pa.StringArray, field: DeltaField, place: str) -> pa.Array:
-    """The partition values that texts spell, in the type of their column."""
-    texts = _empty_as_null(texts.cast(types.STRING))
-    if types.is_text(field.data_type):
-        return texts
-    # A partition column has few distinct values, so each is read once.
-    encoded = pc.dictionary_encode(texts)
-    distinct = _reader(field.data_type)(encoded.dictionary, field.data_type)
-    if distinct.null_count:
-        wrong = encoded.dictionary.filter(pc.is_null(distinct))[0].as_py()
-        raise CorruptFile(
-            f"the partition value {wrong!r} of column {field.name!r} in the Delta table {place} is no "
-            f"{types.type_name(field.data_type)}"
-        )
-    return distinct.take(encoded.indices)
-
-
-def _empty_as_null(texts: pa.StringArray) -> pa.StringArray:
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
-
-
-Reader = Callable[[pa.StringArray, pa.DataType], pa.Array]
-"""From texts to values of a type; null where a text is none."""
-
-
-def _reader(data_type: pa.DataType) -> Reader:
-    if pa.types.is_boolean(data_type):
-        return _booleans
-    if pa.types.is_integer(data_type):
-        return _whole_numbers
-    if pa.types.is_floating(data_type):
-        return _floats
-    if pa.types.is_decimal(data_type):
-        return _decimals
-    if pa.types.is_date(data_type):
-        return lambda texts, _: read_dates(texts)
-    if pa.types.is_timestamp(data_type):
-        return read_timestamps
-    # Delta on Spark spells bytes as the text that they are in UTF-8.
-    return lambda texts, target: texts.cast(types.BINARY).cast(target)
-
-
-def _booleans(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    lowered = pc.utf8_lower(texts)
-    known = pc.is_in(lowered, value_set=pa.array(["true", "false"]))
-    return pc.if_else(known, pc.equal(lowered, "true"), pa.scalar(None, data_type))
-
-
-def _whole_numbers(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    smallest, largest = (pa.scalar(limit).cast(_WIDE) for limit in types.integer_range(data_type))
-    numbers = _only(texts, _WHOLE).cast(_WIDE)
-    fits = pc.and_(pc.greater_equal(numbers, smallest), pc.less_equal(numbers, largest))
-    return pc.if_else(fits, numbers, pa.scalar(None, _WIDE)).cast(data_type)
-
-
-def _floats(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    return parse_double(texts).cast(data_type, safe=False)
-
-
-def _decimals(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    numbers = _only(texts, _NUMBER)
-    try:
-        return numbers.cast(data_type)
-    except pa.ArrowInvalid:
-        return pa.array([_decimal(text, data_type) for text in numbers.to_pylist()], data_type)
-
-
-def _decimal(text: str | None, data_type: pa.DataType) -> object:
-    try:
-        return pa.scalar(text).cast(data_type).as_py()
-    except pa.ArrowInvalid:
-        return None
-
-
-def _only(texts: pa.StringArray, pattern: str) -> pa.StringArray:
-    kept = pc.if_else(pc.match_substring_regex(texts, pattern), texts, pa.scalar(None, texts.type))
-    # Arrow does not take a leading plus.
-    return pc.utf8_ltrim(kept, characters="+")
+    if not types.is_text(typed.type):
+        return typed
+    return pc.if_else(pc.equal(typed, ""), pa.scalar(None, typed.type), typed)

@@ -1,4 +1,4 @@
-"""Dates and timestamps as the log spells them, in partition values and in statistics, whole columns at a time.
+"""Dates and timestamps as tables spell them, in partition values and in statistics, whole columns at a time.
 
 Arrow reads the common forms at once. What it does not take (years beyond 9999 or before 0, offsets with seconds, digits
 beyond the microsecond) is read text by text, each distinct one once, as far as `tamis.expr.temporal` can.

@@ -1,0 +1,132 @@
+"""Partition values: from texts to typed values, the function `partition_value(text, type)` of the language.
+
+The rules are those of Delta's protocol: the empty text is NULL for every type, and the text `null` is a text like any
+other.
+
+| type           | texts                                                                                           |
+|----------------|-------------------------------------------------------------------------------------------------|
+| boolean        | `true`, `false`, in any case; not `1`, `yes`                                                    |
+| whole numbers  | decimal digits with or without a sign, within the range of the type; not `0x10`, not `1.0`      |
+| float, double  | `1.5`, `1.0E10`, `NaN`, `Infinity`                                                              |
+| decimal        | a number that the type holds without rounding                                                   |
+| date           | `2024-03-01`, and years beyond four digits with a sign                                          |
+| timestamp      | `2024-03-01 10:00:00.5` (UTC), `2024-03-01T10:00:00.5Z`, or with an offset                      |
+| timestamp_ntz  | the same without a zone, or with `Z`, and never shifted                                         |
+| string         | itself                                                                                          |
+| binary         | the UTF-8 bytes of the text                                                                     |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.expr.kernels import Value, evaluation_type, to_evaluation_form
+from tamis.expr.nodes import Call
+from tamis.expr.partition_text import parse_double
+from tamis.expr.time_texts import read_dates, read_timestamps
+
+_WHOLE = r"^[+-]?[0-9]{1,38}$"
+_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
+_WIDE = pa.decimal128(38, 0)
+
+
+class WrongPartitionText(pa.ArrowInvalid):
+    """A text that is no value of a type. Who evaluates makes an EvaluationError of it, and it is the cause of that."""
+
+    def __init__(self, text: str, data_type: pa.DataType) -> None:
+        super().__init__(f"the partition value {text!r} is no {types.type_name(data_type)}")
+        self.text = text
+
+
+def partition_value(call: Call, args: list[Value]) -> Value:
+    """The kernel: texts, or one text, in the type whose name is the second argument."""
+    target = types.type_from_name(args[1].as_py())
+    texts = args[0]
+    if isinstance(texts, pa.Scalar):
+        return read_partition_values(pa.array([texts.as_py()], types.STRING), target)[0]
+    return read_partition_values(texts, target)
+
+
+def read_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values that texts spell, in the evaluation form of a type; NULL where a text is empty or null.
+
+    >>> read_partition_values(pa.array(["007", "", None, "7"]), pa.int8()).to_pylist()
+    [7, None, None, 7]
+    """
+    texts = texts if texts.type == types.STRING else texts.cast(types.STRING)
+    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, types.STRING), texts)
+    if types.is_text(target):
+        return texts.cast(evaluation_type(target))
+    # A partition column has few distinct values, so each is read once.
+    encoded = pc.dictionary_encode(texts)
+    distinct = _reader(target)(encoded.dictionary, target)
+    if distinct.null_count:
+        raise WrongPartitionText(encoded.dictionary.filter(pc.is_null(distinct))[0].as_py(), target)
+    return to_evaluation_form(distinct).take(encoded.indices)
+
+
+Reader = Callable[[pa.StringArray, pa.DataType], pa.Array]
+"""From texts to values of a type; null where a text is none."""
+
+
+def _reader(data_type: pa.DataType) -> Reader:
+    if pa.types.is_boolean(data_type):
+        return _booleans
+    if pa.types.is_integer(data_type):
+        return _whole_numbers
+    if pa.types.is_floating(data_type):
+        return _floats
+    if pa.types.is_decimal(data_type):
+        return _decimals
+    if pa.types.is_date(data_type):
+        return lambda texts, _: read_dates(texts)
+    if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+        return read_timestamps
+    if types.is_bytes(data_type):
+        return lambda texts, target: texts.cast(types.BINARY).cast(target)
+    if pa.types.is_null(data_type):
+        return lambda texts, target: pa.nulls(len(texts), target)
+    # Types that no table format has as partitions: as Arrow reads them.
+    return pc.cast
+
+
+def _booleans(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+    lowered = pc.utf8_lower(texts)
+    known = pc.is_in(lowered, value_set=pa.array(["true", "false"]))
+    return pc.if_else(known, pc.equal(lowered, "true"), pa.scalar(None, data_type))
+
+
+def _whole_numbers(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+    smallest, largest = (pa.array([limit], _WIDE)[0] for limit in types.integer_range(data_type))
+    numbers = _only(texts, _WHOLE).cast(_WIDE)
+    fits = pc.and_(pc.greater_equal(numbers, smallest), pc.less_equal(numbers, largest))
+    return pc.if_else(fits, numbers, pa.scalar(None, _WIDE)).cast(data_type)
+
+
+def _floats(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+    return parse_double(texts).cast(data_type, safe=False)
+
+
+def _decimals(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+    numbers = _only(texts, _NUMBER)
+    try:
+        return numbers.cast(data_type)
+    except pa.ArrowInvalid:
+        return pa.array([_decimal(text, data_type) for text in numbers.to_pylist()], data_type)
+
+
+def _decimal(text: str | None, data_type: pa.DataType) -> object:
+    try:
+        return pa.scalar(text).cast(data_type).as_py()
+    except pa.ArrowInvalid:
+        return None
+
+
+def _only(texts: pa.StringArray, pattern: str) -> pa.StringArray:
+    kept = pc.if_else(pc.match_substring_regex(texts, pattern), texts, pa.scalar(None, texts.type))
+    # Arrow does not take a leading plus.
+    return pc.utf8_ltrim(kept, characters="+")

@@ -1,0 +1,287 @@
+"""The files of a table as a DataFrame that stays in Spark's memory, and plans made where it is.
+
+Statistics are read once, in executors; each plan after that is one pass of the JVM over what is in memory, with the
+same rewritten predicate that prunes here. Only files that are left come to the driver, so that it needs no more memory
+for five million files than for fifty.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from tamis import types
+from tamis.engines.sessions import check_session, observation, session_functions
+from tamis.engines.spark import balance, job_name
+from tamis.engines.translation import translated_errors
+from tamis.engines.worker import error_from_bytes
+from tamis.errors import EvaluationError, InvalidArgument, counted
+from tamis.expr.builder import split_name
+from tamis.expr.names import resolve
+from tamis.expr.nodes import TRUE, Column
+from tamis.scan.plan import describe_files
+from tamis.scan.projection import flat_paths
+from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.predicate import Predicate, make_predicate
+from tamis.skipping.rewrite import Conjunct
+from tamis.spark.file_rows import DELTA_PART, ERROR, KEY, KINDS, PARQUET_FILES, FileLayout, FileRowsRunner, delta_rows
+from tamis.spark.handler import SparkExpressionHandler, quoted
+from tamis.spark.types import spark_schema
+from tamis.tables.delta.chosen_files import Sizes
+from tamis.tables.delta.file_request import Request
+from tamis.tables.delta.part_job import metadata_to_json
+from tamis.tables.delta.paths import resolve_paths
+from tamis.tables.delta.table import DeltaTable
+from tamis.tables.jobs import Item, storage_arguments
+from tamis.tables.source import LEVELS, TableSource
+
+FILES_TOGETHER = 256
+"""How many footers one call reads."""
+
+MOST_TASKS = 512
+
+
+@dataclass(frozen=True)
+class FilesForScan:
+    """What is left of a table's files, and how much there was before and after each step."""
+
+    files: pa.Table
+    """As those of a plan: path, size, rows where they are known, partition values; ordered by path."""
+    total: Sizes
+    after_partitions: Sizes
+    after_statistics: Sizes
+    unused: tuple[str, ...] = ()
+    """The parts of the filter that Spark has no like of. They kept every file; rows will be tested by them."""
+
+
+class FilesDataFrame:
+    """The files of a table at one version, in the memory of a Spark session until `unpersist`; a context manager."""
+
+    def __init__(self, spark: Any, source: TableSource, columns: Sequence[str] | None = None) -> None:
+        self._spark = check_session(spark)
+        self._functions = session_functions(spark)
+        self._source = source
+        self.layout = FileLayout(_partition_schema(source), _columns(source, columns))
+        self.name = _free_name(spark, source)
+        """Of the temporary view, and of what Spark's page about storage shows."""
+        what = f"tamis: files of {source.name}" + ("" if source.version is None else f"@{source.version}")
+        with translated_errors(what), job_name(spark, what):
+            self._make().createOrReplaceTempView(self.name)
+            try:
+                spark.catalog.cacheTable(self.name)
+                failed = spark.table(self.name).where(f"{ERROR} IS NOT NULL").select(ERROR).limit(1).collect()
+            except BaseException:
+                self.unpersist()
+                raise
+        if failed:
+            self.unpersist()
+            raise error_from_bytes(bytes(failed[0][0]))
+
+    @property
+    def dataframe(self) -> Any:
+        """A row for each file: see `tamis.spark.file_rows`."""
+        return self._spark.table(self.name).drop(KEY, ERROR)
+
+    def files_for_scan(self, where: object = None) -> FilesForScan:
+        """The files that may hold a row for which `where` is TRUE, found by Spark in what is in its memory."""
+        predicate, on_partitions, on_statistics = self._conjuncts(where)
+        by_partitions, unused = self._keeps(
+            on_partitions, self._partition_metadata(self._functions.lit(1).cast("bigint"))
+        )
+        by_statistics, more = self._keeps(on_statistics, self._metadata())
+        sizes = observation(self._spark)
+        stages = {"total": None, "partitions": by_partitions, "statistics": by_partitions & by_statistics}
+        measured = [each for name, kept in stages.items() for each in self._measures(name, kept)]
+        title = f"tamis: plan {self._source.name}" + (f" where {predicate.text}" if predicate.text else "")
+        with translated_errors(title), job_name(self._spark, title[:200]):
+            frame = self.dataframe.observe(sizes, *measured).where(stages["statistics"])
+            found = frame.drop(*KINDS).toArrow().sort_by("path")
+        total, after_partitions, after_statistics = (_sizes(sizes.get, name) for name in stages)
+        unused_parts = tuple(dict.fromkeys((*unused, *more)))
+        return FilesForScan(self._described(found), total, after_partitions, after_statistics, unused_parts)
+
+    def unpersist(self) -> None:
+        """Give the memory back, and forget the view. More than once does no harm."""
+        if self._spark.catalog.tableExists(self.name):
+            if self._spark.catalog.isCached(self.name):
+                self._spark.catalog.uncacheTable(self.name)
+            self._spark.catalog.dropTempView(self.name)
+
+    def __enter__(self) -> FilesDataFrame:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unpersist()
+
+    def __repr__(self) -> str:
+        return f"<tamis.FilesDataFrame {self.name}>"
+
+    # --- Reading --------------------------------------------------------------------------------------------------
+
+    def _make(self) -> Any:
+        if isinstance(self._source, DeltaTable):
+            return self._from_log(self._source)
+        return self._from_footers()
+
+    def _from_log(self, source: DeltaTable) -> Any:
+        """Checkpoint parts by executors, commits by the driver, and what commits replace taken out by a join."""
+        snapshot = source.snapshot
+        parts = snapshot.parts()
+        written = [part for part in parts if part.changes is not None]
+        batches = [batch for part in written for batch in delta_rows(part, snapshot.metadata, self.layout)]
+        frame = self._local(pa.Table.from_batches(batches, self.layout.schema))
+        files = [part.file for part in parts if part.changes is None and part.file is not None]
+        if not files:
+            return frame
+        arguments = {"metadata": metadata_to_json(snapshot.metadata), "version": snapshot.version}
+        items = [Item.of_json(astuple(file), file.size) for file in files]
+        title = f"tamis: read {counted(len(items), 'checkpoint part')} of {source.name}@{source.version}"
+        of_parts = self._run(DELTA_PART, arguments, items, title)
+        touched = snapshot.changes.touched
+        if touched is not None and len(touched):
+            keys = pa.table({"touched": touched.cast(pa.binary())})
+            gone = self._functions.broadcast(self._spark.createDataFrame(keys, spark_schema(keys.schema)))
+            is_same = self._functions.col(KEY) == self._functions.col("touched")
+            of_parts = of_parts.join(gone, is_same, "left_anti")
+        return frame.unionAll(of_parts)
+
+    def _from_footers(self) -> Any:
+        listing = self._source.list_files(Predicate(TRUE), LEVELS)
+        columns = [listing.files[name] for name in ("path", "size", "modified_ns")]
+        values = listing.partitions.columns
+        names = ["path", "size", "modified_ns", *(str(number) for number in range(len(values)))]
+        table = pa.table([*columns, *values], names=names)
+        items = [
+            Item.of_table(table.slice(start, FILES_TOGETHER), FILES_TOGETHER)
+            for start in range(0, table.num_rows, FILES_TOGETHER)
+        ]
+        title = f"tamis: read {counted(table.num_rows, 'footer')} of {self._source.name}"
+        return self._run(PARQUET_FILES, {}, items, title) if items else self._local(self.layout.schema.empty_table())
+
+    def _run(self, function: str, more: Mapping[str, Any], items: Sequence[Item], title: str) -> Any:
+        arguments = {**storage_arguments(self._source.storage), "layout": self.layout.to_json(), **more}
+        tasks = balance([item.size for item in items], MOST_TASKS)
+        given = pa.table(
+            {"task": pa.array(tasks, pa.int32()), "item": pa.array([item.value for item in items], pa.binary())}
+        )
+        runner = FileRowsRunner(function, json.dumps(arguments, allow_nan=False), re.sub(r"\W+", "_", title))
+        frame = self._spark.createDataFrame(given, spark_schema(given.schema)).repartitionById(max(tasks) + 1, "task")
+        return frame.mapInArrow(runner, spark_schema(self.layout.schema))
+
+    def _local(self, table: pa.Table) -> Any:
+        return self._spark.createDataFrame(table, spark_schema(self.layout.schema))
+
+    # --- Pruning --------------------------------------------------------------------------------------------------
+
+    def _conjuncts(self, where: object) -> tuple[Predicate, Sequence[Conjunct], Sequence[Conjunct]]:
+        source = self._source
+        predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
+        if predicate.partition_filter is not None:
+            raise InvalidArgument("files_for_scan takes no PartitionFilter, which compares texts: write it as SQL")
+        if isinstance(source, DeltaTable):
+            request = Request.of(predicate, source.snapshot.metadata, LEVELS, None, True)
+            return predicate, request.partition_conjuncts, predicate.conjuncts
+        return predicate, predicate.partition_conjuncts if source.partition_columns else (), predicate.conjuncts
+
+    def _keeps(self, conjuncts: Sequence[Conjunct], known: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        """A Column that is TRUE for the files to keep, and the conjuncts that say nothing because Spark has no like."""
+        handler = SparkExpressionHandler(self._spark)
+        kept = self._functions.lit(True)
+        unused = []
+        for conjunct in conjuncts:
+            if conjunct.metadata_names and conjunct.metadata_names.isdisjoint(known):
+                continue
+            try:
+                kept = kept & handler.keeps(conjunct.may_be_true, known)
+            except EvaluationError:
+                unused.append(conjunct.text)
+        return kept, unused
+
+    def _partition_metadata(self, rows: Any) -> dict[str, Any]:
+        """What partition values say of files of so many rows: see `constant_bounds`."""
+        functions = self._functions
+        found = {ROW_COUNT.name: rows}
+        none = functions.lit(0).cast("bigint")
+        for name, field in self.layout.partition_fields.items():
+            value = functions.col(f"partition.{quoted(field)}")
+            path = (name,)
+            found[metadata_name("null_count", path)] = functions.when(value.isNull(), rows).otherwise(none)
+            if pa.types.is_floating(self.layout.partitions.field(name).type):
+                is_nan = functions.coalesce(functions.isnan(value), functions.lit(False))
+                found[metadata_name("nan_count", path)] = functions.when(is_nan, rows).otherwise(none)
+                value = functions.when(~is_nan, value)
+            found[metadata_name("lower", path)] = found[metadata_name("upper", path)] = value
+        return found
+
+    def _metadata(self) -> dict[str, Any]:
+        functions = self._functions
+        rows = functions.col("num_records")
+        found = self._partition_metadata(rows)
+        for kind in KINDS:
+            for name, field in self.layout.fields(kind).items():
+                found[name] = functions.col(f"{kind}.{quoted(field)}")
+        return found
+
+    def _measures(self, name: str, kept: Any) -> list[Any]:
+        """The sizes of the files that a condition keeps."""
+        f = self._functions
+
+        def total(value: Any) -> Any:
+            return f.coalesce(f.sum(value if kept is None else f.when(kept, value)), f.lit(0).cast("bigint"))
+
+        one = f.lit(1).cast("bigint")
+        return [
+            total(one).alias(f"{name}_files"),
+            total(f.col("size")).alias(f"{name}_bytes"),
+            total(f.col("logical_rows")).alias(f"{name}_rows"),
+            total(f.when(f.col("logical_rows").isNull(), one)).alias(f"{name}_unknown"),
+        ]
+
+    def _described(self, found: pa.Table) -> pa.Table:
+        """Files as a plan describes them."""
+        source = self._source
+        paths = found["path"].combine_chunks()
+        if isinstance(source, DeltaTable):
+            paths = resolve_paths(source.storage, paths, allow_outside=source.allow_outside)
+        files = pa.table({"path": paths, "size": found["size"], "num_records": found["num_records"]})
+        values: dict[str, Any] = {}
+        for name, field in self.layout.partition_fields.items():
+            column = found["partition"].combine_chunks().field(field)
+            values[name] = column.cast(self.layout.partitions.field(name).type)
+        return describe_files(files, pa.table(values) if values else pa.table({}))
+
+
+def _sizes(measured: Mapping[str, int], name: str) -> Sizes:
+    rows = None if measured[f"{name}_unknown"] else measured[f"{name}_rows"]
+    return Sizes(measured[f"{name}_files"], measured[f"{name}_bytes"], rows)
+
+
+def _partition_schema(source: TableSource) -> pa.Schema:
+    return pa.schema([pa.field(name, source.schema.field(name).type) for name in source.partition_columns])
+
+
+def _columns(source: TableSource, columns: Sequence[str] | None) -> tuple[Column, ...]:
+    """The columns of which statistics are read: all that are not inside of lists and maps, unless some are named."""
+    if columns is not None:
+        return tuple(resolve(Column(split_name(name)), source.schema, source.name, "columns") for name in columns)
+    own = [field for field in source.schema if field.name not in source.partition_columns]
+    found = [resolve(Column(path, exact=True), source.schema, source.name) for path in flat_paths(own)]
+    return tuple(column for column in found if column.type is not None and types.is_ordered(column.type))
+
+
+def _free_name(spark: Any, source: TableSource) -> str:
+    version = "" if source.version is None else f"_v{source.version}"
+    wanted = name = f"tamis_files_{re.sub(r'[^0-9A-Za-z_]', '_', source.name)}{version}"
+    number = 1
+    while spark.catalog.tableExists(name):
+        number += 1
+        name = f"{wanted}_{number}"
+    return name

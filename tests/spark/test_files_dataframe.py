@@ -1,0 +1,162 @@
+"""Files as a DataFrame: Spark finds the files that a local plan finds, tells the same sizes, and forgets all of it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.delta_cases import random_delta_case
+from builders.delta_log import DeltaLog, remove
+from builders.delta_tables import data_file
+from builders.seeded import SeededChoices
+from builders.tables import write_hive_table
+from tamis import PartitionFilter
+from tamis.errors import CorruptFile, InvalidArgument, UnknownColumn
+from tamis.skipping.account import LevelReport
+from tamis.tables.delta.chosen_files import Sizes
+
+
+def texts(rows: pa.Table) -> list[str]:
+    return sorted(map(repr, rows.to_pylist()))
+
+
+def leftovers(spark: Any) -> list[str]:
+    return [each.name for each in spark.catalog.listTables() if each.name.startswith("tamis_files")]
+
+
+def levels_of(table: tamis.Table, where: object) -> dict[str, LevelReport]:
+    return {level.level: level for level in table.scan(where).plan("files").report.levels}
+
+
+def check_delta(files: Any, table: tamis.Table, where: object, *context: object) -> Any:
+    """The plan of Spark, once it is that of this process."""
+    found = files.files_for_scan(where)
+    local = table.scan(where).plan("files")
+    names = ["path", "size", *table.partition_columns]
+    assert texts(found.files.select(names)) == texts(local.files.select(names)), context
+    levels = levels_of(table, where)
+    assert (found.after_partitions.files, found.after_partitions.bytes) == (
+        levels["files"].total,
+        levels["files"].bytes_total,
+    ), context
+    assert (found.after_statistics.files, found.after_statistics.bytes) == (
+        levels["files"].kept,
+        levels["files"].bytes_kept,
+    ), context
+    if levels["files"].rows_kept is not None:
+        assert found.after_statistics.rows == levels["files"].rows_kept, context
+    return found
+
+
+def compare_delta_files(spark: Any, seed: int, predicates: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(SeededChoices(seed), Path(folder), predicates)
+        table = tamis.open(folder)
+        with table.files_dataframe(spark) as files:
+            assert texts(files.files_for_scan().files) == texts(table.files()), seed
+            for said in case.said:
+                check_delta(files, table, said.expr, seed, said.sql)
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_O8_random_delta_tables_have_the_files_of_a_local_plan(connect_spark: Any, seed: int) -> None:
+    compare_delta_files(connect_spark, seed, predicates=3)
+
+
+def delta_table(folder: Path) -> Path:
+    """Forty files in a checkpoint of two parts; newer commits remove some and add others."""
+    columns = {"id": "long", "x": "double", "p": "string"}
+    log = DeltaLog(folder, columns, partition_columns=["p"], features=["deletionVectors"])
+
+    def add(number: int, **options: Any) -> Any:
+        part = "ab"[number % 2]
+        values = pa.array(range(10 * number, 10 * number + 10), pa.int64())
+        rows = pa.table({"id": values, "x": values.cast(pa.float64())})
+        return data_file(log, f"p={part}/{number}.parquet", rows, {"p": part}, **options)
+
+    log.commit(*(add(number) for number in range(40)))
+    log.checkpoint(parts=2)
+    log.commit(remove("p=a/0.parquet"), remove("p=b/1.parquet"), add(40), add(41, deleted=[0, 1]))
+    return folder
+
+
+def test_checkpoint_parts_and_commits_are_one_table(any_spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(delta_table(tmp_path))
+    before = leftovers(any_spark)
+    with table.files_dataframe(any_spark) as files:
+        assert files.name.endswith("_v1")
+        assert files.name in leftovers(any_spark)
+        assert any_spark.catalog.isCached(files.name)
+        frame = files.dataframe
+        assert frame.count() == 40
+        assert frame.where("lower.id >= 395 AND partition.p = 'b'").select("path", "logical_rows").collect() == [
+            ("p=b/41.parquet", 8)
+        ]
+        found = check_delta(files, table, "p = 'a' AND id BETWEEN 105 AND 221 AND x < 1000")
+        assert found.total == Sizes(40, found.total.bytes, 398)
+        assert (found.after_partitions.files, found.after_partitions.rows) == (20, 200)
+        assert (found.after_statistics.files, found.after_statistics.rows) == (7, 70)
+        for where in (
+            "id = 7",
+            "id >= 405",
+            "p IS NULL",
+            "id IN (11, 33, 399) OR p = 'b' AND id > 380",
+            "NOT (id < 400)",
+        ):
+            check_delta(files, table, where, where)
+        unused = files.files_for_scan("p = 'a' AND upper(p) = 'A' AND id = 25")
+        assert unused.after_statistics.files == 1
+    assert leftovers(any_spark) == before
+    files.unpersist()
+
+
+def test_statistics_of_some_columns_only(connect_spark: Any, tmp_path: Path) -> None:
+    table = tamis.open(delta_table(tmp_path))
+    with table.files_dataframe(connect_spark, columns=["ID"]) as files:
+        assert [field.name for field in files.dataframe.schema["lower"].dataType] == ["id"]
+        assert files.files_for_scan("x > 1000").after_statistics.files == 40
+        assert files.files_for_scan("id = 25").after_statistics.files == 1
+        with pytest.raises(InvalidArgument, match="PartitionFilter"):
+            files.files_for_scan(PartitionFilter.eq("p", "a"))
+        with pytest.raises(UnknownColumn, match="no column 'y'"):
+            files.files_for_scan("y = 1")
+    with pytest.raises(UnknownColumn, match="no column 'y'"):
+        table.files_dataframe(connect_spark, columns=["y"])
+
+
+def test_footers_of_a_folder_are_read_by_executors(connect_spark: Any, tmp_path: Path) -> None:
+    parts = []
+    for number in range(6):
+        values = range(100 * number, 100 * number + 100)
+        rows = pa.table({"id": pa.array(values, pa.int64()), "Id2": [f"t{value:04d}" for value in values]})
+        parts.append(({"day": ["2024-03-01", "2024-03-02", None][number % 3]}, rows))
+    table = tamis.open(write_hive_table(tmp_path / "folder", parts, row_group_size=30))
+    with table.files_dataframe(connect_spark) as files:
+        found = files.files_for_scan("day = DATE '2024-03-01' AND id >= 250")
+        assert found.total == Sizes(6, sum(table.files()["size"].to_pylist()), 600)
+        assert found.after_partitions.files == 2
+        assert found.after_statistics.files == 1
+        assert found.files["num_records"].to_pylist() == [100]
+        assert (
+            found.files["day"].to_pylist()
+            == table.scan("day = DATE '2024-03-01'").plan("files").files["day"].to_pylist()[:1]
+        )
+        assert files.files_for_scan("id2 = 't0333' OR id = 5").after_statistics.files == 2
+        assert files.files_for_scan("day IS NULL").after_statistics.files == 2
+    assert leftovers(connect_spark) == []
+
+
+def test_a_damaged_file_is_an_error_of_ours_and_leaves_nothing(connect_spark: Any, tmp_path: Path) -> None:
+    folder = write_hive_table(tmp_path / "folder", [({}, pa.table({"id": [1]})), ({}, pa.table({"id": [2]}))])
+    table = tamis.open(folder)
+    damaged = sorted(folder.glob("*.parquet"))[1]
+    damaged.write_bytes(damaged.read_bytes()[:-4] + b"ABCD")
+    with pytest.raises(CorruptFile, match=damaged.name):
+        tamis.open(folder).files_dataframe(connect_spark)
+    assert leftovers(connect_spark) == []
+    assert table.format == "hive"
