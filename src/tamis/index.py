@@ -32,7 +32,7 @@ from tamis.table import open_source
 from tamis.tables.delta.fields import DeltaField
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.hive.table import HiveTable
-from tamis.tables.jobs import Engine
+from tamis.tables.jobs import Engine, can_travel
 from tamis.tables.source import TableSource
 
 __all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
@@ -98,6 +98,11 @@ def build(
     if source.format == "parquet":
         raise UnsupportedFeature(f"'{source.storage.uri}' is a single file, whose footer says it all: index a folder")
     store = store_for(source.storage, to, storage_options)
+    if not (can_travel(source.storage) and can_travel(store.storage)):
+        raise InvalidArgument(
+            f"an index of '{source.storage.uri}' is built by its URI: storage_options with a file system object, "
+            "which cannot be sent to other processes, are not taken"
+        )
     asked = _asked(
         store, names_given(columns, "columns"), names_given(bloom, "bloom"), names_given(count_nan, "count_nan")
     )

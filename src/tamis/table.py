@@ -90,8 +90,9 @@ class Table:
     ) -> Scan:
         """A lazy scan of the rows for which `where` is TRUE.
 
-        `where` is SQL text, an expression made with `tamis.col`, a `PartitionFilter`, or an expression of pyarrow or
-        pyiceberg. `columns` are names, also of fields inside structs (`address.city`); None returns all.
+        `where` is SQL text, an expression made with `tamis.col`, a `PartitionFilter`, an expression of pyarrow or
+        pyiceberg, or a PySpark Column. `columns` are names, also of fields inside structs (`address.city`); None
+        returns all.
         """
         try:
             return Scan(self._source, where, columns, limit, levels)

@@ -27,7 +27,7 @@ class WorkerHere:
         self.jobs.append((job.what, len(items)))
         given = pa.record_batch({"number": list(range(len(items))), "item": [item.value for item in items]})
         rows = JobRunner(job.function, job.arguments_text)(iter([given]))
-        yield from results(pa.Table.from_batches(rows))
+        yield from results(pa.Table.from_batches(rows), len(items), job.what)
 
 
 def fresh_plan(table: tamis.Table, where: object, depth: str, **options: Any) -> tamis.ScanPlan:

@@ -11,9 +11,9 @@ import pytest
 from builders.engines import WorkerHere
 from tamis import errors
 from tamis.engines import worker
-from tamis.engines.spark import balance
+from tamis.engines.spark import balance, results
 from tamis.engines.translation import translate
-from tamis.engines.worker import JobRunner, error_from_bytes, error_to_bytes
+from tamis.engines.worker import DONE, JobRunner, error_from_bytes, error_to_bytes
 from tamis.errors import (
     CorruptFile,
     EngineError,
@@ -110,6 +110,15 @@ def test_tasks_are_balanced_by_bytes() -> None:
     assert balance([0] * 7, 3) == [0, 1, 2, 0, 1, 2, 0]
     assert balance([5, 5], 100) == [0, 1]
     assert balance([], 4) == []
+
+
+def test_an_item_that_is_not_done_or_done_twice_is_an_error() -> None:
+    schema = pa.schema([("number", pa.int64()), ("position", pa.int64()), ("kind", pa.string()), ("payload", pa.binary())])
+    done = [{"number": number, "position": 0, "kind": DONE, "payload": b""} for number in range(3)]
+    assert list(results(pa.Table.from_pylist(done[::-1], schema), 3, "tamis: read 3 parts")) == []
+    for given in (done[:2], done[1:], [*done, done[1]], []):
+        with pytest.raises(EngineError, match=r"'tamis: read 3 parts' finished \d items? of 3: run it again"):
+            list(results(pa.Table.from_pylist(given, schema), 3, "tamis: read 3 parts"))
 
 
 def test_every_error_of_ours_can_be_named() -> None:

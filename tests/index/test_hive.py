@@ -56,7 +56,7 @@ def test_the_report_tells_what_the_index_did(tmp_path: Path) -> None:
     assert (first["skipped"], first["unused_because"]) == (4, None)
     assert (second["skipped"], second["unused_because"]) == (0, None)
     assert third["unused_because"].startswith("function on column")
-    assert level["note"] == "index of 5 files, 1 are not in it"
+    assert level["note"] == "index of 5 of 6 files"
 
 
 def test_where_there_is_no_index_or_it_is_refused_nothing_changes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Scans with an index against the judge: the rows are those of a full scan, whatever happened behind the index' back."""
+"""Scans with an index against the judge: the rows are those of a full scan, whatever happened behind its back."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ EXAMPLES = max(5, settings().max_examples // 5)
 def build(case: Case, table: tamis.Table) -> None:
     """An index of some columns, some with Bloom filters and counts of NaN."""
     partitions = {"region", "day"}
-    fields = [field for field in table.schema if field.name not in partitions and not pa.types.is_nested(field.type)]
-    names = [field.name for field in fields]
-    bloom = [field.name for field in fields if not pa.types.is_boolean(field.type) and case.choices.flag(2)]
-    floats = [field.name for field in fields if pa.types.is_floating(field.type) and case.choices.flag(2)]
+    leaves = {
+        f"{field.name}.{child.name}" if pa.types.is_struct(field.type) else field.name: child.type
+        for field in table.schema
+        if field.name not in partitions and not pa.types.is_list(field.type)
+        for child in (field.type if pa.types.is_struct(field.type) else [field])
+    }
+    names = list(leaves)
+    bloom = [name for name, kind in leaves.items() if not pa.types.is_boolean(kind) and case.choices.flag(2)]
+    floats = [name for name, kind in leaves.items() if pa.types.is_floating(kind) and case.choices.flag(2)]
     tamis.index.build(
         table.uri,
         columns=case.choices.one_of([None, names, names[:1]]),

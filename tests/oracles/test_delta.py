@@ -1,4 +1,4 @@
-"""Scans of Delta tables against the judge: O1 to O4 over random tables, written by hand and by deltalake."""
+"""Scans of Delta tables against the judge: O1 to O6 over random tables, written by hand and by deltalake."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,9 +19,10 @@ import tamis
 from builders.by_pages import read_by_pages
 from builders.choices import Choices
 from builders.delta_cases import ROW, DeltaCase, random_delta_case
+from builders.delta_less_known import know_less
 from builders.deltalake_cases import random_deltalake_case
 from builders.judge import truths
-from builders.predicates import Said
+from builders.predicates import Said, negated
 from builders.same_rows import same_rows
 from tamis import PartitionFilter
 from tamis.expr.nodes import Call, not_
@@ -130,6 +132,77 @@ def test_O3_the_file_of_a_row_for_which_p_is_true_is_planned(data: st.DataObject
 
 @FEWER
 @given(st.data())
+def test_O4_O6_files_that_match_whole_have_only_such_rows_and_both_sides_skip_only_nulls(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(Choices(data.draw), Path(folder), predicates=4)
+        ids = {path: stored[ROW].to_pylist() for path, stored in _live(case)}
+        check_whole_and_both_sides(tamis.open(folder), ids, case.rows(), case.said)
+
+
+@FEWER
+@given(st.data())
+def test_O5_less_known_of_files_never_removes_one(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(choices, Path(folder), predicates=4)
+        check_less_known(folder, choices, case.said)
+
+
+@FEWER
+@given(st.data())
+def test_O3_O4_O5_O6_tables_that_deltalake_wrote(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_deltalake_case(choices, Path(folder), predicates=3)
+        table = tamis.open(folder)
+        ids = _stored_ids(table)
+        assert Counter(each for own in ids.values() for each in own) == row_ids(case.rows), case.done
+        for said, expected in zip(case.said, true_rows(case.rows, case.said), strict=True):
+            wanted = set(row_ids(expected))
+            needed = {path for path, own in ids.items() if wanted & set(own)}
+            assert needed <= planned_files(table, said).keys(), (said, case.done)
+        check_whole_and_both_sides(table, ids, case.rows, case.said)
+        check_less_known(folder, choices, case.said)
+
+
+def planned_files(table: tamis.Table, said: Said) -> dict[str, bool]:
+    """The files that a scan plans, below the table, and whether each matches whole."""
+    listing = table.scan(said.expr)._listing
+    assert listing.matched is not None
+    paths = [path.removeprefix(f"{table._source.storage.root}/") for path in listing.files["path"].to_pylist()]
+    return dict(zip(paths, listing.matched.tolist(), strict=True))
+
+
+def check_whole_and_both_sides(
+    table: tamis.Table, ids: dict[str, list[int]], rows: pa.Table, said: list[Said]
+) -> None:
+    """`ids` are the rows of each file, by their numbers."""
+    numbers = rows[ROW].to_pylist()
+    for each, answers in zip(said, truths(rows, [one.sql for one in said]), strict=True):
+        answer = dict(zip(numbers, answers, strict=True))
+        kept = planned_files(table, each)
+        for path in (path for path, is_whole in kept.items() if is_whole):
+            assert all(answer[row] is True for row in ids[path]), (each, path)
+        other = planned_files(table, negated(each))
+        for path in ids.keys() - kept.keys() - other.keys():
+            assert all(answer[row] is None for row in ids[path]), (each, path)
+
+
+def check_less_known(folder: str, choices: Choices, said: list[Said]) -> None:
+    table = tamis.open(folder)
+    before = [planned_files(table, each) for each in said]
+    know_less(Path(folder), choices)
+    file_batches.LIVE_FILES.clear()
+    table = tamis.open(folder)
+    for each, known in zip(said, before, strict=True):
+        found = planned_files(table, each)
+        assert known.keys() <= found.keys(), each
+        whole = {path for path, is_whole in found.items() if is_whole}
+        assert whole <= {path for path, is_whole in known.items() if is_whole}, each
+
+
+@FEWER
+@given(st.data())
 def test_a_limit_returns_so_many_of_the_rows(data: st.DataObject) -> None:
     choices = Choices(data.draw)
     with tempfile.TemporaryDirectory() as folder:
@@ -191,3 +264,14 @@ def test_O1_O2_tables_that_deltalake_wrote(data: st.DataObject) -> None:
 
 def _live(case: DeltaCase) -> list[tuple[str, pa.Table]]:
     return [(path, stored.live_rows) for path, stored in case.versions[-1].items()]
+
+
+def _stored_ids(table: tamis.Table) -> dict[str, list[int]]:
+    """The rows of each file of a table without deletion vectors."""
+    source = table._source
+    (name,) = source.snapshot.metadata.physical((ROW,))
+    paths = table.files()["path"].to_pylist()
+    return {
+        path.removeprefix(f"{source.storage.root}/"): pq.ParquetFile(path).read(columns=[name])[name].to_pylist()
+        for path in paths
+    }

@@ -164,13 +164,11 @@ def test_a_failure_of_workers_is_told_in_one_line(
     assert len(str(caught.value)) < 400
 
 
-@pytest.fixture(params=["classic", "connect"])
-def own_session(request: pytest.FixtureRequest, spark: Any) -> Any:
-    """A session of its own: what is sent to workers stays with the session."""
-    if request.param == "classic":
-        return spark.newSession()
-    builder = type(request.getfixturevalue("connect_spark")).builder
-    return builder.remote(f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}").create()
+@pytest.fixture
+def own_session(spark: Any, connect_spark: Any) -> Any:
+    """A session of its own: what is sent to workers stays with it, while classic sessions would share it."""
+    port = spark.conf.get("spark.connect.grpc.binding.port")
+    return type(connect_spark).builder.remote(f"sc://127.0.0.1:{port}").create()
 
 
 def test_tamis_can_be_sent_to_the_workers(own_session: Any) -> None:

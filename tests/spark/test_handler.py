@@ -153,7 +153,8 @@ def test_chosen_predicates_have_the_answers_that_arrow_gives(any_spark: Any) -> 
         f"a IN ({many})", f"a NOT IN ({many})", f"s IN ({texts}, 'a')", f"f IN ({many}, 0.5D)", "a IN (5, NULL)",
         "f IN (DOUBLE('NaN'), 3)", "f = -0.0D", "f > 0.0D", "f = DOUBLE('NaN')", "f < DOUBLE('NaN')", "b > X'7F'",
         "b = X'FF'", "b IN (X'', X'6162')", "a + 1 > 5", "a * 9223372036854775807 > 3", "NOT (a = 7)", "a <=> NULL",
-        "s LIKE 'é%'", "s LIKE '%b'", "startswith(s, '')", "s >= 'é' AND a > 3", "a % 2 = 1", "length(s) = 1",
+        "s LIKE 'é%'", "s LIKE '%b'", "s LIKE 'm!%_' ESCAPE '!'", "s LIKE '%\\\\m'", "startswith(s, '')",
+        "s >= 'é' AND a > 3", "a % 2 = 1", "length(s) = 1",
         "substring(s, 1, 1) = 'm'", "CAST(a AS INT) = 7", "abs(a) < 3", "upper(s) = 'A'", "absent(a) = 1",
         "CASE WHEN a > 3 THEN s = 'é' ELSE false END",
     ]  # fmt: skip

@@ -170,7 +170,7 @@ def test_T7_the_zone_of_the_session_changes_nothing(connect_spark: Any, hive_tab
     before = connect_spark.conf.get("spark.sql.session.timeZone")
     connect_spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     try:
-        for where in WHERES[1:3]:
+        for where in (*WHERES[1:3], WHERES[7]):
             scan = table.scan(where, ["id"])
             found = scan.to_spark(connect_spark).toArrow()
             assert texts(found) == texts(scan.to_arrow())

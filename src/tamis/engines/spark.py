@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from tamis.engines.sessions import check_session, is_connect, observation, session_functions
 from tamis.engines.translation import translated_errors
-from tamis.engines.worker import BATCH, ERROR, RESULT_SCHEMA, JobRunner, batch_from_bytes, error_from_bytes
-from tamis.errors import InvalidArgument
+from tamis.engines.worker import BATCH, DONE, ERROR, RESULT_SCHEMA, JobRunner, batch_from_bytes, error_from_bytes
+from tamis.errors import EngineError, InvalidArgument, counted
 from tamis.io.counters import IoCounts
 from tamis.tables.jobs import Item, Job
 
@@ -63,7 +63,7 @@ class SparkEngine:
         logger.debug("%s: %s", title, sizes)
         if job.counters is not None:
             job.counters.add_counts(IoCounts(sizes["listing_calls"], sizes["requests"], sizes["bytes_read"]))
-        yield from results(found)
+        yield from results(found, len(items), title)
 
     def _run(self, job: Job, items: Sequence[Item], title: str) -> tuple[pa.Table, dict[str, int]]:
         """The rows that the executors send, and how much it was."""
@@ -112,15 +112,24 @@ class SparkEngine:
         return f"<tamis.SparkEngine {'Connect' if is_connect(self.spark) else 'classic'}>"
 
 
-def results(rows: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batches in the rows that executors sent, in the order of the items; the first error among them is raised."""
-    rows = rows.sort_by([("number", "ascending"), ("position", "ascending")])
-    failed = rows.filter(pc.equal(rows["kind"], ERROR))
-    if failed.num_rows:
-        raise error_from_bytes(failed["payload"][0].as_py())
-    batches = rows.filter(pc.equal(rows["kind"], BATCH))
-    for number, payload in zip(batches["number"].to_pylist(), batches["payload"], strict=True):
-        yield number, batch_from_bytes(payload.as_buffer())
+def results(rows: pa.Table, items: int, title: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batches in the rows that executors sent, in the order of the items; the first error among them is raised.
+
+    Every item must be done, and once: what Spark may have lost or repeated is an error, never a smaller or larger plan.
+    """
+    keys = [("number", "ascending"), ("position", "ascending")]
+    # Payloads stay where they are: together they may be more than one array of bytes can hold.
+    order = pc.sort_indices(rows.select(["number", "position"]), keys).to_pylist()
+    numbers, kinds = (rows[name].to_pylist() for name in ("number", "kind"))
+    failed = next((row for row in order if kinds[row] == ERROR), None)
+    if failed is not None:
+        raise error_from_bytes(rows["payload"][failed].as_py())
+    done = [numbers[row] for row in order if kinds[row] == DONE]
+    if done != list(range(items)):
+        raise EngineError(f"the Spark job '{title}' finished {counted(len(done), 'item')} of {items}: run it again")
+    for row in order:
+        if kinds[row] == BATCH:
+            yield numbers[row], batch_from_bytes(rows["payload"][row].as_buffer())
 
 
 def balance(sizes: Sequence[int], most: int) -> list[int]:

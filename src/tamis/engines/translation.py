@@ -27,7 +27,7 @@ def translated_errors(title: str) -> Iterator[None]:
 
 
 def _errors_of_java() -> tuple[type[Exception], ...]:
-    """What classic sessions raise where PySpark has no class for an exception of the JVM. A client alone has no py4j."""
+    """What classic sessions raise where PySpark has no class for an exception of the JVM; a mere client has no py4j."""
     try:
         from py4j.protocol import Py4JError
     except ImportError:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,7 +41,7 @@ from tamis.indexing.types_of_kinds import types_of_kinds
 from tamis.indexing.values import ValuesOfFile, read_values
 from tamis.io.storage import Storage, open_storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
-from tamis.parquet.field_names import FieldName, FieldNames
+from tamis.parquet.field_names import FieldNames
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FileSchema
 from tamis.parquet.statistics import column_metadata, described_alike, row_counts
@@ -90,7 +90,7 @@ def harvest_arguments(
     return {
         "schema": b64encode(schema.serialize().to_pybytes()).decode(),
         "partition_columns": list(partition_columns),
-        "names": None if names is None else {"by_id": names.by_id, "fields": _names_to_list(names.fields)},
+        "names": None if names is None else names.to_json(),
         "spec": spec.to_dict(),
         "with_schemas": with_schemas,
     }
@@ -166,7 +166,7 @@ class Harvester:
         for column in self.spec.columns:
             if column.has_bloom:
                 bits = [found.filters.get(column) for found in values]
-                columns[f"{BLOOM}{column.name('')[1:]}"] = pa.array(bits, pa.large_binary())
+                columns[column.name(BLOOM)] = pa.array(bits, pa.large_binary())
         columns |= {f"{GROUP}{name}": _list(offsets, array) for name, array in groups.items()}
         columns |= {f"{GROUP}counted_{name}": _list(offsets, array) for name, array in counted.items()}
         columns[SIZES] = pa.array([_sizes(footer) for footer in footers], pa.list_(types.LONG))
@@ -226,7 +226,7 @@ def _harvester(arguments: Arguments) -> Harvester:
         IndexStore(open_storage(place["uri"], place["options"] or None)),
         pa.ipc.read_schema(pa.py_buffer(b64decode(arguments["schema"]))),
         tuple(arguments["partition_columns"]),
-        None if names is None else FieldNames(_names_from_list(names["fields"]), names["by_id"]),
+        None if names is None else FieldNames.from_json(names),
         IndexSpec.from_dict(arguments["spec"]),
         arguments["with_schemas"],
     )
@@ -265,14 +265,3 @@ def _sizes(footer: Footer) -> list[int] | None:
     return [
         max(0, group.column(leaf).total_compressed_size) for group in groups for leaf in range(metadata.num_columns)
     ]
-
-
-# --- Names of mapped columns as data ---------------------------------------------------------------------------------
-
-
-def _names_to_list(fields: Mapping[Hashable, FieldName]) -> list[Any]:
-    return [[key, field.name, _names_to_list(field.inner)] for key, field in fields.items()]
-
-
-def _names_from_list(given: Sequence[Any]) -> dict[Hashable, FieldName]:
-    return {key: FieldName(name, _names_from_list(inner)) for key, name, inner in given}

@@ -50,7 +50,8 @@ SCHEMAS_KEY = b"tamis.index.schemas"
 
 FILES_OF_A_ROW_GROUP = 4096
 SCHEMA = "schema"
-BLOOM = "bloom:"
+BLOOM = "bloom"
+"""The kind of metadata that Bloom filters are, beside those of `tamis.skipping.metadata`."""
 
 LARGEST_CURRENT = 64 * 1024 * 1024
 OLD_SECONDS = 24 * 3600
@@ -170,7 +171,7 @@ class IndexStore:
             SPEC_KEY: json.dumps(spec.to_dict()).encode(),
             SCHEMAS_KEY: json.dumps([b64encode(schema).decode() for schema in schemas]).encode(),
         }
-        filters = [name for name in entries.column_names if name.startswith(BLOOM)]
+        filters = [name for name in entries.column_names if name.startswith(f"{BLOOM}:")]
         pq.write_table(
             entries.replace_schema_metadata(metadata),
             sink,

@@ -265,7 +265,7 @@ class _Narrowing:
         return found
 
     def _answers(self, indexed: IndexedColumn, hashes: Array, rows: Rows, asked: Bits) -> pa.Array:
-        filters = self._entries.filters(f"{BLOOM}{indexed.name('')[1:]}", rows[asked])
+        filters = self._entries.filters(indexed.name(BLOOM), rows[asked])
         given = [None if each is None else BloomFilter.from_bytes(each) for each in filters]
         has_filter = np.array([each is not None for each in given], np.bool_)
         found = np.ones(len(given), np.bool_)
@@ -289,7 +289,7 @@ class _Narrowing:
     def _report(self, before: LevelReport, listing: FileListing, outcomes: tuple[ConjunctOutcome, ...]) -> LevelReport:
         total = self._listing.files.num_rows
         missing = total - len(self._known)
-        note = f"index of {counted(total - missing, 'file')}" + (f", {missing:,} are not in it" if missing else "")
+        note = f"index of {f'{total - missing:,} of ' if missing else ''}{counted(total, 'file')}"
         rows = None if listing.rows is None or listing.rows.null_count else pc.sum(listing.rows).as_py() or 0
         return replace(
             before,

@@ -37,8 +37,8 @@ def read_values(
 ) -> ValuesOfFile:
     """Read the columns of `spec.valued`, which are the reader's projection, one row group after another.
 
-    `file` is its path, size and time of change, `rows` how many each row group has, `content` all of it where it is small
-    and at hand.
+    `file` is its path, size and time of change, `rows` how many each row group has, `content` all of it where it is at
+    hand.
     """
     found = ValuesOfFile({column: [] for column in spec.valued if column.counts_nan})
     hashed: dict[IndexedColumn, Array | None] = {column: _NO_HASHES for column in spec.valued if column.has_bloom}

@@ -89,7 +89,8 @@ client for S3 has, and all that was asked for is in memory at the end in any cas
 
 
 NEVER_CHANGES = -(2**62)
-"""In place of the time when a file was written: nobody writes another one under its name, as in tables with a log."""
+"""In place of the time when a file was written: the log of a table names it and tells its size, and nobody writes
+another one under its name."""
 
 _SECOND = 1_000_000_000
 
@@ -99,11 +100,11 @@ class RangedFile:
 
     Opening a remote file costs a request, so one of an object store stays open when this is closed: see
     `tamis.io.open_files`. A file that does not have the `size` that the caller knows of (None: does not know), or was
-    written at another time than `modified_ns`, was replaced, which is a CorruptFile.
+    written at another time than `modified_ns` (None: does not know), was replaced, which is a CorruptFile.
     """
 
     def __init__(
-        self, storage: Storage, path: str, size: int | None = None, modified_ns: int | None = NEVER_CHANGES
+        self, storage: Storage, path: str, size: int | None = None, modified_ns: int | None = None
     ) -> None:
         self._storage = storage
         self._place = storage.place(path)
@@ -114,13 +115,23 @@ class RangedFile:
         self.size: int = self._open.size
         if size is not None and size != self.size:
             self.close()
-            raise self._replaced(f"it has {self.size} bytes, it had {size} when listed")
+            raise self._unlike_log(size) if modified_ns == NEVER_CHANGES else self._replaced(
+                f"it has {self.size} bytes, it had {size} when listed"
+            )
         if modified_ns not in (None, NEVER_CHANGES) and not self._was_modified_at(modified_ns, path):
             self.close()
             raise self._replaced("it was written again after it was listed")
 
     def _replaced(self, what: str) -> CorruptFile:
         return CorruptFile(f"'{self._place}' was replaced: {what}; open the table again")
+
+    def _unlike_log(self, size: int) -> CorruptFile:
+        # Opening the table again reads the same log, so that is no way out.
+        told = f"says {size}" if size >= 0 else "does not say how many"
+        return CorruptFile(
+            f"'{self._place}' has {self.size} bytes, and the log of its table {told}: the log is wrong, or another file "
+            "took its place; restore the file that the log means, or have the writer of the table write it anew"
+        )
 
     def _was_modified_at(self, modified_ns: int, path: str) -> bool:
         """Whether the file was last written then, as far as that can be known without another request."""
@@ -242,7 +253,7 @@ def read_ranges(
     ranges: Sequence[tuple[int, int]],
     *,
     size: int | None = None,
-    modified_ns: int | None = NEVER_CHANGES,
+    modified_ns: int | None = None,
     coalesce_gap: int | None = None,
 ) -> list[pa.Buffer]:
     """The bytes of each `(start, length)` of a file, in the order given.

@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature, one_line
-from tamis.io.ranges import RangedFile
+from tamis.io.ranges import NEVER_CHANGES, RangedFile
 from tamis.io.storage import Storage
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.field_names import FieldNames
@@ -104,18 +104,20 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
     footer = FOOTERS.get(key, storage.filesystem) if modified_ns is not None else None
     if footer is not None:
         return footer, None
-    content, tail = _read_footer_bytes(storage, path, size)
+    content, tail = _read_footer_bytes(storage, path, size, modified_ns)
     footer = footer_from_bytes(content, storage.place(path))
     if modified_ns is not None:
         FOOTERS.put(key, storage.filesystem, footer)
     return footer, tail if size <= WHOLE_FILE else None
 
 
-def _read_footer_bytes(storage: Storage, path: str, size: int) -> tuple[bytes, pa.Buffer]:
+def _read_footer_bytes(
+    storage: Storage, path: str, size: int, modified_ns: int | None
+) -> tuple[bytes, pa.Buffer]:
     """The footer, and the end of the file with which it came."""
     place = storage.place(path)
     # Whether the file is the one that was listed matters to those who read more of it than this.
-    with RangedFile(storage, path, size) as file:
+    with RangedFile(storage, path, size, modified_ns if modified_ns == NEVER_CHANGES else None) as file:
         _check_size(size, place)
         is_short = storage.is_local and size > WHOLE_FILE
         tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)

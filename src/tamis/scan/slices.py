@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import counted
 from tamis.io.storage import Storage
-from tamis.parquet.field_names import FieldName, FieldNames
+from tamis.parquet.field_names import FieldNames
 from tamis.parquet.narrow import Filter
 from tamis.parquet.selection import RowSelection
 from tamis.scan.pages import PageLevels
@@ -123,7 +123,7 @@ def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileList
         "needed": [list(path) for path in planner.needed],
         "partition_columns": list(planner.partition_columns),
         "levels": sorted(planner.levels),
-        "names": None if planner.names is None else _names_to_json(planner.names),
+        "names": None if planner.names is None else planner.names.to_json(),
         "to_pages": planner.to_pages,
     }
     what = f"read {counted(count, 'footer')} of {name}"
@@ -151,7 +151,7 @@ def _planner(arguments: Arguments) -> SlicePlanner:
         tuple(tuple(path) for path in arguments["needed"]),
         tuple(arguments["partition_columns"]),
         frozenset(arguments["levels"]),
-        None if arguments["names"] is None else _names_from_json(arguments["names"]),
+        None if arguments["names"] is None else FieldNames.from_json(arguments["names"]),
         arguments["to_pages"],
     )
 
@@ -266,19 +266,3 @@ def _planned(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
 
 def _report(given: Mapping[str, Any]) -> LevelReport:
     return LevelReport(**{**given, "by_predicate": tuple(ConjunctOutcome(**each) for each in given["by_predicate"])})
-
-
-def _names_to_json(names: FieldNames) -> dict[str, Any]:
-    return {"by_id": names.by_id, "fields": _fields_to_json(names.fields)}
-
-
-def _fields_to_json(fields: Mapping[Any, FieldName]) -> list[list[Any]]:
-    return [[key, each.name, _fields_to_json(each.inner)] for key, each in fields.items()]
-
-
-def _names_from_json(given: Mapping[str, Any]) -> FieldNames:
-    return FieldNames(_fields_from_json(given["fields"]), given["by_id"])
-
-
-def _fields_from_json(given: Sequence[Sequence[Any]]) -> dict[Any, FieldName]:
-    return {key: FieldName(name, _fields_from_json(inner)) for key, name, inner in given}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -32,6 +32,10 @@ class Predicate:
     on_partitions: Expr = TRUE
     """The filter as far as it holds whatever the types of data columns are, which a file may have wider than the
     table: `x > 3000000000` is never TRUE of an int, and yet no reason to pass over a partition unseen."""
+
+    bound: Expr = field(default=TRUE, compare=False, repr=False)
+    """The filter before it was simplified by how values compare here: a table may say that texts compare otherwise.
+    It does not travel to other processes."""
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -90,7 +94,7 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
         on_partitions = expr
     else:
         on_partitions = normalise(bind(given, schema, table, typed=partition_columns)) if partition_columns else TRUE
-    return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions)
+    return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions, bound=bound)
 
 
 def _same_columns(one: Conjunct, other: Conjunct) -> bool:

@@ -20,7 +20,7 @@ from tamis.errors import EvaluationError
 from tamis.expr.functions import COMPARISONS, type_of
 from tamis.expr.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold
-from tamis.expr.patterns import DEFAULT_ESCAPE
+from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.expr.printer import shown
 from tamis.spark.constants import Constants, sql_type
 from tamis.spark.types import metadata_type
@@ -204,8 +204,15 @@ class ColumnCompiler:
         return test[call.function](*values)
 
     def like(self, call: Call, values: list[Any]) -> Any:
-        escape = call.args[2].value if len(call.args) > 2 and isinstance(call.args[2], Literal) else DEFAULT_ESCAPE
-        return self._f.like(values[0], values[1], self._f.lit(escape))
+        match call.args[1:]:
+            case (Literal(value=str() as text), *escape) if all(isinstance(mark, Literal) for mark in escape):
+                mark = escape[0].value if escape and isinstance(escape[0], Literal) else DEFAULT_ESCAPE
+            case _:
+                raise unknown(call)
+        # Spark refuses a mark before a sign that needs none, so marks are set anew.
+        parts = parse_like(text, mark).parts
+        pattern = "".join(_marked(part) if isinstance(part, str) else part.sign for part in parts)
+        return self._f.like(values[0], self._f.lit(pattern))
 
     def substring(self, call: Call, values: list[Any]) -> Any:
         match call.args[1:]:
@@ -324,6 +331,10 @@ class _Fallible:
 def unknown(node: Expr) -> EvaluationError:
     function = f" for {node.function!r}" if isinstance(node, Call) else ""
     return EvaluationError(f"Spark has no expression{function} that means the same, asked for in {shown(node)}")
+
+
+def _marked(character: str) -> str:
+    return f"\\{character}" if character in "%_\\" else character
 
 
 def _evaluated(data_type: pa.DataType | None) -> pa.DataType | None:

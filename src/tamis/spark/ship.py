@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,26 @@ def ship(spark: Any) -> str:
     version again costs nothing.
     """
     check_session(spark)
-    with tempfile.TemporaryDirectory(prefix="tamis-") as folder:
-        path = write_package(Path(folder))
-        with translated_errors(f"tamis: send {path.name}"):
-            spark.addArtifacts(str(path), pyfile=True)
-        return path.name
+    path = write_package(Path(_folder().name))
+    with translated_errors(f"tamis: send {path.name}"):
+        spark.addArtifacts(str(path), pyfile=True)
+    return path.name
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """There until this process ends: executors of a classic session fetch the file whenever they start."""
+    return tempfile.TemporaryDirectory(prefix="tamis-")
 
 
 def write_package(folder: Path) -> Path:
-    """Write the package as a zip file, which is named after what is in it."""
+    """Write the package as a zip file, which is named after what is in it; one that is there is left alone."""
     files = sorted(path for path in PACKAGE.rglob("*") if path.suffix == ".py" or path.name == "py.typed")
     content = [(f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}", path.read_bytes()) for path in files]
     digest = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
     path = folder / f"tamis-{digest}.zip"
+    if path.exists():
+        return path
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in content:
             archive.writestr(zipfile.ZipInfo(name, _SAME_DAY), data, zipfile.ZIP_DEFLATED)

@@ -13,7 +13,9 @@ import pytest
 from builders.delta_statistics import field, mapping, table_metadata
 from tamis import types
 from tamis.errors import CorruptFile
-from tamis.tables.delta.partition_values import typed_partition_values
+from tamis.expr.nodes import Call, Column, Literal
+from tamis.skipping.handler import ArrowExpressionHandler
+from tamis.tables.delta.partition_values import partition_expression, partition_texts, typed_partition_values
 
 UTC = datetime.UTC
 TEXT_MAP = pa.map_(pa.string(), pa.string())
@@ -193,3 +195,27 @@ def test_slices_of_maps() -> None:
     table = table_metadata(field("p", "long"), partitioned_by=["p"])
     maps = pa.array([[("p", str(number))] for number in range(10)], TEXT_MAP)
     assert typed_partition_values(maps.slice(3, 4), None, table)["p"].to_pylist() == [3, 4, 5, 6]
+
+
+def test_a_partition_value_is_an_expression_that_a_handler_evaluates() -> None:
+    assert partition_expression("p", types.DATE) == Call(
+        "partition_value",
+        (
+            Call("element_at", (Column(("partitionValues",)), Literal("p", types.STRING))),
+            Literal("date", types.STRING),
+        ),
+    )
+    batch = pa.record_batch({"partitionValues": pa.array([[("p", "7")], [("p", "70")], [], None], TEXT_MAP)})
+    below = Call("<", (partition_expression("p", types.LONG), Literal(70, types.LONG)))
+    found = ArrowExpressionHandler().predicate_evaluator(batch.schema, below).eval(batch)
+    assert found.to_pylist() == [True, False, False, False]
+
+
+def test_D3_D6_texts_as_they_are_in_the_log() -> None:
+    table = table_metadata(
+        field("p", "long", **mapping(1, "col-1")), delta__columnMapping__mode="name", partitioned_by=["p"]
+    )
+    maps = pa.array([[("col-1", "007")], [("col-1", "")], [("p", "1")], None], TEXT_MAP)
+    assert {name: texts.to_pylist() for name, texts in partition_texts(maps, table).items()} == {
+        "p": ["007", None, None, None]
+    }

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from builders.delta_log import DeltaLog, add, commit_info, metadata, protocol, remove
-from tamis.errors import CorruptFile, InvalidArgument, UnsupportedFeature, VersionNotFound
+from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
 from tamis.io.storage import open_storage
 from tamis.tables.delta.log import find_segment
 from tamis.tables.delta.snapshot import Snapshot, read_changes
@@ -252,3 +252,102 @@ def test_golden_tables_without_protocol_or_metadata_are_errors(golden: Path, nam
 def test_a_version_beyond_the_newest_of_a_golden_table(golden: Path) -> None:
     with pytest.raises(VersionNotFound, match="versions 0 to 3 are there"):
         Snapshot.load(open_storage(golden / "delta" / "snapshot-data3" / "delta"), 4)
+
+
+# --- Compactions that are damaged -------------------------------------------------------------------------------------
+
+DAMAGES = {
+    "cut": lambda text: text[: len(text) // 2],
+    "cut at the end": lambda text: text[:-3],
+    "no JSON": lambda text: "no compaction at all",
+    "no UTF-8": lambda text: text.encode()[:-2] + b"\xff}\n",
+    "a line in the middle": lambda text: text.replace('{"add":{"path":', '{"add":{"path":}', 1),
+    "a number of a wrong kind": lambda text: text.replace('"size":100', '"size":"many"', 1),
+    "the same file twice": lambda text: text + text.splitlines()[-1] + "\n",
+}
+
+
+def damage(path: Path, kind: str) -> None:
+    damaged = DAMAGES[kind](path.read_text())
+    assert damaged != path.read_text()
+    path.write_bytes(damaged if isinstance(damaged, bytes) else damaged.encode())
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_D10_a_damaged_compaction_is_passed_over_where_commits_say_the_same(
+    log: DeltaLog, kind: str, has_checkpoint: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    if has_checkpoint:
+        log.checkpoint(0)
+    damage(log.compact(1, 3), kind)
+    for version in (3, 4, None):
+        caplog.clear()
+        snapshot = load(log, version)
+        assert paths(snapshot) == [f"{number}" for number in range(4 if version == 3 else 5)]
+        assert not any(file.is_compaction for file in snapshot.segment.deltas)
+        (warning,) = caplog.records
+        assert warning.levelname == "WARNING"
+        assert warning.getMessage().startswith("compaction 1 to 3 cannot be used: ")
+        assert "\n" not in warning.getMessage()
+    caplog.clear()
+    assert paths(load(log, 2)) == ["0", "1", "2"]
+    assert not caplog.records
+
+
+def test_D10_a_compaction_whose_metadata_is_damaged_is_passed_over(
+    log: DeltaLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    compaction = log.compact(0, 3)
+    compaction.write_text(compaction.read_text().replace("struct", "heap", 1))
+    assert paths(load(log)) == ["0", "1", "2", "3", "4"]
+    assert "_delta_log' cannot be used: the schema of the Delta table" in caplog.text
+
+
+def test_D10_a_damaged_compaction_whose_commits_are_gone_is_an_error(log: DeltaLog) -> None:
+    damage(log.compact(1, 3), "cut")
+    log.path(2).unlink()
+    with pytest.raises(CorruptFile, match=r"3\.compacted\.json' is cut off or damaged"):
+        load(log)
+    assert paths(load(log, 1)) == ["0", "1"]
+
+
+def test_D10_a_version_that_only_a_damaged_compaction_leads_to_is_an_error_and_no_older_one(log: DeltaLog) -> None:
+    damage(log.compact(2, 4), "cut")
+    for version in (2, 3, 4):
+        log.path(version).unlink()
+    with pytest.raises(CorruptFile, match=r"4\.compacted\.json' is cut off or damaged"):
+        load(log)
+    assert paths(load(log, 1)) == ["0", "1"]
+
+
+def test_D10_of_two_compactions_the_whole_one_is_used(log: DeltaLog) -> None:
+    damage(log.compact(0, 1), "cut")
+    log.compact(2, 3)
+    log.path(2).unlink()
+    snapshot = load(log)
+    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+    assert [file.is_compaction for file in snapshot.segment.deltas] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_D10_a_refresh_passes_over_a_damaged_compaction_too(log: DeltaLog, kind: str) -> None:
+    before = load(log, 0)
+    damage(log.compact(1, 3), kind)
+    after = before.refresh()
+    assert (after.version, paths(after)) == (4, ["0", "1", "2", "3", "4"])
+
+
+def test_D12_what_is_said_of_a_damaged_checkpoint_is_one_line(
+    log: DeltaLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    (path,) = log.checkpoint(3)
+    content = path.read_bytes()
+    for start in range(0, len(content), max(1, len(content) // 60)):
+        path.write_bytes(content[:start] + bytes(each ^ 0xFF for each in content[start : start + 8]) + content[start + 8 :])
+        try:
+            paths(load(log))
+        except TamisError as error:
+            assert "\n" not in str(error)
+    assert caplog.records
+    assert all("\n" not in record.getMessage() for record in caplog.records)

@@ -16,7 +16,7 @@ from builders.delta_log import DeltaLog, add, commit_info, metadata, remove
 from builders.delta_statistics import field
 from builders.delta_tables import data_file, inline_vector, statistics
 from tamis import PartitionFilter, col
-from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
 from tamis.io.counters import IoCounts
 from tamis.io.storage import open_storage
 from tamis.tables.delta.file_batches import LIVE_FILES, read_batches
@@ -460,3 +460,46 @@ def test_an_inline_vector_that_deletes_all_rows(tmp_path: Path) -> None:
     log.commit(action, data_file(log, "2.parquet", ids(5, 6), stats=None))
     table = tamis.open(tmp_path)
     assert (found_ids(table), table.scan().count(), found_ids(table, "id < 3")) == ([5], 1, [])
+
+
+# --- What columns are called, what sizes say --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_column_called_row_count_is_pruned_by_its_statistics(tmp_path: Path, has_checkpoint: bool) -> None:
+    log = DeltaLog(tmp_path, {"row_count": "long", "id": "long"})
+    for number in range(3):
+        rows = pa.table({"row_count": pa.array([10 * number, 10 * number + 1]), "id": pa.array([number, number])})
+        log.commit(data_file(log, f"{number}.parquet", rows))
+    if has_checkpoint:
+        log.checkpoint(2)
+    table = tamis.open(tmp_path)
+    for _ in range(2):  # what was read, then what is in memory
+        assert planned(table, "row_count >= 20") == ["2.parquet"]
+        # As many as each file has rows, which is not what is asked.
+        assert planned(table, "row_count = 2") == []
+        assert planned(table, "row_count < 5 AND id < 5") == ["0.parquet"]
+        assert planned(table, "id = 1") == ["1.parquet"]
+    assert found_ids(table, "row_count BETWEEN 1 AND 10") == [0, 1]
+    counts = [table.scan(where).count() for where in ("row_count >= 10", "row_count = 2", "row_count > 10", None)]
+    assert counts == [4, 0, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("size", "told"), [(7, "says 7"), (0, "says 0"), (10**9, "says 1000000000"), (None, "does not say how many")]
+)
+@pytest.mark.parametrize("where", [None, "id > 1"])
+def test_a_size_in_the_log_that_is_not_that_of_the_file_is_told(
+    tmp_path: Path, size: int | None, told: str, where: str | None
+) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"})
+    log.commit(data_file(log, "1.parquet", ids(0, 3), stats=None, size=size))
+    has = (tmp_path / "1.parquet").stat().st_size
+    table = tamis.open(tmp_path)
+    scan = table.scan(where)
+    for run in (scan.to_arrow, scan.count, scan.plan):
+        with pytest.raises(CorruptFile, match=rf"1\.parquet' has {has} bytes, and the log of its table {told}: ") as caught:
+            run()
+        assert "open the table again" not in str(caught.value)
+        assert "restore the file" in str(caught.value)
+    assert planned(table) == ["1.parquet"]

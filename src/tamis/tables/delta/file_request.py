@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tamis.expr.nodes import Column
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct, rewrite
-from tamis.tables.delta.fields import DeltaField
+from tamis.tables.delta.collations import check_collations
 from tamis.tables.delta.file_batches import PARTITION_VALUES, STATISTICS
 from tamis.tables.delta.generated import partition_predicates
 from tamis.tables.delta.schema import TableMetadata
@@ -40,6 +40,7 @@ class Request:
     def of(
         predicate: Predicate, metadata: TableMetadata, levels: Collection[str], limit: int | None, with_rows: bool
     ) -> Request:
+        check_collations(predicate.bound, metadata)
         partition_columns = set(metadata.partition_columns)
         data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
         by_statistics = "files" in levels and bool(data_columns)
@@ -73,17 +74,7 @@ def _implied(predicate: Predicate, metadata: TableMetadata) -> list[Conjunct]:
     generated = {name: text for name, text in metadata.generated.items() if name in metadata.partition_columns}
     if not generated or predicate.is_trivial:
         return []
-    collated = list(_collated(metadata.fields, ()))
     implied = partition_predicates(
-        predicate.expr, generated, metadata.schema, metadata.partition_columns, collated=collated
+        predicate.expr, generated, metadata.schema, metadata.partition_columns, collated=list(metadata.collations)
     )
     return [conjunct for each in implied for conjunct in rewrite(each)]
-
-
-def _collated(fields: Iterable[DeltaField], around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The paths of texts that are not compared byte by byte."""
-    for field in fields:
-        path = (*around, field.name)
-        if field.collation is not None:
-            yield path
-        yield from _collated(field.children, path)

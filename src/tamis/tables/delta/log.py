@@ -57,6 +57,10 @@ class LogFile:
     last: int
     """The version, or the last one of a compaction."""
 
+    @property
+    def is_compaction(self) -> bool:
+        return self.path.endswith(".compacted.json")
+
 
 class CheckpointKind(IntEnum):
     """In the order in which checkpoints of one version are preferred, the best last: parts are read side by side."""

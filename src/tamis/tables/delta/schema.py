@@ -49,6 +49,18 @@ class TableMetadata:
         """The SQL expressions of generated columns."""
         return {each.name: each.generation_expression for each in self.fields if each.generation_expression is not None}
 
+    @cached_property
+    def collations(self) -> Mapping[tuple[str, ...], str]:
+        """The paths of texts that are not compared byte by byte, and by which collation they are."""
+        found: dict[tuple[str, ...], str] = {}
+        waiting: list[tuple[tuple[str, ...], DeltaField]] = [((each.name,), each) for each in self.fields]
+        while waiting:
+            path, each = waiting.pop()
+            if each.collation is not None:
+                found[path] = each.collation
+            waiting += [((*path, child.name), child) for child in each.children]
+        return found
+
     def field(self, path: Sequence[str]) -> DeltaField | None:
         """The field at a logical path; parts of lists and maps are called `element`, `key` and `value`."""
         line = self._line(path)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, VersionNotFound
 from tamis.io.storage import Storage
 from tamis.tables.delta.actions import decode_file_actions
 from tamis.tables.delta.checkpoints import OpenedCheckpoint, open_checkpoint
@@ -92,11 +92,13 @@ class Snapshot:
             return _load(listing, None)  # cleaned up, or written anew: a newer one takes its place
         try:
             deltas = deltas_after(listing, self.version, listing.latest)
+            lines = read_actions(self.storage, deltas)
+            actions = {name: lines.newest(name) or self._actions[name] for name in self._actions}
+            protocol, metadata = _parse(self.storage, actions)
+            newer = _changes_of(lines, metadata)
         except CorruptFile:
-            return _load(listing, None)  # cleaned up meanwhile: a newer checkpoint has what is gone
-        lines = read_actions(self.storage, deltas)
-        actions = {name: lines.newest(name) or self._actions[name] for name in self._actions}
-        protocol, metadata = _parse(self.storage, actions)
+            # Cleaned up meanwhile, and a newer checkpoint has what is gone; or damaged, and other files say the same.
+            return _load(listing, None)
         segment = LogSegment(listing.latest, self.segment.checkpoint, (*self.segment.deltas, *deltas))
         older = self._changes
         return replace(
@@ -106,7 +108,7 @@ class Snapshot:
             protocol=protocol,
             metadata=metadata,
             _listing=listing,
-            _changes=_Once(lambda: older().then(_file_changes(lines, metadata))),
+            _changes=_Once(lambda: older().then(newer())),
             _actions=actions,
         )
 
@@ -167,6 +169,37 @@ def partition_names(metadata: TableMetadata) -> list[str]:
 
 
 def _load(listing: LogListing, version: int | None) -> Snapshot:
+    """A version put together of what is there. Compactions only repeat commits, so a damaged one is passed over."""
+    try:
+        return _put_together(listing, version)
+    except (CorruptFile, MissingFile) as error:
+        if not listing.compactions:
+            raise
+        damaged = [file for file in listing.compactions if _is_damaged(listing.storage, file)]
+        others = tuple(file for file in listing.compactions if file not in damaged) if damaged else ()
+        try:
+            # The newest version stays the same, also where nothing but a compaction leads to it.
+            found = _load(replace(listing, compactions=others), listing.latest if version is None else version)
+        except (CorruptFile, MissingFile, VersionNotFound):
+            raise error from None
+        if not damaged:
+            logger.warning("the compactions of '%s' cannot be used: %s", listing.place, error)
+        return found
+
+
+def _is_damaged(storage: Storage, compaction: LogFile) -> bool:
+    try:
+        lines = read_actions(storage, [compaction])
+        for name in ("protocol", "metaData"):
+            lines.newest(name)
+        reconcile(decode_file_actions(lines, ()), lines)
+    except (CorruptFile, MissingFile) as error:
+        logger.warning("compaction %d to %d cannot be used: %s", compaction.first, compaction.last, error)
+        return True
+    return False
+
+
+def _put_together(listing: LogListing, version: int | None) -> Snapshot:
     storage = listing.storage
     segment, opened = _open_segment(listing, version)
     lines = read_actions(storage, segment.deltas)
@@ -178,7 +211,7 @@ def _load(listing: LogListing, version: int | None) -> Snapshot:
         }
     actions = {name: _required(listing, segment, name, action) for name, action in found.items()}
     protocol, metadata = _parse(storage, actions)
-    changes = _Once(lambda: _file_changes(lines, metadata))
+    changes = _changes_of(lines, metadata)
     top_lines = opened.lines if opened is not None else None
     top = _Once(lambda: FileChanges.none() if top_lines is None else _file_changes(top_lines, metadata))
     return Snapshot(storage, segment.version, segment, protocol, metadata, listing, opened, changes, top, actions)
@@ -213,6 +246,14 @@ def _parse(storage: Storage, actions: Mapping[str, dict[str, Any]]) -> tuple[Pro
     protocol = parse_protocol(actions["protocol"], place)
     protocol.check_readable(place)
     return protocol, parse_metadata(actions["metaData"], place, has_column_mapping=protocol.has_column_mapping)
+
+
+def _changes_of(lines: ActionLines, metadata: TableMetadata) -> _Once:
+    """What lines do to files, when it is asked for; of compactions at once, while others can still take their place."""
+    changes = _Once(lambda: _file_changes(lines, metadata))
+    if any(file.is_compaction for file in lines.files):
+        changes()
+    return changes
 
 
 def _file_changes(lines: ActionLines, metadata: TableMetadata) -> FileChanges:

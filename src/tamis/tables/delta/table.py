@@ -26,6 +26,7 @@ from tamis.tables.delta.files import choose_files
 from tamis.tables.delta.part_job import choose_files_in, unread_parts
 from tamis.tables.delta.paths import resolve_paths
 from tamis.tables.delta.snapshot import Snapshot
+from tamis.tables.file_columns import UNKNOWN
 from tamis.tables.planning import SPARK, Planning
 from tamis.tables.source import FileIndex, FileListing
 
@@ -101,7 +102,7 @@ class DeltaTable:
         listed = pa.table(
             {
                 "path": paths,
-                "size": files["size"],
+                "size": pc.fill_null(files["size"], UNKNOWN),
                 "modified_ns": pa.repeat(pa.scalar(NEVER_CHANGES, types.LONG), len(files)),
                 "deletion_vector": files["deletion_vector"],
                 "num_records": files["num_records"],

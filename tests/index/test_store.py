@@ -1,0 +1,97 @@
+"""The folder of an index on file systems that are not local, and files that are just being written."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pytest
+
+import tamis
+from builders.indexed import index_of, write_files
+from tamis.errors import InvalidArgument
+from tamis.indexing import building
+from tamis.indexing.current import Current
+from tamis.indexing.spec import IndexedColumn, IndexSpec
+from tamis.indexing.store import IndexStore
+from tamis.io.storage import open_storage
+
+SPEC = IndexSpec((IndexedColumn(("id",), ("id",), pa.int64()),))
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> IndexStore:
+    """A folder of a file system that is neither local nor an object store, as far as anybody can tell."""
+    filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))
+    return IndexStore(open_storage(str(tmp_path / "remote"), {"filesystem": filesystem}))
+
+
+def test_parts_are_written_made_current_replaced_and_dropped_anywhere(remote: IndexStore, tmp_path: Path) -> None:
+    assert not remote.storage.is_local
+    assert remote.read_current() is None
+    assert remote.leftover_parts([]) == []
+    write_files(tmp_path / "t", range(2))
+    tamis.index.build(tmp_path / "t")
+    current = Current.from_bytes((index_of(tmp_path / "t") / "current.json").read_bytes(), "")
+    for number in range(2):
+        part = remote.write_part(pa.table({"path": [f"{number}"], "id": [number]}), [b"schema"], SPEC)
+        remote.publish(replace(current, parts=(part,), files=number))
+        found = remote.read_current()
+        assert found is not None
+        assert (found.files, found.parts) == (number, (part,))
+        assert remote.has_parts(found.parts)
+        (batch,) = remote.read_part(part, ["path", "nothing"])
+        assert batch.to_pydict() == {"path": [f"{number}"]}
+        assert remote.schemas_of(part) == [b"schema"]
+        assert remote.spec_of(part) == SPEC
+    assert len(remote.leftover_parts([part.name])) == 1
+    assert remote.drop()
+    assert list((tmp_path / "remote").iterdir()) == []
+    assert not remote.drop()
+
+
+def test_a_table_behind_a_file_system_object_is_read_but_not_indexed(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(3))
+    tamis.index.build(root)
+    given = {"filesystem": pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem("file")))}
+    assert tamis.open(str(root), storage_options=given).scan("id = 25").count() == 1
+    with pytest.raises(InvalidArgument, match="is built by its URI"):
+        tamis.index.build(str(root), storage_options=given)
+
+
+def test_files_that_are_just_being_written_are_left_for_the_next_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_files(tmp_path / "t", range(3))
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "SETTLED_SECONDS", {True: 3600.0})
+        waited: list[float] = []
+        patch.setattr("time.sleep", waited.append)
+        result = tamis.index.build(root)
+        assert waited == [3600.0]
+    assert (result.files, result.left_out) == (0, 3)
+    assert "written a moment ago" in (result.left_out_because or "")
+    assert tamis.open(root).scan("id = 25").plan("files").num_files == 3
+    assert tamis.index.build(root).files == 3
+
+
+def test_old_leftovers_of_others_go_and_young_ones_stay(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(2))
+    tamis.index.build(root)
+    store = IndexStore(open_storage(index_of(root)))
+    young, old = (store.write_part(pa.table({"path": ["x"]}), [], SPEC) for _ in range(2))
+    aside = index_of(root) / "aside-0"
+    aside.write_bytes(b"half of something")
+    long_ago = time.time() - 3 * 24 * 3600
+    for name in (old.name, aside.name):
+        os.utime(index_of(root) / name, (long_ago, long_ago))
+    write_files(root, [2])
+    tamis.index.build(root)
+    left = {path.name for path in index_of(root).iterdir()}
+    assert young.name in left
+    assert not {old.name, aside.name} & left

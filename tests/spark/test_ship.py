@@ -1,0 +1,30 @@
+"""The package as it is sent to workers; that it arrives is in `test_engine`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from tamis.spark.ship import write_package
+
+
+def test_what_is_sent_is_the_whole_package_and_the_same_every_time(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    path, again = write_package(tmp_path / "one"), write_package(tmp_path / "other")
+    assert path.name == again.name
+    assert path.read_bytes() == again.read_bytes()
+    assert write_package(tmp_path / "one") == path
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+    assert {"tamis/__init__.py", "tamis/engines/worker.py", "tamis/py.typed"} <= names
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_what_is_sent_can_be_imported_as_it_is(tmp_path: Path) -> None:
+    path = write_package(tmp_path)
+    script = f"import sys; sys.path.insert(0, {str(path)!r}); import tamis; print(tamis.__file__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert path.name in done.stdout
