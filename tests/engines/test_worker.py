@@ -113,7 +113,9 @@ def test_tasks_are_balanced_by_bytes() -> None:
 
 
 def test_an_item_that_is_not_done_or_done_twice_is_an_error() -> None:
-    schema = pa.schema([("number", pa.int64()), ("position", pa.int64()), ("kind", pa.string()), ("payload", pa.binary())])
+    schema = pa.schema(
+        [("number", pa.int64()), ("position", pa.int64()), ("kind", pa.string()), ("payload", pa.binary())]
+    )
     done = [{"number": number, "position": 0, "kind": DONE, "payload": b""} for number in range(3)]
     assert list(results(pa.Table.from_pylist(done[::-1], schema), 3, "tamis: read 3 parts")) == []
     for given in (done[:2], done[1:], [*done, done[1]], []):

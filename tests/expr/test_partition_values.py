@@ -50,7 +50,7 @@ def evaluated(texts: pa.Array, data_type: str) -> pa.Array:
         ("string", "null", "null"),
         ("string", " ", " "),
         ("binary", "\u0001é", b"\x01\xc3\xa9"),
-        ("time", "10:00:00", datetime.time(10)),
+        ("timestamp_ms", "2024-03-01 10:00:00.5", MOMENT),
     ],
 )
 def test_D3_D5_texts_of_every_type(data_type: str, text: str, expected: Any) -> None:
@@ -77,7 +77,7 @@ def test_D3_D5_texts_of_every_type(data_type: str, text: str, expected: Any) -> 
         ("date", "2024-02-30"),
         ("timestamp", "2024-01-01 25:00:00"),
         ("void", "x"),
-        ("time", "25:00:00"),
+        ("timestamp_ms", "2024-03-01 25:00:00"),
     ],
 )
 def test_a_text_that_is_no_value_of_the_type_is_an_error_that_names_it(data_type: str, text: str) -> None:

@@ -173,9 +173,7 @@ def planned_files(table: tamis.Table, said: Said) -> dict[str, bool]:
     return dict(zip(paths, listing.matched.tolist(), strict=True))
 
 
-def check_whole_and_both_sides(
-    table: tamis.Table, ids: dict[str, list[int]], rows: pa.Table, said: list[Said]
-) -> None:
+def check_whole_and_both_sides(table: tamis.Table, ids: dict[str, list[int]], rows: pa.Table, said: list[Said]) -> None:
     """`ids` are the rows of each file, by their numbers."""
     numbers = rows[ROW].to_pylist()
     for each, answers in zip(said, truths(rows, [one.sql for one in said]), strict=True):

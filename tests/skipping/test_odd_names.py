@@ -7,7 +7,16 @@ import pytest
 from builders.units import ALL_NULL, BIG, DOUBLE, KEPT, SKIPPED, WHOLE, Unit, outcomes
 
 NO_ROWS = Unit(None, None, 0, None, 0)
-UNITS = [Unit(1, 9), Unit(21, 30), Unit(10, 10), Unit(15, 25), ALL_NULL, Unit(None, None, None), Unit(21, 30, 3), NO_ROWS]
+UNITS = [
+    Unit(1, 9),
+    Unit(21, 30),
+    Unit(10, 10),
+    Unit(15, 25),
+    ALL_NULL,
+    Unit(None, None, None),
+    Unit(21, 30, 3),
+    NO_ROWS,
+]
 
 
 @pytest.mark.parametrize("name", ["row_count", "lower:x", "null_count:row_count", "true:0", "lower.x", "`row_count`"])

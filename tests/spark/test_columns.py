@@ -138,7 +138,7 @@ def test_a_deep_column_is_no_problem(connect_spark: Any) -> None:
     from pyspark.sql.connect import functions as f
 
     column = f.col("x")
-    for _ in range(3000):
+    for _ in range(1000):
         column = ~column
     assert from_pyspark(column).function == "not"
 

@@ -82,8 +82,9 @@ def leaves_to_spark(frame: Any) -> bool:
     return "Filter" in printed.getvalue().replace("RuntimeFilters", "")
 
 
-def test_rows_versions_filters_and_narrow_schemas(registered: Any, table: Path) -> None:
-    spark = registered
+def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Path) -> None:
+    spark = connect_spark
+    tamis.spark.register(spark)
     newest = read(spark, table)
     assert newest.schema.simpleString().startswith("struct<id:bigint,text:string,moment:timestamp,")
     assert texts(newest.toArrow()) == texts(tamis.open(table).scan().to_arrow())

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
+from tamis.errors import EvaluationError
 from tamis.expr.kernels import Value, evaluation_type, to_evaluation_form
 from tamis.expr.nodes import Call
 from tamis.expr.partition_text import parse_double
@@ -34,8 +35,8 @@ _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
 _WIDE = pa.decimal128(38, 0)
 
 
-class WrongPartitionText(pa.ArrowInvalid):
-    """A text that is no value of a type. Who evaluates makes an EvaluationError of it, and it is the cause of that."""
+class WrongPartitionText(EvaluationError):
+    """A text that is no value of a type: the cause of the error of whoever evaluates."""
 
     def __init__(self, text: str, data_type: pa.DataType) -> None:
         super().__init__(f"the partition value {text!r} is no {types.type_name(data_type)}")
@@ -91,7 +92,7 @@ def _reader(data_type: pa.DataType) -> Reader:
     if pa.types.is_null(data_type):
         return lambda texts, target: pa.nulls(len(texts), target)
     # Types that no table format has as partitions: as Arrow reads them.
-    return pc.cast
+    return lambda texts, target: pc.cast(texts, target)
 
 
 def _booleans(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:

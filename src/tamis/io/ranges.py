@@ -103,9 +103,7 @@ class RangedFile:
     written at another time than `modified_ns` (None: does not know), was replaced, which is a CorruptFile.
     """
 
-    def __init__(
-        self, storage: Storage, path: str, size: int | None = None, modified_ns: int | None = None
-    ) -> None:
+    def __init__(self, storage: Storage, path: str, size: int | None = None, modified_ns: int | None = None) -> None:
         self._storage = storage
         self._place = storage.place(path)
         self._is_local = storage.is_local
@@ -115,8 +113,10 @@ class RangedFile:
         self.size: int = self._open.size
         if size is not None and size != self.size:
             self.close()
-            raise self._unlike_log(size) if modified_ns == NEVER_CHANGES else self._replaced(
-                f"it has {self.size} bytes, it had {size} when listed"
+            raise (
+                self._unlike_log(size)
+                if modified_ns == NEVER_CHANGES
+                else self._replaced(f"it has {self.size} bytes, it had {size} when listed")
             )
         if modified_ns not in (None, NEVER_CHANGES) and not self._was_modified_at(modified_ns, path):
             self.close()
@@ -129,8 +129,8 @@ class RangedFile:
         # Opening the table again reads the same log, so that is no way out.
         told = f"says {size}" if size >= 0 else "does not say how many"
         return CorruptFile(
-            f"'{self._place}' has {self.size} bytes, and the log of its table {told}: the log is wrong, or another file "
-            "took its place; restore the file that the log means, or have the writer of the table write it anew"
+            f"'{self._place}' has {self.size} bytes, and the log of its table {told}: the log is wrong, or another "
+            "file took its place; restore the file that the log means, or have the writer of the table write it anew"
         )
 
     def _was_modified_at(self, modified_ns: int, path: str) -> bool:

@@ -111,9 +111,7 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
     return footer, tail if size <= WHOLE_FILE else None
 
 
-def _read_footer_bytes(
-    storage: Storage, path: str, size: int, modified_ns: int | None
-) -> tuple[bytes, pa.Buffer]:
+def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
     """The footer, and the end of the file with which it came."""
     place = storage.place(path)
     # Whether the file is the one that was listed matters to those who read more of it than this.

@@ -73,12 +73,12 @@ def ids(log: DeltaLog, where: object) -> list[int]:
         ("(p = 'a' AND p = 'A') OR p IS NULL", "p", LCASE),
     ],
 )
-def test_S9_to_compare_a_text_of_a_collation_is_refused(
-    log: DeltaLog, where: str, column: str, collation: str
-) -> None:
+def test_S9_to_compare_a_text_of_a_collation_is_refused(log: DeltaLog, where: str, column: str, collation: str) -> None:
     scan = tamis.open(log.table).scan(where)
     for run in (scan.to_arrow, scan.count, scan.plan, lambda: scan.plan("files")):
-        with pytest.raises(UnsupportedFeature, match=rf"texts of the column {column} in the Delta table '.*' ") as caught:
+        with pytest.raises(
+            UnsupportedFeature, match=rf"texts of the column {column} in the Delta table '.*' "
+        ) as caught:
             run()
         message = str(caught.value)
         assert f"by the collation {collation}," in message

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
+import tamis
 from builders.delta_log import DeltaLog, add, commit_info, metadata, protocol, remove
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
 from tamis.io.storage import open_storage
@@ -338,16 +339,17 @@ def test_D10_a_refresh_passes_over_a_damaged_compaction_too(log: DeltaLog, kind:
     assert (after.version, paths(after)) == (4, ["0", "1", "2", "3", "4"])
 
 
-def test_D12_what_is_said_of_a_damaged_checkpoint_is_one_line(
-    log: DeltaLog, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_D12_what_is_said_of_a_damaged_checkpoint_is_one_line(log: DeltaLog, caplog: pytest.LogCaptureFixture) -> None:
     (path,) = log.checkpoint(3)
-    content = path.read_bytes()
+    content, said = path.read_bytes(), []
     for start in range(0, len(content), max(1, len(content) // 60)):
-        path.write_bytes(content[:start] + bytes(each ^ 0xFF for each in content[start : start + 8]) + content[start + 8 :])
+        path.write_bytes(
+            content[:start] + bytes(each ^ 0xFF for each in content[start : start + 8]) + content[start + 8 :]
+        )
         try:
-            paths(load(log))
+            tamis.open(log.table).files()
         except TamisError as error:
-            assert "\n" not in str(error)
+            said.append(str(error))
+    assert said
     assert caplog.records
-    assert all("\n" not in record.getMessage() for record in caplog.records)
+    assert not [text for text in (*said, *(record.getMessage() for record in caplog.records)) if "\n" in text]

@@ -498,7 +498,9 @@ def test_a_size_in_the_log_that_is_not_that_of_the_file_is_told(
     table = tamis.open(tmp_path)
     scan = table.scan(where)
     for run in (scan.to_arrow, scan.count, scan.plan):
-        with pytest.raises(CorruptFile, match=rf"1\.parquet' has {has} bytes, and the log of its table {told}: ") as caught:
+        with pytest.raises(
+            CorruptFile, match=rf"1\.parquet' has {has} bytes, and the log of its table {told}: "
+        ) as caught:
             run()
         assert "open the table again" not in str(caught.value)
         assert "restore the file" in str(caught.value)

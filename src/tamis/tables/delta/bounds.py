@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.patterns import successor_of_prefix
-from tamis.tables.delta.fields import DeltaField
 from tamis.expr.time_texts import read_dates, read_timestamps
+from tamis.tables.delta.fields import DeltaField
 
 LENGTH_OF_CUT_TEXTS = 32
 _REPLACEMENT = "\ufffd"

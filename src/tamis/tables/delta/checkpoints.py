@@ -97,7 +97,10 @@ class _Opened:
                 for action, required in present:
                     rows = batch.column(action)
                     rows = rows.filter(pc.struct_field(rows, required).is_valid())
-                    found[action] += map(without_nulls, rows.to_pylist(maps_as_pydicts="lossy"))
+                    try:
+                        found[action] += map(without_nulls, rows.to_pylist(maps_as_pydicts="lossy"))
+                    except UnicodeDecodeError as error:
+                        raise CorruptFile(f"the checkpoint '{self.place}' is damaged in {action}: {error}") from error
         return found
 
 

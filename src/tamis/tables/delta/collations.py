@@ -1,8 +1,8 @@
 """Texts with a collation: which filters may be asked of them.
 
-Under `UTF8_LCASE` the texts `A` and `a` are equal. Here texts compare byte by byte, so that such a comparison would lose
-rows, and no bound, partition value or residual filter could mend it. What does not compare them is allowed: whether a
-text is NULL, how long it is, and what it is as a value of another type.
+Under `UTF8_LCASE` the texts `A` and `a` are equal. Here texts compare byte by byte, so that such a comparison would
+lose rows, and no bound, partition value or residual filter could mend it. What does not compare them is allowed:
+whether a text is NULL, how long it is, and what it is as a value of another type.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def check_collations(filter: Expr, metadata: TableMetadata) -> None:
             collation = _collation(operand, metadata) if isinstance(operand, Column) else None
             if collation is not None:
                 raise UnsupportedFeature(
-                    f"texts of the column {shown(operand)} in the Delta table {metadata.place} compare by the collation "
-                    f"{collation}, which Tamis does not have{place_of(operand)}. Compare their bytes, as in "
+                    f"texts of the column {shown(operand)} in the Delta table {metadata.place} compare by the "
+                    f"collation {collation}, which Tamis does not have{place_of(operand)}. Compare their bytes, as in "
                     f"CAST({shown(operand)} AS BINARY) = CAST('…' AS BINARY), or filter the rows that a scan returns"
                 )
 
