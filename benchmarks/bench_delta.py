@@ -48,6 +48,9 @@ from table_writers import made_once
 
 NAME = "delta"
 
+CHECKPOINTED = (20, 50_000)
+"""Parts of the checkpoint, and files of each."""
+
 MOST_ROUNDS = 5
 """Of new processes, each of which reads a whole log."""
 
@@ -120,7 +123,7 @@ def by_partition_of_the_archive(number: int) -> str:
 # --- The logs --------------------------------------------------------------------------------------------------------
 
 
-def _checkpointed(settings: Settings, parts: int, files_per_part: int) -> Log:
+def checkpointed(settings: Settings, parts: int, files_per_part: int) -> Log:
     files = parts * files_per_part
     path = made_once(
         settings.data / f"delta-{parts}-parts-{files}",
@@ -179,7 +182,7 @@ def run(settings: Settings) -> Section:
         f"`{by_partition_and_statistics(1000)(666)}` (*partition and ids*, with bounds that leave a tenth of the "
         f"partition) and `{by_statistics(666)}` (*one id*).",
     )
-    _measure(section, _checkpointed(settings, *((2, 500) if settings.quick else (20, 50_000))), settings)
+    _measure(section, checkpointed(settings, *((2, 500) if settings.quick else (20, 50_000))), settings)
     archived = _archived(settings)
     if isinstance(archived, Log):
         _measure(section, archived, settings)
@@ -274,7 +277,7 @@ def _after_a_commit(log: Log, copy: Path, contender: Contender) -> Contender:
 
 def _measure_large(section: Section, settings: Settings) -> None:
     """The memory of a plan over ten times as many files; nobody is compared with."""
-    log = _checkpointed(settings, *((4, 500) if settings.quick else (200, 50_000)))
+    log = checkpointed(settings, *((4, 500) if settings.quick else (200, 50_000)))
     try:
         rows = []
         for name, question in log.questions.items():

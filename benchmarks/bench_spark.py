@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from harness import Section, Settings, Target, here, interleave, mebibytes, ratio, speed_table
+from spark_sessions import delta_session
 from spark_tables import line_item_tables
 from table_writers import size_on_disk
 
 import tamis
 
 NAME = "spark"
-
-DELTA_VERSION = "4.4.0"
-"""Of the jars that Spark fetches from Maven."""
 
 QUESTIONS = {
     "selective, one day and one quantity": "l_shipdate = DATE '1995-03-15' AND l_quantity = 17",
@@ -28,36 +23,6 @@ QUESTIONS = {
 COLUMNS = ["l_shipdate", "l_quantity", "l_extendedprice"]
 OURS = "tamis"
 MOST_ROUNDS = 5
-
-
-@contextmanager
-def spark_session(folder: Path) -> Iterator[Any]:
-    """A local session with Delta's jars, which keeps nothing of what it did."""
-    from pyspark import __version__ as spark_version
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    artifact = f"delta-spark_{'.'.join(spark_version.split('.')[:2])}_2.13"
-    settings = {
-        "spark.jars.packages": f"io.delta:{artifact}:{DELTA_VERSION}",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.memory": "4g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("tamis-benchmarks")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def _sums(frame: Any) -> tuple[object, ...]:
@@ -79,7 +44,7 @@ def _through_spark(spark: Any, path: Path, where: str | None, form: str) -> Call
 
 
 def run(settings: Settings) -> Section:
-    scale = 0.02 if settings.quick else 5
+    scale = 5
     section = Section(
         NAME,
         "Queries on Spark",
@@ -87,9 +52,12 @@ def run(settings: Settings) -> Section:
         "each sorted by the day of shipping and as generated. Each query opens the table and asks for the number of "
         "rows and the sum of the prices; Spark is `local[2]`. The time of the JVM is not in the CPU time.",
     )
+    if settings.quick:
+        section.remark("Left out with `--quick`: it needs Java, and jars from Maven.")
+        return section
     rounds = min(settings.rounds, MOST_ROUNDS)
     tables = line_item_tables(settings.data, scale)
-    with spark_session(settings.data) as spark:
+    with delta_session(settings.data) as spark:
         for (form, order), path in tables.items():
             for title, where in QUESTIONS.items():
                 peers = {"delta": ("Delta's reader", "delta"), "hive": ("Spark's reader", "parquet")}

@@ -9,7 +9,18 @@ from pathlib import Path
 
 from harness import RESULTS, ROOT, Section, Settings, write_section
 
-BENCHMARKS = ("rewrite", "full_scan", "hive_listing", "row_groups", "pages", "object_store", "memory", "delta")
+BENCHMARKS = (
+    "rewrite",
+    "full_scan",
+    "hive_listing",
+    "row_groups",
+    "pages",
+    "object_store",
+    "memory",
+    "delta",
+    "delta_on_spark",
+    "spark",
+)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

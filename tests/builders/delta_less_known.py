@@ -69,8 +69,9 @@ def _wider(value: Any, side: int, choices: Choices) -> Any:
         case int() | Decimal():
             return value + side
         case str():
-            # Dates and times become texts that are none, and then nothing is known.
-            return "" if side < 0 else value + "\U0010ffff"
+            # Dates and times become texts that are none, and then nothing is known. What stands at the end of a text
+            # may mean that it was cut, so that the largest character goes before it.
+            return "" if side < 0 else "\U0010ffff" + value
         case _:
             return value
 

@@ -24,6 +24,7 @@ from builders.deltalake_cases import random_deltalake_case
 from builders.judge import truths
 from builders.predicates import Said, negated
 from builders.same_rows import same_rows
+from builders.seeded import SeededChoices
 from tamis import PartitionFilter
 from tamis.expr.nodes import Call, not_
 from tamis.tables.delta import file_batches, files
@@ -162,7 +163,8 @@ def test_O3_O4_O5_O6_tables_that_deltalake_wrote(data: st.DataObject) -> None:
             needed = {path for path, own in ids.items() if wanted & set(own)}
             assert needed <= planned_files(table, said).keys(), (said, case.done)
         check_whole_and_both_sides(table, ids, case.rows, case.said)
-        check_less_known(folder, choices, case.said)
+        # What deltalake writes has no order that is the same each time, and Hypothesis would see other choices.
+        check_less_known(folder, SeededChoices(choices.number(0, 1_000_000)), case.said)
 
 
 def planned_files(table: tamis.Table, said: Said) -> dict[str, bool]:
@@ -195,8 +197,8 @@ def check_less_known(folder: str, choices: Choices, said: list[Said]) -> None:
     for each, known in zip(said, before, strict=True):
         found = planned_files(table, each)
         assert known.keys() <= found.keys(), each
-        whole = {path for path, is_whole in found.items() if is_whole}
-        assert whole <= {path for path, is_whole in known.items() if is_whole}, each
+        # A file that was skipped before may be kept now and match whole: one without rows, say.
+        assert all(known[path] or not found[path] for path in known), each
 
 
 @FEWER

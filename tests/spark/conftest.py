@@ -63,9 +63,9 @@ def connect_spark(spark: Any) -> Iterator[Any]:
     session.stop()
 
 
-@pytest.fixture(params=["classic", "connect"])
+@pytest.fixture(params=["classic", pytest.param("connect", marks=pytest.mark.interop)])
 def any_spark(request: pytest.FixtureRequest) -> Any:
-    """Each kind of session in turn."""
+    """Each kind of session in turn; Connect, where the tests are the same once more, with `make test-interop`."""
     return request.getfixturevalue("spark" if request.param == "classic" else "connect_spark")
 
 

@@ -12,6 +12,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
+@pytest.mark.interop
 def test_code_about_data_frames_runs(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = PAGE.read_text(encoding="utf-8").partition("\n## DataFrames out of scans\n")[2]
     blocks = re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

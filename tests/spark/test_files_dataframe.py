@@ -63,7 +63,7 @@ def compare_delta_files(spark: Any, seed: int, predicates: int) -> None:
                 check_delta(files, table, said.expr, seed, said.sql)
 
 
-@pytest.mark.parametrize("seed", [3, 8])
+@pytest.mark.parametrize("seed", [3, pytest.param(8, marks=pytest.mark.interop)])
 def test_O8_random_delta_tables_have_the_files_of_a_local_plan(connect_spark: Any, seed: int) -> None:
     compare_delta_files(connect_spark, seed, predicates=3)
 

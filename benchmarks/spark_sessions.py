@@ -1,0 +1,46 @@
+"""A local Spark with Delta's jars, which it fetches from Maven."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+DELTA_VERSION = "4.4.0"
+
+
+def start(folder: Path, memory: str) -> Any:
+    """A session that keeps nothing of what it did; `memory` is that of the driver."""
+    from pyspark import __version__ as spark_version
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    artifact = f"delta-spark_{'.'.join(spark_version.split('.')[:2])}_2.13"
+    settings = {
+        "spark.jars.packages": f"io.delta:{artifact}:{DELTA_VERSION}",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tamis-benchmarks")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+@contextmanager
+def delta_session(folder: Path, memory: str = "4g") -> Iterator[Any]:
+    session = start(folder, memory)
+    try:
+        yield session
+    finally:
+        session.stop()
