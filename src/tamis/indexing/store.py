@@ -257,9 +257,9 @@ def _write_locally(folder: str, path: str, content: pa.Buffer) -> None:
         with aside.open("xb") as file:
             file.write(memoryview(content))
         aside.replace(path)
-    except BaseException:
+    finally:
+        # It is there no more where it took its place.
         aside.unlink(missing_ok=True)
-        raise
 
 
 def _write_through(filesystem: pa.fs.FileSystem, path: str, content: pa.Buffer) -> None:

@@ -52,6 +52,16 @@ class ArrowExpressionHandler:
         return ArrowPredicateEvaluator(schema, predicate)
 
 
+def check_batch(schema: pa.Schema, batch: pa.RecordBatch, selection: pa.BooleanArray | None) -> None:
+    """An error where an evaluator for batches of a schema is given something else."""
+    if not batch.schema.equals(schema):
+        raise InvalidArgument(f"this evaluator was made for batches of {schema.names}, got {batch.schema.names}")
+    if selection is not None and len(selection) != batch.num_rows:
+        raise InvalidArgument(f"the selection vector has {len(selection)} entries, the batch {batch.num_rows} rows")
+    if selection is not None and selection.null_count:
+        raise InvalidArgument("a selection vector says TRUE or FALSE for each row; this one has nulls")
+
+
 class ArrowPredicateEvaluator:
     def __init__(self, schema: pa.Schema, predicate: Expr) -> None:
         for node in walk(predicate):
@@ -63,14 +73,7 @@ class ArrowPredicateEvaluator:
 
     def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
         """Which rows are selected: those that were, and for which the predicate is TRUE."""
-        if not batch.schema.equals(self._schema):
-            raise InvalidArgument(
-                f"this evaluator was made for batches of {self._schema.names}, got {batch.schema.names}"
-            )
-        if selection is not None and len(selection) != batch.num_rows:
-            raise InvalidArgument(f"the selection vector has {len(selection)} entries, the batch {batch.num_rows} rows")
-        if selection is not None and selection.null_count:
-            raise InvalidArgument("a selection vector says TRUE or FALSE for each row; this one has nulls")
+        check_batch(self._schema, batch, selection)
         answer = self._evaluate(batch)
         if pa.types.is_null(answer.type):
             answer = answer.cast(pa.bool_())

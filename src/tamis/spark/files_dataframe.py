@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any
@@ -71,17 +72,15 @@ class FilesDataFrame:
         self.name = _free_name(spark, source)
         """Of the temporary view, and of what Spark's page about storage shows."""
         what = f"tamis: files of {source.name}" + ("" if source.version is None else f"@{source.version}")
-        with translated_errors(what), job_name(spark, what):
-            self._make().createOrReplaceTempView(self.name)
-            try:
+        with ExitStack() as undo:
+            with translated_errors(what), job_name(spark, what):
+                self._make().createOrReplaceTempView(self.name)
+                undo.callback(self.unpersist)
                 spark.catalog.cacheTable(self.name)
                 failed = spark.table(self.name).where(f"{ERROR} IS NOT NULL").select(ERROR).limit(1).collect()
-            except BaseException:
-                self.unpersist()
-                raise
-        if failed:
-            self.unpersist()
-            raise error_from_bytes(bytes(failed[0][0]))
+            if failed:
+                raise error_from_bytes(bytes(failed[0][0]))
+            undo.pop_all()
 
     @property
     def dataframe(self) -> Any:

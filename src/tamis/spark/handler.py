@@ -19,7 +19,7 @@ from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.printer import to_sql
-from tamis.skipping.handler import ArrowExpressionHandler
+from tamis.skipping.handler import ArrowExpressionHandler, check_batch
 from tamis.spark.columns import ColumnCompiler, Compiled
 from tamis.spark.constants import sql_type
 from tamis.spark.types import fit_metadata, metadata_type, spark_schema
@@ -90,14 +90,7 @@ class SparkPredicateEvaluator:
 
     def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
         """Which rows are selected: those that were, and for which the predicate is TRUE."""
-        if not batch.schema.equals(self._schema):
-            raise InvalidArgument(
-                f"this evaluator was made for batches of {self._schema.names}, got {batch.schema.names}"
-            )
-        if selection is not None and len(selection) != batch.num_rows:
-            raise InvalidArgument(f"the selection vector has {len(selection)} entries, the batch {batch.num_rows} rows")
-        if selection is not None and selection.null_count:
-            raise InvalidArgument("a selection vector says TRUE or FALSE for each row; this one has nulls")
+        check_batch(self._schema, batch, selection)
         if not batch.num_rows:
             return pa.array([], pa.bool_())
         is_true = self._evaluated(batch)
