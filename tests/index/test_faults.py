@@ -8,16 +8,19 @@ import logging
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tamis
 from builders.indexed import data_files, index_of, write_files
-from tamis.errors import CorruptFile, StorageError, UnsupportedFeature
+from tamis.errors import CorruptFile, MissingFile, StorageError, UnsupportedFeature
 from tamis.indexing import store
-from tamis.indexing.current import Current
+from tamis.indexing.current import Current, Part
 from tamis.indexing.entries import PIECES
 from tamis.parquet.footer import FOOTERS
 
@@ -34,8 +37,7 @@ def check_rows(root: Path) -> None:
     FOOTERS.clear()
     PIECES.clear()
     table = tamis.open(root)
-    count = len(data_files(root)) * 10
-    assert table.scan("id >= 0").count() == count
+    assert table.scan("id >= 0").count() == len(data_files(root)) * 10
     assert table.scan("id = 25").to_arrow()["id"].to_pylist() == [25]
     assert table.scan("name = 'n7919'").to_arrow()["id"].to_pylist() == [1]
     assert table.scan("name = 'nobody'").plan("files").report.level("files") is not None
@@ -166,11 +168,31 @@ def test_E7_several_builds_at_a_time_end_with_a_whole_index(tmp_path: Path) -> N
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 1
 
 
-def test_E7_a_build_whose_parts_another_one_removed_begins_anew(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("missed", [0, 1, 2])
+def test_E7_a_build_whose_parts_another_one_removed_begins_anew(
+    root: Path, monkeypatch: pytest.MonkeyPatch, missed: int
+) -> None:
+    """Before it made them current, after, and after it removed some itself."""
     write_files(root, [6])
-    looks = iter([False, True])
-    monkeypatch.setattr(store.IndexStore, "has_parts", lambda self, parts: next(looks))
+    looks = count()
+    monkeypatch.setattr(store.IndexStore, "has_parts", lambda self, parts: next(looks) != missed)
     assert tamis.index.build(root).files == 7
+    assert tamis.index.status(root).fresh_files == 7
+
+
+def test_E7_a_part_that_is_removed_while_it_is_merged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(root, [6])
+    tries = count()
+    read_part = store.IndexStore.read_part
+
+    def read(self: store.IndexStore, part: Part, names: Collection[str], groups: Any = None) -> Any:
+        if "modified_ns" in names and "schema" in names and next(tries) == 0:
+            raise MissingFile(f"the file '{part.name}' is gone")
+        return read_part(self, part, names, groups)
+
+    monkeypatch.setattr(store.IndexStore, "read_part", read)
+    assert tamis.index.build(root).files == 7
+    assert next(tries) > 1
     assert tamis.index.status(root).fresh_files == 7
 
 

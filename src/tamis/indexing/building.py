@@ -48,7 +48,7 @@ SETTLED_SECONDS = {True: 0.02, False: 2.0}
 """A file that was written so short a time ago may be written again within the same tick of its clock: local disks count
 milliseconds, object stores seconds. Such files are waited for, and left out if there are still some."""
 
-MOST_TRIES = 5
+MOST_TRIES = 10
 """How often a build begins anew because another one, which ran at the same time, removed what it wanted to use."""
 
 
@@ -149,9 +149,12 @@ class _Build:
         known = self._known(before, files)
         new = self._harvest(files.filter(pa.array(known.rows < 0)))
         kept = [part for part, live in zip(known.entries.parts, self._live_counts(known), strict=True) if live]
-        merged = merge_parts(
-            self._store, self._subject.spec, [*self._with_rows(known), *((part, None) for part in new)]
-        )
+        try:
+            merged = merge_parts(
+                self._store, self._subject.spec, [*self._with_rows(known), *((part, None) for part in new)]
+            )
+        except MissingFile:
+            return None
         self._made |= {part.name for part in merged} - {part.name for part in (*kept, *known.entries.parts)}
         found = Entries(self._store, merged)
         rows = found.rows_of(files, self._root)
@@ -161,7 +164,11 @@ class _Build:
         current = self._make_current(found, described, merged)
         if before is None or _differ(before, current):
             self._store.publish(current)
+            if not self._store.has_parts(merged):
+                return None
         self._clean(before, current, known)
+        if not self._is_whole():
+            return None
         reused = int((known.rows >= 0).sum())
         return {
             "place": self._store.place,
@@ -294,8 +301,19 @@ class _Build:
         """Remove parts that nobody needs. Those of the index before stay, for whoever is reading them."""
         needed = {part.name for part in current.parts}
         needed |= set() if before is None else {part.name for part in before.parts}
+        others = self._store.read_readable()
+        needed |= set() if others is None else {part.name for part in others.parts}
         self._store.remove(sorted((self._made | {part.name for part in known.leftovers}) - needed))
         self._store.remove_old(needed)
+
+    def _is_whole(self) -> bool:
+        """Whether the index in force, ours or that of another build, has all its parts.
+
+        Whoever publishes looks afterwards whether its parts are there, and whoever removes looks afterwards whether it
+        took one that has become current: of two builds at a time, the later one sees what the earlier one did.
+        """
+        current = self._store.read_readable()
+        return current is None or self._store.has_parts(current.parts)
 
 
 _UNSETTLED = "written a moment ago, or at a time that the file system does not tell: build the index again"
