@@ -139,6 +139,26 @@ def write_partition_tree(folder: Path, *, days: int, files: int) -> None:
     shutil.rmtree(copies)
 
 
+FILES_OF_A_DIRECTORY = 1000
+
+
+def write_many_files(folder: Path, *, files: int, rows: int) -> None:
+    """Directories `part=…` of small files, sorted by `id` over all of them: the numbers from 0 on."""
+    generator = np.random.default_rng(4000)
+    for number in range(files):
+        directory = folder / f"part={number // FILES_OF_A_DIRECTORY}"
+        if number % FILES_OF_A_DIRECTORY == 0:
+            directory.mkdir()
+        table = pa.table(
+            {
+                "id": pa.array(number * rows + np.arange(rows)),
+                "amount": pa.array(generator.random(rows)),
+                "kind": _words(generator, _SHIP_MODES, rows),
+            }
+        )
+        pq.write_table(table, directory / f"{number:06}.parquet", compression="zstd")
+
+
 def write_small_files(folder: Path, *, files: int) -> None:
     """A flat folder of small files, all one file under many names."""
     first = folder / "part-00000.parquet"

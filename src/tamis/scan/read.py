@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import CorruptFile, UnsupportedFeature, one_line
 from tamis.io.ranges import PrefetchedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -366,7 +366,7 @@ def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
             decoded = _decode_row_group(reader, row_group, file, place)
             yield from decoded if task.selection is None else _select(decoded, task.selection)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {error}") from error
+        raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {one_line(error)}") from error
 
 
 def _decode_row_group(reader: pq.ParquetReader, row_group: int, file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:

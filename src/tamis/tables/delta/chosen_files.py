@@ -95,9 +95,10 @@ def level_reports(chosen: Chosen, request: Request, has_partitions: bool) -> lis
     if has_partitions:
         outcomes = (*chosen.of_partitions, *chosen.of_filter)
         note = None if request.by_partitions else "switched off"
-        reports.append(
-            LevelReport("partitions", total.files, between.files, total.bytes, between.bytes, outcomes, note)
-        )
+        sizes = (total.files, between.files, total.bytes, between.bytes)
+        # The rows of files that partition values rule out are in statistics, which nobody reads for them.
+        rows = (between.rows if total.files == between.files else None, between.rows)
+        reports.append(LevelReport("partitions", *sizes, outcomes, note, *(rows if request.with_rows else ())))
     sizes = (between.files, left.files, between.bytes, left.bytes)
     rows = (between.rows, left.rows) if request.with_rows else (None, None)
     reports.append(LevelReport("files", *sizes, chosen.of_statistics, NOTES[request.way], *rows))
