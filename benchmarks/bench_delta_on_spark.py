@@ -14,6 +14,9 @@ NAME = "delta_on_spark"
 
 ROUNDS = 2
 MEMORY = "4g"
+LITTLE_MEMORY = "1g"
+"""Of the driver with which tables of five million files are planned."""
+LARGE = (100, 50_000)
 OURS = ["tamis", "tamis on Spark"]
 PEER = "Delta on Spark"
 
@@ -26,15 +29,26 @@ def tamis_plan(path: str, where: str, again: str | None = None) -> Work:
     return _planned(lambda: tamis.open(path), where, again)
 
 
-def tamis_plan_on_spark(path: str, where: str, again: str | None = None) -> Work:
+def tamis_plan_on_spark(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
     import tamis
 
-    connection = tamis.connect(spark=_warmed_up(path), planning="spark")
+    connection = tamis.connect(spark=_warmed_up(path, memory), planning="spark")
     return _planned(lambda: connection.open(path), where, again)
 
 
-def delta_plan(path: str, where: str, again: str | None = None) -> Work:
-    spark = _warmed_up(path)
+def tamis_plan_of_files_in_spark(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
+    import tamis
+
+    spark = _warmed_up(path, memory)
+    columns = ["id"]
+    if again is None:
+        return lambda: tamis.open(path).files_dataframe(spark, columns).files_for_scan(where).files.num_rows
+    files = tamis.open(path).files_dataframe(spark, columns)
+    return lambda: files.files_for_scan(again).files.num_rows
+
+
+def delta_plan(path: str, where: str, again: str | None = None, memory: str = MEMORY) -> Work:
+    spark = _warmed_up(path, memory)
 
     def plan(asked: str) -> int:
         return len(spark.read.format("delta").load(path).where(asked).inputFiles())
@@ -45,9 +59,9 @@ def delta_plan(path: str, where: str, again: str | None = None) -> Work:
     return lambda: plan(again)
 
 
-def _warmed_up(path: str) -> Any:
+def _warmed_up(path: str, memory: str) -> Any:
     """A session that has run a job with Python workers before."""
-    spark = start(Path(path).parent, MEMORY)
+    spark = start(Path(path).parent, memory)
     spark.range(100).mapInArrow(_same, "id long").count()
     return spark
 
@@ -75,7 +89,7 @@ def run(settings: Settings) -> Section:
         f"`local[2]` with a driver of {MEMORY}, has been started, and has run a job with Python workers. *Cold* opens "
         "the table too; *second* is another partition after a first plan. CPU time and memory are of the Python "
         "process alone, "
-        f"{ROUNDS} rounds.",
+        f"{ROUNDS} rounds. With `--large` also 5,000,000 files, with a driver of {LITTLE_MEMORY} for Tamis.",
     )
     if settings.quick:
         section.remark("Left out with `--quick`: it needs Java, and jars from Maven.")
@@ -95,4 +109,25 @@ def run(settings: Settings) -> Section:
             reached = ratio(timings[PEER], timings[name])
             wanted = 10 if name == "tamis" and title == "cold" else 5 if name == "tamis" else 1
             section.targets.append(Target(f"{title}: {name} is {wanted} × as fast as {PEER}", reached, at_least=wanted))
+    if settings.large:
+        _measure_large(section, settings)
     return section
+
+
+def _measure_large(section: Section, settings: Settings) -> None:
+    """Five million files with a driver of little memory, which Delta on Spark gets more of."""
+    log = checkpointed(settings, *LARGE)
+    question = by_partition_and_statistics(log.files)
+    first, second = question(log.number(0)), question(log.number(1))
+    ours = [f"tamis on Spark, {LITTLE_MEMORY}", f"tamis, files in Spark's memory, {LITTLE_MEMORY}"]
+    peer = f"{PEER}, {MEMORY}"
+    for title, asked in (("cold", {"where": first}), ("second", {"where": first, "again": second})):
+        little = {"path": str(log.path), "memory": LITTLE_MEMORY, **asked}
+        contenders = [
+            in_new_process(ours[0], tamis_plan_on_spark, **little),
+            in_new_process(ours[1], tamis_plan_of_files_in_spark, **little),
+            in_new_process(peer, delta_plan, path=str(log.path), **asked),
+        ]
+        timings = interleave(contenders, 1, warm_up=False)
+        peaks = {name: f"peak {mebibytes(each.peak_memory)}" for name, each in timings.items()}
+        section.add(f"{log.title}, {title}, one round", speed_table(timings, ours, peaks))

@@ -11,9 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.footers import remove_statistics
 from builders.indexed import data_files, index_of, make_unreadable, rows_of, write_files
 from builders.tables import write_hive_table
 from tamis.errors import CorruptFile
+from tamis.io.storage import open_storage
+from tamis.parquet.file import ParquetFile
 
 
 def files_level(scan: tamis.Scan) -> dict[str, object]:
@@ -251,3 +254,34 @@ def test_opening_a_table_without_an_index_logs_nothing(tmp_path: Path, caplog: p
     with caplog.at_level(logging.INFO, "tamis"):
         assert tamis.open(root).scan("id = 5").count() == 1
     assert caplog.records == []
+
+
+def test_page_indexes_tell_what_footers_leave_out(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(6), write_page_index=True, max_rows_per_page=3)
+    for path in data_files(root):
+        remove_statistics(path)
+        assert pq.ParquetFile(path).metadata.row_group(0).column(0).statistics is None
+    assert pq.read_table(root).num_rows == 60
+    tamis.index.build(root)
+    table = tamis.open(root)
+    for where, files in (("id = 23", 1), ("id BETWEEN 15 AND 24", 2), ("id < 0", 0), ("name = 'zzz'", 0)):
+        assert table.scan(where).plan("files").num_files == files, where
+        assert table.scan(where).to_arrow().equals(tamis.open(root, index=False).scan(where).to_arrow())
+    make_unreadable(data_files(root)[:1])
+    assert table.scan("id IS NULL").plan("files").num_files == 0
+
+
+def test_a_damaged_page_index_tells_nothing(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(2), write_page_index=True)
+    for path in data_files(root):
+        remove_statistics(path)
+        data = bytearray(path.read_bytes())
+        file = ParquetFile.load(open_storage(path), str(path), len(data), None)
+        for group in range(3):
+            start, length = file.chunk(group, 0).column_index or (0, 0)
+            assert length
+            data[start : start + length] = bytes(length)
+        path.write_bytes(data)
+    tamis.index.build(root)
+    assert tamis.open(root).scan("id = 3").plan("files").num_files == 2
+    assert tamis.open(root).scan("name = 'zzz'").plan("files").num_files == 0

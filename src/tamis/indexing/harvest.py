@@ -8,7 +8,8 @@ One call is about some files and makes one part, in a thread or in a Spark execu
 | `size`, `modified_ns`    | as they were listed: an entry counts only for a file that still has both             |
 | `schema`                 | the number of the file's schema, see `tamis.indexing.store`; null where it is not noted |
 | `footer_offset`, `footer_length` | where its footer is                                                          |
-| `row_count`, `lower:x`, … | of the whole file, as `tamis.skipping.metadata` lays it out                         |
+| `row_count`, `lower:x`, … | of the whole file, as `tamis.skipping.metadata` lays it out: by its footer, or where  |
+|                          | that is silent by its page indexes                                                   |
 | `bloom:x`                | the bits of a Bloom filter, see `tamis.indexing.bloom_bits`                             |
 | `group:row_count`, `group:lower:x`, … | what the footer says of its row groups: lists, one value each           |
 | `group:counted_nan_count:x` | how many NaN were counted in its row groups                                        |
@@ -35,6 +36,7 @@ from tamis.expr.nodes import TRUE, Column
 from tamis.indexing.aggregate import FileRows
 from tamis.indexing.cut import cut_bounds
 from tamis.indexing.entries import relative_paths
+from tamis.indexing.page_bounds import with_bounds_of_pages
 from tamis.indexing.spec import IndexSpec
 from tamis.indexing.store import BLOOM, SCHEMA, IndexStore
 from tamis.indexing.types_of_kinds import types_of_kinds
@@ -42,6 +44,7 @@ from tamis.indexing.values import ValuesOfFile, read_values
 from tamis.io.storage import Storage, open_storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.field_names import FieldNames
+from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FileSchema
 from tamis.parquet.statistics import column_metadata, described_alike, row_counts
@@ -150,7 +153,9 @@ class Harvester:
         counts = np.array([footer.metadata.num_row_groups for footer in footers], np.int64)
         groups = self._groups(footers)
         counted = self._counted_nan(values)
-        of_files = FileRows(counts).describe(groups | counted, self.spec.columns)
+        parquet = [ParquetFile(self.storage, *file, footer) for file, footer in zip(files, footers, strict=True)]
+        with_pages = with_bounds_of_pages(groups, parquet, self.spec.columns, self.storage.threads)
+        of_files = FileRows(counts).describe({**with_pages, **counted}, self.spec.columns)
         offsets = pa.array(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), pa.int32())
         columns: dict[str, pa.Array] = {
             "path": relative_paths(pa.array([path for path, _, _ in files], pa.string()), self.storage.root),
