@@ -73,7 +73,9 @@ def _aggregate(name: str, node: exp.Expr) -> ParseError:
 
 def position_of(node: exp.Expr) -> int | None:
     """The first character, counted from 1, of a node or of the first thing in it that kept its place."""
-    places = [inner.meta for inner in node.dfs() if "start" in inner.meta]
+    # The name of a function stands before its arguments, which may be ten thousand levels deep.
+    is_first = isinstance(node, exp.Anonymous) and "start" in node.meta
+    places = [node.meta] if is_first else [inner.meta for inner in node.dfs() if "start" in inner.meta]
     if not places:
         return None
     first = min(places, key=lambda place: int(place["start"]))
