@@ -26,10 +26,10 @@ test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
 	-@bash scripts/ensure_java.sh
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-test-interop: ## compare with Delta on Spark, and Spark Connect; skipped, with the reason, where Java or Maven cannot be had
+test-interop: ## compare with Delta on Spark, Spark Connect and the peers of benchmarks; skipped, with the reason, where Java or Maven cannot be had
 	@bash scripts/setup.sh interop
 	-@bash scripts/ensure_java.sh
-	$(BIN)/python -m pytest -n 0 -m interop tests/spark $(ARGS)
+	$(BIN)/python -m pytest -n 0 -m interop tests/spark tests/test_benchmarks.py $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m interop tests/interop $(ARGS)
 
 lint: ## ruff (rules and format) and mypy --strict, changing nothing

@@ -77,6 +77,7 @@ def test_target_is_decided_only_where_both_ways_to_a_median_agree(
     assert harness.Target("as fast", harness.ratio(*timings), at_least=1).verdict == verdict
 
 
+@pytest.mark.interop
 def test_partition_benchmark_lists_few_directories_and_removes_its_tree(tmp_path: Path) -> None:
     done = run("hive_listing", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -84,6 +85,7 @@ def test_partition_benchmark_lists_few_directories_and_removes_its_tree(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.interop
 def test_lookups_through_pages_find_the_same_rows_and_tell_exact_bytes(tmp_path: Path) -> None:
     done = run("pages", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -92,6 +94,7 @@ def test_lookups_through_pages_find_the_same_rows_and_tell_exact_bytes(tmp_path:
     assert rows[2:] == [["point on the sorted key", "1"], ["point on a random key, Bloom filter", "1"]]
 
 
+@pytest.mark.interop
 def test_the_object_store_counts_what_everyone_asks_it_for(tmp_path: Path) -> None:
     pytest.importorskip("moto", reason="the S3 server of the benchmarks comes with tamis[bench]")
     done = run("object_store", "--quick", "--data", str(tmp_path))
@@ -102,6 +105,7 @@ def test_the_object_store_counts_what_everyone_asks_it_for(tmp_path: Path) -> No
     assert asked == ["HEAD /bench/rows.parquet", *["GET /bench/rows.parquet"] * 2]
 
 
+@pytest.mark.interop
 def test_plans_of_delta_logs_find_the_same_files_and_only_small_logs_stay(tmp_path: Path) -> None:
     pytest.importorskip("deltalake", reason="the peer in planning Delta tables comes with tamis[test]")
     done = run("delta", "--quick", "--large", "--data", str(tmp_path))

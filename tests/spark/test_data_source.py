@@ -105,6 +105,7 @@ def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Pat
     assert read(spark, table).where("id > 100").count() == 0
 
 
+@pytest.mark.interop
 def test_views_come_and_go(registered: Any, table: Path) -> None:
     spark = registered
     before = {each.name for each in spark.catalog.listTables()}
@@ -130,6 +131,7 @@ def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
         ).collect()
 
 
+@pytest.mark.interop
 def test_where_the_conf_is_off_spark_says_so_and_the_plain_source_works(connect_spark: Any, table: Path) -> None:
     tamis.spark.register(connect_spark)
     assert connect_spark.conf.get(PUSHDOWN) == "true"
