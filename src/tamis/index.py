@@ -160,8 +160,6 @@ def _asked(
     count_nan: tuple[str, ...] | None,
 ) -> Asked:
     """What to index: as told, else as the index that is there."""
-    if columns is not None and bloom is not None and count_nan is not None:
-        return Asked(columns, bloom, count_nan)
     current = store.read_readable()
     before = Asked() if current is None else current.asked
     return replace(

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import tamis
@@ -259,3 +260,20 @@ def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path:
         assert status.fresh_files == 11 if outcome == "done" else status.fresh_files in (4, 11)
         assert tamis.index.build(copy).files == 11
         assert tamis.open(copy).scan("id IN (15, 25, 115)").plan("files").num_files == 2
+
+
+@pytest.mark.parametrize("more", [(), (6,)])
+def test_E5_a_part_of_which_one_column_is_damaged_is_made_good(root: Path, more: tuple[int, ...]) -> None:
+    (part,) = index_of(root).glob("part-*")
+    group = pq.ParquetFile(part).metadata.row_group(0)
+    columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
+    end = columns["lower:id"].data_page_offset + columns["lower:id"].total_compressed_size
+    data = bytearray(part.read_bytes())
+    data[end - 3] ^= 0xFF
+    part.write_bytes(data)
+    FOOTERS.clear()
+    write_files(root, more)
+    assert tamis.index.build(root).files == 6 + len(more)
+    assert tamis.index.status(root).is_complete
+    assert tamis.open(root).scan("id = 25").plan("files").num_files == 1
+    check_rows(root)

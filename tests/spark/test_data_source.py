@@ -24,7 +24,7 @@ from tamis.errors import InvalidArgument
 from tamis.expr.expression_json import expression_from_json
 from tamis.expr.sql import parse_sql
 from tamis.scan.read import ScanTask
-from tamis.spark.data_source import PlainTamisDataSource, PushingReader, columns_of_schema, enough
+from tamis.spark.data_source import PushingReader, columns_of_schema, enough
 from tamis.spark.pushed_filters import from_filter
 from tamis.spark.register import PUSHDOWN
 from tamis.spark.source_options import SourceOptions
@@ -90,11 +90,11 @@ def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Pat
     assert texts(newest.toArrow()) == texts(tamis.open(table).scan().to_arrow())
     old = tamis.open(table, version=0)
     where = "id > 1 AND moment < TIMESTAMP '1970-01-01 09:00:00Z' AND p <=> 'b' AND text LIKE 't0%' AND ratio <> 2.5"
-    pushed = read(spark, table, version="0").where(where)
+    pushed = read(spark, table, version="0", pushdown="true").where(where)
     assert texts(pushed.toArrow()) == texts(old.scan(where).to_arrow())
     assert not leaves_to_spark(pushed)
     either = "id = 1 OR date(moment) = DATE '1970-01-01' AND id > 9"
-    left = read(spark, table, version="0").where(either)
+    left = read(spark, table, version="0", pushdown="true").where(either)
     assert leaves_to_spark(left)
     narrow = (
         spark.read.format("tamis").options(version="0", filter=either).schema("P string, id bigint").load(str(table))
@@ -132,19 +132,37 @@ def test_messages_name_what_is_wrong(connect_spark: Any, table: Path) -> None:
 
 
 @pytest.mark.interop
-def test_where_the_conf_is_off_spark_says_so_and_the_plain_source_works(connect_spark: Any, table: Path) -> None:
+def test_where_the_conf_is_off_spark_says_so_and_filters_are_left_to_it(connect_spark: Any, table: Path) -> None:
     tamis.spark.register(connect_spark)
     assert connect_spark.conf.get(PUSHDOWN) == "true"
     connect_spark.conf.set(PUSHDOWN, "false")
     try:
         with pytest.raises(PySparkException, match=PUSHDOWN):
-            read(connect_spark, table).collect()
-        connect_spark.dataSource.register(PlainTamisDataSource)
+            read(connect_spark, table, pushdown="true").collect()
         frame = read(connect_spark, table, filter="id > 5").where("id < 9")
         assert sorted(row.id for row in frame.collect()) == [7, 8]
         assert leaves_to_spark(frame)
     finally:
         tamis.spark.register(connect_spark)
+
+
+def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, tmp_path: Path) -> None:
+    """Spark reads by the filters of the first question again, if it was told that they are taken."""
+    for key in range(1, 6):
+        pq.write_table(pa.table({"k": [key], "v": [key * 10]}), tmp_path / f"{key}.parquet")
+    frame = read(registered, tmp_path)
+    assert frame.where("k = 3").count() == 1
+    assert frame.count() == 5
+    assert sorted(row.k for row in frame.where("k = 1").union(frame.where("k = 5")).collect()) == [1, 5]
+    frame.createOrReplaceTempView("tamis_asked_again")
+    try:
+        counts = [
+            registered.sql(f"SELECT count(*) FROM tamis_asked_again {where}").collect()[0][0]
+            for where in ("WHERE k = 3", "", "WHERE k = 1 OR k = 5")
+        ]
+    finally:
+        registered.catalog.dropTempView("tamis_asked_again")
+    assert counts == [1, 5, 2]
 
 
 def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> None:
@@ -207,6 +225,7 @@ def test_options_are_checked() -> None:
         ({}, "needs the place"),
         ({"path": "t", "version": "two"}, "version is a whole number"),
         ({"path": "t", "filtr": "x"}, "no option 'filtr'. Options: path, filter"),
+        ({"path": "t", "pushdown": "yes"}, "pushdown is true or false, not 'yes'"),
     ):
         with pytest.raises(InvalidArgument, match=message):
             SourceOptions.of(given)

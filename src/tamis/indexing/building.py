@@ -26,7 +26,7 @@ from tamis.indexing.entries import Entries, Rows, relative_paths
 from tamis.indexing.harvest import FUNCTION, RESULT, harvest_arguments
 from tamis.indexing.merging import merge_parts
 from tamis.indexing.spec import Asked, IndexSpec
-from tamis.indexing.store import IndexStore
+from tamis.indexing.store import DamagedPart, IndexStore
 from tamis.io.listing import FileEntry
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.parquet.footer import load_footer
@@ -49,7 +49,8 @@ SETTLED_SECONDS = {True: 0.02, False: 2.0}
 milliseconds, object stores seconds. Such files are waited for, and left out if there are still some."""
 
 MOST_TRIES = 10
-"""How often a build begins anew because another one, which ran at the same time, removed what it wanted to use."""
+"""How often a build begins anew because another one, which ran at the same time, removed what it wanted to use, or
+because a part is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ class _Build:
         self._root = subject.source.storage.root
         self._made: set[str] = set()
         """Parts that this build wrote, which nobody else refers to."""
+        self._damaged: set[str] = set()
+        self._verified: set[str] = set()
 
     def run(self) -> dict[str, Any] | None:
         """What the build did; None where another one got in its way."""
@@ -153,7 +156,12 @@ class _Build:
             merged = merge_parts(
                 self._store, self._subject.spec, [*self._with_rows(known), *((part, None) for part in new)]
             )
+            self._verify(merged)
         except MissingFile:
+            return None
+        except DamagedPart as error:
+            # Its files are harvested again.
+            self._damaged.add(error.name)
             return None
         self._made |= {part.name for part in merged} - {part.name for part in (*kept, *known.entries.parts)}
         found = Entries(self._store, merged)
@@ -204,8 +212,16 @@ class _Build:
         leftovers = tuple(
             part for part in self._store.leftover_parts(referred) if self._fingerprint_of(part) == fingerprint
         )
-        entries = Entries(self._store, [*in_force, *leftovers])
+        usable = [part for part in (*in_force, *leftovers) if part.name not in self._damaged]
+        entries = Entries(self._store, usable)
         return _Known(entries, entries.rows_of(files, self._root), leftovers)
+
+    def _verify(self, parts: Sequence[Part]) -> None:
+        """Look whether parts that stay as they are can still be read, every column of them."""
+        for part in parts:
+            if part.name not in self._made and part.name not in self._verified:
+                self._store.verify(part)
+                self._verified.add(part.name)
 
     def _fingerprint_of(self, part: Part) -> str | None:
         try:

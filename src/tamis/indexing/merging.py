@@ -63,8 +63,7 @@ def _write(store: IndexStore, spec: IndexSpec, group: Sequence[tuple[Part, Rows 
 
 def _entries(store: IndexStore, part: Part, rows: Rows | None, schemas: dict[bytes, int]) -> pa.Table:
     """The entries of a part that still count, with schemas numbered as in the part to come."""
-    names = store.open_part(part).schema.arrow.names
-    table = pa.Table.from_batches(list(store.read_part(part, names)))
+    table = store.read_whole(part)
     if rows is not None and len(rows) < part.files:
         table = table.take(pa.array(rows))
     if SCHEMA in table.column_names:

@@ -58,6 +58,14 @@ OLD_SECONDS = 24 * 3600
 """What nobody refers to is removed once it is so old: until then it may belong to a build that is under way."""
 
 
+class DamagedPart(CorruptFile):
+    """A part of an index that cannot be read; its `name`."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class IndexStore:
     """The folder of one index: `storage.root`."""
@@ -116,6 +124,22 @@ class IndexStore:
                 yield from read_row_group(
                     self.storage, self.path(part.name), part.size, footer, row_group, columns, None
                 )
+
+    def read_whole(self, part: Part) -> pa.Table:
+        """All of a part; `DamagedPart` where that cannot be."""
+        try:
+            return pa.Table.from_batches(list(self.read_part(part, self.open_part(part).schema.arrow.names)))
+        except CorruptFile as error:
+            raise DamagedPart(str(error), part.name) from error
+
+    def verify(self, part: Part) -> None:
+        """`DamagedPart` where something of a part cannot be read."""
+        try:
+            names = self.open_part(part).schema.arrow.names
+            for _ in self.read_part(part, names):
+                pass
+        except CorruptFile as error:
+            raise DamagedPart(str(error), part.name) from error
 
     def spec_of(self, part: Part) -> IndexSpec:
         metadata = self.open_part(part).metadata.metadata or {}

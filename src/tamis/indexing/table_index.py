@@ -107,6 +107,9 @@ class TableIndex:
         own = replace(file, path=relative_paths(pa.array([file.path]), self._table.root)[0].as_py())
         return sample.schema if own == sample.file else None
 
+    def knows(self, files: pa.Table) -> npt.NDArray[np.bool_]:
+        return self.rows_of(files) >= 0
+
     def rows_of(self, files: pa.Table) -> Rows:
         """The entry of each file of a listing, -1 where there is none for the file as it is."""
         loaded = self._load()

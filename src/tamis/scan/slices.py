@@ -106,8 +106,11 @@ def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planni
     count = listing.files.num_rows
     slices = [listing.slice(start, FILES_TOGETHER) for start in range(0, count, FILES_TOGETHER)]
     engine = None
-    if planning is not None:
-        engine = planning.engine_for(planner.storage, len(slices), count * SMALL_READ)
+    # Of files that an index knows there is next to nothing to read.
+    unknown = count if planner.index is None else count - int(planner.index.knows(listing.files).sum())
+    if planning is not None and unknown:
+        pieces = -(-unknown // FILES_TOGETHER)
+        engine = planning.engine_for(planner.storage, pieces, unknown * SMALL_READ)
     if engine is not None:
         return _joined(_planned_in(engine, planner, slices, name))
     if len(slices) <= 1:

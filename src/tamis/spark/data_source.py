@@ -1,8 +1,10 @@
 """The data source `tamis`, for `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis`.
 
-Spark runs it in Python processes of its own: one plans the query, others read. It pushes simple filters if
-`spark.sql.python.filterPushdown.enabled` is set (and refuses a reader that takes filters if it is not, so there are two
-of them here), prunes no columns (a schema given by the user does), and tells later versions' readers of a limit.
+Spark runs it in Python processes of its own: one plans the query, others read. It keeps what it pushed into a DataFrame
+or view with that, and reads by it again when the same DataFrame is asked something else: after `df.where("k = 3")` a
+`df.count()` would count the rows of k = 3 alone. So filters are taken only where the option `pushdown` says that a
+DataFrame is used for one query; the option `filter` belongs to the DataFrame and is always safe. With `pushdown`, later
+versions of Spark tell of a limit and of columns too; until then a schema given by the user prunes columns.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tamis.table import Table
 
 
 class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look into pyspark
-    """Tables for Spark to read, filters pushed into them."""
+    """Tables for Spark to read."""
 
     @classmethod
     def name(cls) -> str:
@@ -40,14 +42,8 @@ class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look i
         return spark_schema(row_schema(SourceOptions.of(self.options).open().schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return PushingReader(SourceOptions.of(self.options), schema)
-
-
-class PlainTamisDataSource(TamisDataSource):
-    """The same where Spark's conf does not let filters through."""
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return PlainReader(SourceOptions.of(self.options), schema)
+        options = SourceOptions.of(self.options)
+        return PushingReader(options, schema) if options.pushdown else PlainReader(options, schema)
 
 
 class PlainReader(DataSourceReader):  # type: ignore[misc]
@@ -84,7 +80,7 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(PlainReader):
-    """Takes every filter that Spark offers and that means something for the table."""
+    """Takes every filter that Spark offers and that means something for the table: for one query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         table = self.options.open()

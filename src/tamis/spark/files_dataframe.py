@@ -47,6 +47,9 @@ FILES_TOGETHER = 256
 
 MOST_TASKS = 512
 
+_FAILED = "failed"
+"""How many rows stand for something that could not be read."""
+
 
 @dataclass(frozen=True)
 class FilesForScan:
@@ -77,15 +80,22 @@ class FilesDataFrame:
                 self._make().createOrReplaceTempView(self.name)
                 undo.callback(self.unpersist)
                 spark.catalog.cacheTable(self.name)
-                failed = spark.table(self.name).where(f"{ERROR} IS NOT NULL").select(ERROR).limit(1).collect()
-            if failed:
-                raise error_from_bytes(bytes(failed[0][0]))
+                self._tell_failure()
             undo.pop_all()
 
     @property
     def dataframe(self) -> Any:
         """A row for each file: see `tamis.spark.file_rows`."""
-        return self._spark.table(self.name).drop(KEY, ERROR)
+        f = self._functions
+        # What was cached may be lost and read again, and this time in vain.
+        broken = f.raise_error(f.lit(f"the files of {self._source.name} cannot be read any more: make it anew"))
+        is_read = f.when(f.col(ERROR).isNull(), f.lit(True)).otherwise(broken.cast("boolean"))
+        return self._table().where(is_read).drop(KEY, ERROR)
+
+    def _table(self) -> Any:
+        if not self._spark.catalog.tableExists(self.name):
+            raise InvalidArgument(f"{self.name} was given back with unpersist(): make it anew with files_dataframe")
+        return self._spark.table(self.name)
 
     def files_for_scan(self, where: object = None) -> FilesForScan:
         """The files that may hold a row for which `where` is TRUE, found by Spark in what is in its memory."""
@@ -99,11 +109,21 @@ class FilesDataFrame:
         measured = [each for name, kept in stages.items() for each in self._measures(name, kept)]
         title = f"tamis: plan {self._source.name}" + (f" where {predicate.text}" if predicate.text else "")
         with translated_errors(title), job_name(self._spark, title[:200]):
-            frame = self.dataframe.observe(sizes, *measured).where(stages["statistics"])
-            found = frame.drop(*KINDS).toArrow().sort_by("path")
+            failed = self._functions.count(ERROR).alias(_FAILED)
+            frame = self._table().drop(KEY).observe(sizes, *measured, failed)
+            is_left = self._functions.col(ERROR).isNull() & stages["statistics"]
+            found = frame.where(is_left).drop(ERROR, *KINDS).toArrow().sort_by("path")
+            if sizes.get[_FAILED]:
+                self._tell_failure()
         total, after_partitions, after_statistics = (_sizes(sizes.get, name) for name in stages)
         unused_parts = tuple(dict.fromkeys((*unused, *more)))
         return FilesForScan(self._described(found), total, after_partitions, after_statistics, unused_parts)
+
+    def _tell_failure(self) -> None:
+        """Raise what went wrong in an executor, if something did."""
+        failed = self._table().where(f"{ERROR} IS NOT NULL").select(ERROR).limit(1).collect()
+        if failed:
+            raise error_from_bytes(bytes(failed[0][0]))
 
     def unpersist(self) -> None:
         """Give the memory back, and forget the view. More than once does no harm."""
@@ -150,7 +170,7 @@ class FilesDataFrame:
             gone = self._functions.broadcast(self._spark.createDataFrame(keys, spark_schema(keys.schema)))
             is_same = self._functions.col(KEY) == self._functions.col("touched")
             of_parts = of_parts.join(gone, is_same, "left_anti")
-        return frame.unionAll(of_parts)
+        return frame.unionAll(of_parts) if batches else of_parts
 
     def _from_footers(self) -> Any:
         listing = self._source.list_files(Predicate(TRUE), LEVELS)
@@ -176,7 +196,8 @@ class FilesDataFrame:
         return frame.mapInArrow(runner, spark_schema(self.layout.schema))
 
     def _local(self, table: pa.Table) -> Any:
-        return self._spark.createDataFrame(table, spark_schema(self.layout.schema))
+        # Spark takes no table of Arrow that is empty.
+        return self._spark.createDataFrame(table if table.num_rows else [], spark_schema(self.layout.schema))
 
     # --- Pruning --------------------------------------------------------------------------------------------------
 
@@ -269,6 +290,8 @@ def _partition_schema(source: TableSource) -> pa.Schema:
 
 def _columns(source: TableSource, columns: Sequence[str] | None) -> tuple[Column, ...]:
     """The columns of which statistics are read: all that are not inside of lists and maps, unless some are named."""
+    if isinstance(columns, str):
+        raise InvalidArgument(f"columns is a list of names, as in [{columns!r}]")
     if columns is not None:
         return tuple(resolve(Column(split_name(name)), source.schema, source.name, "columns") for name in columns)
     own = [field for field in source.schema if field.name not in source.partition_columns]

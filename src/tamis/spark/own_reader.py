@@ -21,13 +21,16 @@ from tamis.errors import EvaluationError
 from tamis.expr.evaluate import physical_value
 from tamis.expr.nodes import Column, Expr, Literal, and_, columns_of
 from tamis.expr.printer import shown
+from tamis.io.listing import FileEntry
 from tamis.io.storage import Storage
+from tamis.io.threads import run_in_threads
+from tamis.parquet.footer import load_footer
 from tamis.scan.projection import Path, narrow
 from tamis.skipping.metadata import constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
 from tamis.spark.columns import ColumnCompiler
-from tamis.spark.constants import EPOCH, Constants
+from tamis.spark.constants import EPOCH, Constants, sql_type
 from tamis.spark.handler import quoted
 from tamis.spark.types import about_null, has_nested_requirement, row_schema, spark_schema
 from tamis.tables.delta.table import DeltaTable
@@ -36,10 +39,11 @@ from tamis.tables.source import FileListing, TableSource
 _SCHEMES = {"s3": "s3a"}
 """How Spark calls the file systems that it reads here as Tamis does."""
 
+MOST_CHECKED = 4096
+"""Of so many files without a log the footers are read beforehand, to see whether Spark's reader understands them."""
+
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 """Signs that Spark takes for a pattern."""
-
-_KEY, _MATCHED = "tamis file", "tamis partition"
 
 _ZEROS = {
     pa.bool_(): "false",
@@ -57,10 +61,12 @@ _ZEROS = {
 }
 
 
-def reads_table(source: TableSource, needed: Sequence[Path]) -> bool:
+def reads_table(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
     """Whether Spark's reader gives the columns of a scan the values that they have here."""
     if source.field_names is not None or _path_prefix(source.storage) is None:
         return False
+    if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
+        return False  # a file that spells a column otherwise would have none of it
     if isinstance(source, DeltaTable) and _has_widened(source):
         return False
     if len({name.casefold() for name in source.schema.names}) < len(source.schema.names):
@@ -71,8 +77,12 @@ def reads_table(source: TableSource, needed: Sequence[Path]) -> bool:
     return all(field.nullable or _zero(field.type) is not None for field in row_schema(schema))
 
 
-def readable_files(storage: Storage, files: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which files Spark's reader can be given: without deleted rows, under names that it takes as they are."""
+def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path]) -> npt.NDArray[np.bool_]:
+    """Which files Spark's reader can be given.
+
+    Those are without deleted rows, under names that it takes as they are, and of the table's types: it would read
+    others as they are not. Delta's writers see to that; of other files the footers tell.
+    """
     paths = files["path"]
     odd = pc.match_substring_regex(paths, _GLOB.pattern)
     # Files whose names start so are invisible to Spark.
@@ -80,7 +90,42 @@ def readable_files(storage: Storage, files: pa.Table) -> npt.NDArray[np.bool_]:
     readable = pc.invert(pc.or_(odd, hidden))
     if "deletion_vector" in files.column_names:
         readable = pc.and_(readable, pc.is_null(files["deletion_vector"]))
-    return np.asarray(readable.combine_chunks() if isinstance(readable, pa.ChunkedArray) else readable)
+    found = np.array(readable.combine_chunks() if isinstance(readable, pa.ChunkedArray) else readable)
+    if not isinstance(source, DeltaTable):
+        found &= _are_of_the_tables_types(source, files, needed)
+    return found
+
+
+def _are_of_the_tables_types(source: TableSource, files: pa.Table, needed: Sequence[Path]) -> npt.NDArray[np.bool_]:
+    if files.num_rows > MOST_CHECKED:
+        return np.zeros(files.num_rows, bool)
+    own = narrow(source.schema, [path for path in needed if path[0] not in source.partition_columns])
+
+    def fits(file: tuple[str, int, int | None]) -> bool:
+        known = None if source.index is None else source.index.schema_of(FileEntry(*file))
+        return _has_types(known or load_footer(source.storage, *file)[0].schema.arrow, own)
+
+    wanted = zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True)
+    return np.array(run_in_threads(fits, list(wanted), source.storage.threads), bool)
+
+
+def _has_types(stored: pa.Schema | pa.StructType, wanted: pa.Schema | pa.StructType) -> bool:
+    """Whether a file has the wanted fields in their types, or not at all, and Spark knows which it is asked for."""
+    names = [field.name.casefold() for field in stored]
+    for field in wanted:
+        count = names.count(field.name.casefold())
+        if count > 1:
+            return False
+        if count == 1 and not _is_same(stored.field(names.index(field.name.casefold())).type, field.type):
+            return False
+    return True
+
+
+def _is_same(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
+        return _has_types(stored, wanted)
+    plain = [each.value_type if pa.types.is_dictionary(each) else each for each in (stored, wanted)]
+    return bool(plain[0] == plain[1])
 
 
 def _zero(data_type: pa.DataType) -> str | None:
@@ -112,7 +157,7 @@ def _is_stored_alike(data_type: pa.DataType) -> bool:
 
 def _path_prefix(storage: Storage) -> str | None:
     """What comes before a path of the file system to make one of Spark's; None where Spark would read otherwise."""
-    if storage.is_local:
+    if storage.filesystem.type_name == "local":
         return "file://"
     scheme, found, _ = storage.uri.partition("://")
     has_options = storage.given is None or bool(storage.given[1])
@@ -142,7 +187,7 @@ class OwnReader:
             frame = self._with_partition_values(frame, listing, row_schema(narrow(needed, [(p,) for p in partitions])))
         if rest is not None:
             frame = frame.where(self.condition(rest))
-        return self._projected(frame)
+        return self._projected(frame, needed)
 
     def condition(self, predicate: Expr) -> Any:
         """A filter over rows as a Column; `EvaluationError` where Spark has no like of it, or where it may fail."""
@@ -152,9 +197,13 @@ class OwnReader:
             return functions.col(".".join(quoted(part) for part in column.path))
 
         def read(column: Column) -> Any:
-            data_type = column.type
-            if data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None:
+            data_type = column.type or types.NULL
+            if pa.types.is_timestamp(data_type) and data_type.tz is not None:
                 return functions.timestamp_add("MICROSECOND", functions.unix_micros(raw(column)), functions.expr(EPOCH))
+            if pa.types.is_floating(data_type):
+                # Bounds in files say nothing of NaN and little of zeros, and Spark's reader trusts them: it must not
+                # see a comparison of the column itself.
+                return raw(column) + functions.lit(0.0).cast(sql_type(data_type))
             return raw(column)
 
         compiled = ColumnCompiler(functions, read, instant=raw).compile(predicate)
@@ -194,6 +243,8 @@ class OwnReader:
         # Without the first two options Spark would take old dates for those of another calendar, without the last it
         # would look for partition values in the paths.
         options = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED", "recursiveFileLookup": "true"}
+        # Whatever a session says, rows that cannot be read are not left out.
+        options |= {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         nullable = pa.schema([field.with_nullable(True) for field in schema])
         reader = self._spark.read.schema(spark_schema(nullable)).options(**options)
         return reader.parquet(*(f"{prefix}{path}" for path in paths))
@@ -210,19 +261,26 @@ class OwnReader:
             constants = [functions.when(always, self._constant(values[name][0])) for name in schema.names]
             named = [value.alias(name) for value, name in zip(constants, schema.names, strict=True)]
             return frame.select(*own, *named)
+        prefix = "tamis"
+        while any(name.casefold().startswith(prefix) for name in self._source.schema.names):
+            prefix += "_"
+        key, key_of_row, is_known = f"{prefix} file", f"{prefix} file of row", f"{prefix} partition"
+        value_names = [f"{prefix} value {number}" for number in range(len(schema))]
         keys = pa.array([path.lstrip("/") for path in listing.files["path"].to_pylist()])
-        small = values.append_column(_KEY, keys)
-        small = small.append_column(_MATCHED, pa.repeat(pa.scalar(True), len(small)))
-        renamed = small.rename_columns([*(f"tamis value {number}" for number in range(len(schema))), _KEY, _MATCHED])
-        nullable = pa.schema([field.with_nullable(True) for field in renamed.schema])
-        known = functions.broadcast(self._spark.createDataFrame(renamed, spark_schema(nullable)))
-        keyed = frame.select(*own, self._file_key(frame).alias(f"{_KEY} of row"))
-        joined = keyed.join(known, functions.col(quoted(f"{_KEY} of row")) == functions.col(quoted(_KEY)), "left")
+        small = pa.table(
+            [*values.columns, keys, pa.repeat(pa.scalar(True), len(values))], [*value_names, key, is_known]
+        )
+        nullable = pa.schema([field.with_nullable(True) for field in small.schema])
+        known = functions.broadcast(self._spark.createDataFrame(small, spark_schema(nullable)))
+        keyed = frame.select(*own, self._file_key(frame).alias(key_of_row))
+        joined = keyed.join(known, functions.col(quoted(key_of_row)) == functions.col(quoted(key)), "left")
         unmatched = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
-        is_matched = functions.when(functions.col(quoted(_MATCHED)), functions.lit(True)).otherwise(
+        is_matched = functions.when(functions.col(quoted(is_known)), functions.lit(True)).otherwise(
             unmatched.cast("boolean")
         )
-        found = [functions.col(f"`tamis value {number}`").alias(name) for number, name in enumerate(schema.names)]
+        found = [
+            functions.col(quoted(given)).alias(name) for given, name in zip(value_names, schema.names, strict=True)
+        ]
         return joined.where(is_matched).select(*own, *found)
 
     def _constant(self, value: pa.Scalar) -> Any:
@@ -239,8 +297,11 @@ class OwnReader:
         decoded = functions.url_decode(functions.replace(path, functions.lit("+"), functions.lit("%2B")))
         return functions.regexp_replace(decoded, "^[A-Za-z][A-Za-z0-9+.-]*:/*", "")
 
-    def _projected(self, frame: Any) -> Any:
-        """The columns of the scan in their order; those that the table says are never NULL are not."""
+    def _projected(self, frame: Any, read: pa.Schema) -> Any:
+        """The columns of the scan in their order; those that the table says are never NULL are not.
+
+        `read` may have more of a struct than the scan returns, for the filter.
+        """
         functions = self._functions
         output = narrow(self._source.schema, self._projection)
         required = [field for field in row_schema(output) if not field.nullable]
@@ -249,12 +310,25 @@ class OwnReader:
             broken = functions.raise_error(functions.lit(told)).cast("boolean")
             is_null = functions.col(quoted(field.name)).isNull()
             frame = frame.where(functions.when(is_null, broken).otherwise(functions.lit(True)))
-        return frame.select(*(self._column(field, row_schema(output).field(field.name)) for field in output))
+        columns = [
+            self._column(each, row_schema(output).field(each.name), read.field(each.name).type) for each in output
+        ]
+        return frame.select(*columns)
 
-    def _column(self, field: pa.Field, stored: pa.Field) -> Any:
+    def _column(self, field: pa.Field, stored: pa.Field, read: pa.DataType) -> Any:
         functions = self._functions
-        column = functions.col(quoted(field.name))
+        column = self._narrowed(functions.col(quoted(field.name)), read, field.type)
         if not field.nullable:
             # The constant is never taken: it makes Spark see that the column is not NULL.
             column = functions.coalesce(column, functions.expr(_zero(stored.type)))
         return column.alias(field.name)
+
+    def _narrowed(self, column: Any, read: pa.DataType, wanted: pa.DataType) -> Any:
+        """A struct with the wanted fields alone, of one of which more was read."""
+        if read == wanted or not pa.types.is_struct(wanted):
+            return column
+        fields = [
+            self._narrowed(column.getField(each.name), read.field(each.name).type, each.type).alias(each.name)
+            for each in wanted
+        ]
+        return self._functions.when(column.isNotNull(), self._functions.struct(*fields))

@@ -16,8 +16,8 @@ logger = logging.getLogger("tamis")
 def register(spark: Any) -> None:
     """Make `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis` work in a session, of either kind.
 
-    It sets `spark.sql.python.filterPushdown.enabled`, without which Spark does not tell a Python data source of
-    filters. Where that cannot be set, filters are left to Spark, and files are pruned by the option `filter` alone.
+    It sets `spark.sql.python.filterPushdown.enabled`, without which Spark refuses the option `pushdown`. Where that
+    cannot be set, files are pruned by the option `filter` alone.
     """
     check_session(spark)
     from pyspark.errors import PySparkException
@@ -27,6 +27,5 @@ def register(spark: Any) -> None:
     try:
         spark.conf.set(PUSHDOWN, "true")
     except PySparkException as error:
-        logger.warning("%s cannot be set, so Spark pushes no filters into tamis: %s", PUSHDOWN, error)
-    is_pushing = str(spark.conf.get(PUSHDOWN, "false")).lower() == "true"
-    spark.dataSource.register(sources.TamisDataSource if is_pushing else sources.PlainTamisDataSource)
+        logger.warning("%s cannot be set, so the option pushdown of tamis does not work: %s", PUSHDOWN, error)
+    spark.dataSource.register(sources.TamisDataSource)

@@ -6,6 +6,7 @@
 | `filter`                      | SQL text: for what Spark does not push, such as OR and functions    |
 | `version`, `timestamp`        | a version of a Delta table                                          |
 | `format`                      | `delta`, `hive` or `parquet`, where it should not be found out      |
+| `pushdown`                    | `true`: Spark's filters prune too; for DataFrames of one query only |
 | `storage.…`                   | an option of the storage: `storage.aws_region`                      |
 """
 
@@ -18,7 +19,7 @@ from typing import Any
 from tamis.errors import InvalidArgument
 from tamis.table import Table, open_table
 
-_NAMES = ("path", "filter", "version", "timestamp", "format")
+_NAMES = ("path", "filter", "version", "timestamp", "format", "pushdown")
 _STORAGE = "storage."
 
 
@@ -31,6 +32,7 @@ class SourceOptions:
     version: int | None = None
     timestamp: str | None = None
     format: str | None = None
+    pushdown: bool = False
     storage: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
@@ -48,12 +50,16 @@ class SourceOptions:
         version = given.get("version")
         if version is not None and not str(version).strip().isdigit():
             raise InvalidArgument(f"the option version is a whole number from 0 on, not {version!r}")
+        pushdown = str(given.get("pushdown", "false")).strip().lower()
+        if pushdown not in ("true", "false"):
+            raise InvalidArgument(f"the option pushdown is true or false, not {given['pushdown']!r}")
         return SourceOptions(
             given["path"],
             given.get("filter"),
             None if version is None else int(version),
             given.get("timestamp"),
             given.get("format"),
+            pushdown == "true",
             tuple(storage.items()),
         )
 

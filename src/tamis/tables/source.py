@@ -106,6 +106,10 @@ class FileIndex(Protocol):
         """
         ...
 
+    def knows(self, files: pa.Table) -> npt.NDArray[np.bool_]:
+        """Which files are noted as they are now."""
+        ...
+
     def schema_of(self, file: FileEntry) -> pa.Schema | None:
         """The schema of a file, if it is noted as its footer has it; None where the footer must be read."""
         ...
