@@ -165,6 +165,15 @@ def test_options_for_a_scheme_that_takes_none_are_not_dropped_silently() -> None
         open_storage("gs://bucket/table", {"region": "x"})
 
 
+def test_a_key_inside_of_a_uri_is_not_shown() -> None:
+    if not hasattr(pafs, "AzureFileSystem"):
+        pytest.skip("this build of pyarrow has no Azure support")
+    storage = open_storage("abfss://lake:c2VjcmV0@account.dfs.core.windows.net/t/")
+    assert storage.uri == "abfss://lake@account.dfs.core.windows.net/t"
+    assert "c2VjcmV0" not in repr(storage)
+    assert storage.given == ("abfss://lake:c2VjcmV0@account.dfs.core.windows.net/t/", {})
+
+
 def test_a_pyarrow_file_system_is_used_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "file").write_bytes(b"x")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -45,7 +45,7 @@ class JobRunner:
     """Runs a job over the items of a task: a function for `mapInArrow`."""
 
     function: str
-    arguments: str
+    arguments: str = field(repr=False)
     __name__: str = "tamis"
     """What Spark calls it where it shows its plan."""
 

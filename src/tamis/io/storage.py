@@ -26,6 +26,9 @@ from tamis.io.retries import RetryPolicy
 from tamis.io.storage_options import S3Options, check_option_names
 from tamis.io.threads import default_threads
 
+_SECRET = re.compile(r"(://[^/:@]*):[^/@]*(?=@)")
+"""What stands between a name and the host, as in `abfss://container:key@account.dfs.core.windows.net`."""
+
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters or more: `C:` is a drive
 
 _S3_SCHEMES = ("s3", "s3a", "s3n")
@@ -135,11 +138,13 @@ def _from_arrow(text: str, scheme: str, options: Mapping[str, Any]) -> Storage:
             f"storage_options for '{scheme}://' are not known ({', '.join(sorted(options))}): set its environment "
             "variables, or pass storage_options={'filesystem': a pyarrow or fsspec file system}"
         )
+    shown = _SECRET.sub(r"\1", text).rstrip("/")
     try:
         filesystem, root = pafs.FileSystem.from_uri(text)
     except (OSError, ValueError, ImportError, pa.ArrowException) as error:
-        raise StorageError(f"cannot open '{text}': {' '.join(str(error).split())}") from error
-    return Storage(filesystem, root.rstrip("/") or "/", text.rstrip("/"), given=(text, {}))
+        reason = " ".join(str(error).split()).replace(text, shown)
+        raise StorageError(f"cannot open '{shown}': {reason}") from error
+    return Storage(filesystem, root.rstrip("/") or "/", shown, given=(text, {}))
 
 
 def _with_file_system(text: str, options: Mapping[str, Any]) -> Storage:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -119,13 +119,13 @@ class FileLayout:
         metadata = fit_metadata(pa.record_batch(dict(described))) if described else pa.record_batch({})
         values = fit_metadata(_as_batch(partitions, count))
         inner: dict[str, pa.Array] = {}
-        for field in self.schema:
-            if field.name == "partition":
-                inner[field.name] = _struct(field.type, values, self.partition_fields, count)
-            elif field.name in KINDS:
-                inner[field.name] = _struct(field.type, metadata, self.fields(field.name), count)
+        for each in self.schema:
+            if each.name == "partition":
+                inner[each.name] = _struct(each.type, values, self.partition_fields, count)
+            elif each.name in KINDS:
+                inner[each.name] = _struct(each.type, metadata, self.fields(each.name), count)
         known = {**files, **inner}
-        arrays = [known[field.name] if field.name in known else pa.nulls(count, field.type) for field in self.schema]
+        arrays = [known[each.name] if each.name in known else pa.nulls(count, each.type) for each in self.schema]
         return pa.record_batch(arrays, schema=self.schema)
 
     def failed(self, error: TamisError) -> pa.RecordBatch:
@@ -190,7 +190,7 @@ class FileRowsRunner:
     """Runs a function over the items of a task, for `mapInArrow`; an error of ours is a row."""
 
     function: str
-    arguments: str
+    arguments: str = field(repr=False)
     __name__: str = "tamis"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

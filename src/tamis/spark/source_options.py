@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tamis.errors import InvalidArgument
@@ -33,7 +33,7 @@ class SourceOptions:
     timestamp: str | None = None
     format: str | None = None
     pushdown: bool = False
-    storage: tuple[tuple[str, str], ...] = ()
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:

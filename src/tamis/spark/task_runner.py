@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ _INPUT = pa.schema([pa.field("task", pa.int32(), nullable=False), pa.field("task
 class TaskRunner:
     """Reads the tasks of one Spark task: a function for `mapInArrow`."""
 
-    arguments: str
+    arguments: str = field(repr=False)
     __name__: str = "tamis"
     """What Spark calls it where it shows its plan."""
 
