@@ -26,8 +26,9 @@ test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
 	-@bash scripts/ensure_java.sh
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-test-interop: ## compare with Delta on Spark, Spark Connect and the peers of benchmarks; skipped, with the reason, where Java or Maven cannot be had
+test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the peers of benchmarks; skipped, with the reason, where Java or Maven cannot be had
 	@bash scripts/setup.sh interop
+	-@bash scripts/setup_iceberg_spark.sh
 	-@bash scripts/ensure_java.sh
 	$(BIN)/python -m pytest -n 0 -m interop tests/spark tests/test_benchmarks.py $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m interop tests/interop $(ARGS)
@@ -51,5 +52,5 @@ java: ## check for the Java that Spark needs, and install it where that is possi
 	@bash scripts/ensure_java.sh
 
 clean: ## remove the environment, the demo and benchmark data and all caches
-	rm -rf .venv demo-data bench-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-iceberg demo-data bench-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

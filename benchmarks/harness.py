@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-PACKAGES = ("tamis", "pyarrow", "duckdb", "polars", "datafusion", "deltalake", "numpy")
+PACKAGES = ("tamis", "pyarrow", "duckdb", "polars", "datafusion", "deltalake", "pyiceberg", "numpy")
 
 MIB = 1024 * 1024
 

@@ -19,6 +19,7 @@ BENCHMARKS = (
     "memory",
     "delta",
     "delta_on_spark",
+    "iceberg",
     "spark",
     "index",
 )

@@ -76,6 +76,7 @@ def test_public_names() -> None:
         "delta",
         "errors",
         "hive",
+        "iceberg",
         "index",
         "spark",
         "__version__",

@@ -118,6 +118,16 @@ def test_plans_of_delta_logs_find_the_same_files_and_only_small_logs_stay(tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["delta-2-parts-1000", "delta-20-commits-100"]
 
 
+def test_plans_of_iceberg_tables_find_the_same_files(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg", reason="the peer in planning Iceberg tables comes with tamis[test]")
+    done = run("iceberg", "--quick", "--data", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    # One question, from nothing and again, of two tables.
+    assert done.stdout.count("| pyiceberg ") == 4
+    assert str(tmp_path) not in done.stdout
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_round_trips_are_the_longest_chain_of_requests_that_wait_for_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -62,10 +62,11 @@ def test_python_code_about_parquet_runs(tmp_path: Path) -> None:
     run_python_blocks(ROOT / "docs" / "parquet.md", tmp_path)
 
 
-def test_report_on_the_page_about_delta_is_what_its_code_prints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_report_on_the_page_is_what_its_code_prints(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = ROOT / "docs" / "delta.md"
+    page = ROOT / "docs" / f"{name}.md"
     run_python_blocks(page, tmp_path)
     ((_, report),) = code_blocks(page, "text")
     # How many bytes a file has depends on the version of its writer.

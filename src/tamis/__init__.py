@@ -5,7 +5,7 @@
 >>> print(table.scan("month = 3 AND dep_delay > 60").explain())       # doctest: +SKIP
 """
 
-from tamis import delta, errors, hive, index, spark
+from tamis import delta, errors, hive, iceberg, index, spark
 from tamis.errors import TamisError
 from tamis.expr.builder import Expression, col, lit
 from tamis.expr.partition_filter import PartitionFilter
@@ -34,6 +34,7 @@ __all__ = [
     "delta",
     "errors",
     "hive",
+    "iceberg",
     "index",
     "spark",
     "__version__",

@@ -97,6 +97,10 @@ def build(
     source = reopen()
     if source.format == "parquet":
         raise UnsupportedFeature(f"'{source.storage.uri}' is a single file, whose footer says it all: index a folder")
+    if source.format == "iceberg":
+        raise UnsupportedFeature(
+            f"'{source.storage.uri}' is an Iceberg table, whose manifests have the statistics of its files: no index"
+        )
     store = store_for(source.storage, to, storage_options)
     if not (can_travel(source.storage) and can_travel(store.storage)):
         raise InvalidArgument(

@@ -6,27 +6,28 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, with_article
 from tamis.expr.nodes import TRUE
 from tamis.indexing.finding import find_index
-from tamis.io.storage import open_storage
+from tamis.io.storage import Storage, open_storage
 from tamis.scan.plan import describe_files
 from tamis.scan.scan import Scan
 from tamis.skipping.predicate import Predicate
 from tamis.tables.delta.table import DeltaTable
-from tamis.tables.hive.formats import is_delta
+from tamis.tables.hive.formats import is_delta, is_iceberg
 from tamis.tables.hive.table import HiveTable
+from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
-from tamis.tables.source import LEVELS, TableSource
+from tamis.tables.source import LEVELS, TableSource, Versioned
 
 if TYPE_CHECKING:
     from tamis.spark.files_dataframe import FilesDataFrame
 
-FORMATS = ("delta", "hive", "parquet")
+FORMATS = ("delta", "iceberg", "hive", "parquet")
 
 
 class Table:
@@ -41,7 +42,7 @@ class Table:
 
     @property
     def format(self) -> str:
-        """`delta`, `hive` for a folder of Parquet files, `parquet` for a single file."""
+        """`delta`, `iceberg`, `hive` for a folder of Parquet files, `parquet` for a single file."""
         return self._source.format
 
     @property
@@ -58,19 +59,19 @@ class Table:
 
     @property
     def version(self) -> int | None:
-        """The version that was opened; None for formats without versions."""
+        """The version that was opened, of an Iceberg table the snapshot; None for formats without versions."""
         return self._source.version
 
     def history(self, limit: int | None = None) -> pa.Table:
-        """The commits of a Delta table up to this version, newest first: when and by what each was made."""
-        return self._delta("history").history(limit)
+        """The commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first."""
+        return self._versioned("history").history(limit)
 
     def refresh(self) -> Table:
-        """The table at its newest version; only the commits that are new are read."""
-        return Table(self._delta("refresh").refresh())
+        """The table at its newest version; only what is new is read."""
+        return Table(self._versioned("refresh").refresh())
 
-    def _delta(self, what: str) -> DeltaTable:
-        if not isinstance(self._source, DeltaTable):
+    def _versioned(self, what: str) -> Versioned:
+        if not isinstance(self._source, Versioned):
             raise UnsupportedFeature(f"a {self.format} table has no versions, so there is no {what}(): open it anew")
         return self._source
 
@@ -130,15 +131,20 @@ def open_table(
     partitioning: Mapping[str, str | pa.DataType] | None = None,
     merge_schema: bool = False,
     allow_outside: bool = False,
+    relocate: bool = True,
     index: str | os.PathLike[str] | bool | None = None,
 ) -> Table:
-    """Open a table: a Delta table, a folder of Parquet files, Hive-style partition directories, or a single file.
+    """Open a table: Delta, Iceberg, a folder of Parquet files, Hive-style partition directories, or a single file.
 
-    `version` or `timestamp` choose a version of a Delta table; `allow_outside` lets it have files outside of its folder
-    where its log gives absolute paths. `partitioning` declares types of Hive partition columns, as in
-    `{"day": "date"}`; others are inferred as Spark does. The schema of a folder is that of its first file;
-    `merge_schema` reads the footers of all files instead, and takes every column that one of them has in the widest of
-    its types.
+    `version` or `timestamp` choose a version of a Delta table, `snapshot_id`, `ref` (a branch or a tag) or `timestamp`
+    a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file, or by its name in a
+    `catalog`: one of pyiceberg's, or the properties or the name of one. `relocate=False` refuses an Iceberg table that
+    was moved; else its files are looked for below the place where it was opened. `allow_outside` lets a table have
+    files outside of its folder where its log or its metadata says so.
+
+    `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
+    The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and takes
+    every column that one of them has in the widest of its types.
 
     `index` is the place of a statistics index that `tamis.index.build(…, to=…)` made; one beside the table is found by
     itself, and False uses none.
@@ -156,6 +162,7 @@ def open_table(
             partitioning=partitioning,
             merge_schema=merge_schema,
             allow_outside=allow_outside,
+            relocate=relocate,
             index=index,
         )
     )
@@ -174,6 +181,7 @@ def open_source(
     partitioning: Mapping[str, str | pa.DataType] | None = None,
     merge_schema: bool = False,
     allow_outside: bool = False,
+    relocate: bool = True,
     index: str | os.PathLike[str] | bool | None = None,
     planning: Planning | None = None,
 ) -> TableSource:
@@ -186,6 +194,11 @@ def open_source(
         )
     if not isinstance(uri, str | os.PathLike):
         raise InvalidArgument(f"a table is opened by its path or URI, not by {with_article(type(uri).__name__)}")
+    chosen = _Snapshot(version, timestamp, snapshot_id, ref)
+    if catalog is not None:
+        if format not in (None, "iceberg"):
+            raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: leave format= or catalog= away")
+        return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
     storage = open_storage(uri, storage_options)
     if format == "delta" or (format is None and is_delta(storage)):
         _refuse("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
@@ -197,6 +210,8 @@ def open_source(
         delta = DeltaTable.open(storage, version, moment, allow_outside=allow_outside, planning=planning)
         table_id = delta.snapshot.metadata.id
         return replace(delta, index=find_index(storage, index, storage_options, table_id=table_id))
+    if format == "iceberg" or (format is None and is_iceberg(storage)):
+        return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
     _refuse(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
     )
@@ -210,6 +225,44 @@ def open_source(
     if format is not None and format != table.format:
         raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
     return table
+
+
+class _Snapshot(NamedTuple):
+    """What was asked for, of all that is there."""
+
+    version: int | None
+    timestamp: object
+    snapshot_id: int | None
+    ref: str | None
+
+
+def _open_iceberg(
+    place: str | os.PathLike[str] | Storage,
+    storage_options: Mapping[str, Any] | None,
+    chosen: _Snapshot,
+    catalog: object,
+    relocate: bool,
+    allow_outside: bool,
+    partitioning: object,
+    planning: Planning | None,
+) -> TableSource:
+    _refuse("an Iceberg table", partitioning=partitioning)
+    if chosen.version is not None:
+        raise UnsupportedFeature(
+            "version= was given, and an Iceberg table has no numbers for its versions: choose a snapshot with "
+            "snapshot_id=, ref= or timestamp=; history() lists them"
+        )
+    check_installed()
+    # Few need what they import.
+    from tamis.tables.iceberg.opening import open_in_catalog, open_place
+    from tamis.tables.iceberg.table import IcebergTable
+
+    if isinstance(place, Storage):
+        opened = open_place(place, relocate=relocate, allow_outside=allow_outside)
+    else:
+        opened = open_in_catalog(os.fspath(place), catalog, storage_options, allow_outside=allow_outside)
+    moment = _moment(chosen.timestamp)
+    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, moment, planning=planning)
 
 
 def _refuse(kind: str, **given: object) -> None:

@@ -13,7 +13,7 @@ import tamis
 from builders.tables import write_hive_table
 from tamis.errors import CorruptFile
 from tamis.parquet.footer import FOOTERS, WHOLE_FILE
-from tamis.scan.read import MOST_BYTES_TOGETHER, MOST_TOGETHER, ScanTask, put_together
+from tamis.scan.tasks import MOST_BYTES_TOGETHER, MOST_TOGETHER, ScanTask, put_together
 
 FILES = 20
 

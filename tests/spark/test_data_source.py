@@ -23,7 +23,7 @@ from builders.delta_tables import data_file
 from tamis.errors import InvalidArgument
 from tamis.expr.expression_json import expression_from_json
 from tamis.expr.sql import parse_sql
-from tamis.scan.read import ScanTask
+from tamis.scan.tasks import ScanTask
 from tamis.spark.data_source import PushingReader, columns_of_schema, enough
 from tamis.spark.pushed_filters import from_filter
 from tamis.spark.register import PUSHDOWN

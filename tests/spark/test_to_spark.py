@@ -24,7 +24,7 @@ from builders.deltalake_cases import random_deltalake_case
 from builders.seeded import SeededChoices
 from builders.tables import write_hive_table
 from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
-from tamis.scan.read import ScanTask
+from tamis.scan.tasks import ScanTask
 from tamis.spark import to_spark
 from tamis.spark.task_runner import SMALLEST, pack
 from tamis.spark.types import fit_rows, row_schema

@@ -32,7 +32,9 @@ _DEBUG = "tamis.debug"
 
 _IN_THE_WORDS_OF_THE_COMMAND_LINE = (
     (r"\bmerge_schema=True \(--merge-schema\)", "--merge-schema"),
-    (r"\b(format|version|timestamp|partitioning)=(?=\s|$)", r"--\1"),
+    (r"\b(format|version|timestamp|ref|catalog|partitioning)=(?=[\s,;]|$)", r"--\1"),
+    (r"\bsnapshot_id=(?=[\s,;]|$)", "--snapshot-id"),
+    (r"\brelocate=False\b", "--no-relocate"),
     (r"\bmerge_schema=(?=\s|$)|(?<=without )merge_schema\b", "--merge-schema"),
     (r"\ballow_outside=True\b", "--allow-outside"),
     (r"; for others pass storage_options=\{[^}]*\}", "; others can be opened from Python"),

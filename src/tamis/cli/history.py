@@ -1,4 +1,4 @@
-"""`tamis history`: the versions of a Delta table, and what made them."""
+"""`tamis history`: the versions of a Delta table, or the snapshots of an Iceberg table, and what made them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tamis.errors import UnsupportedFeature, counted
 
 VERSIONS_ON_A_TERMINAL = 20
 
-_DOCUMENTS = ("operation_parameters", "operation_metrics")
+_DOCUMENTS = ("operation_parameters", "operation_metrics", "summary")
 """Columns whose texts are JSON."""
 
 
 @click.command(
-    short_help="List the versions of a Delta table, and what made them.",
+    short_help="List the versions of a Delta or Iceberg table, and what made them.",
     epilog="""\b
 Examples:
   tamis history events --limit 5
@@ -37,12 +37,14 @@ Examples:
 def history(request: Request, as_json: bool) -> None:
     """List the versions of a Delta table, the newest first: when each was made, by what operation, and by whom.
 
-    Only versions whose commits are still in the log are known. `timestamp` is the time that --timestamp goes by,
-    `written_at` what the writer noted.
+    Of an Iceberg table these are its snapshots. Only versions whose commits are still in the log are known.
+    `timestamp` is the time that --timestamp goes by, `written_at` what the writer noted.
     """
     table = request.open()
-    if table.format != "delta":
-        raise UnsupportedFeature(f"'{table.uri}' is a {table.format} table, which keeps no history: Delta tables do")
+    if table.format not in ("delta", "iceberg"):
+        raise UnsupportedFeature(
+            f"'{table.uri}' is a {table.format} table, which keeps no history: Delta and Iceberg tables do"
+        )
     is_default = request.limit is None and is_terminal()
     most = VERSIONS_ON_A_TERMINAL if is_default else request.most_rows
     # One more tells whether there are more.

@@ -29,6 +29,10 @@ class Request:
     format: str | None = None
     version: int | None = None
     timestamp: str | None = None
+    snapshot_id: int | None = None
+    ref: str | None = None
+    catalog: Mapping[str, str] | str | None = None
+    relocate: bool = True
     allow_outside: bool = False
     index: str | None = None
     partitioning: Mapping[str, str] | None = None
@@ -46,10 +50,14 @@ class Request:
             self.format,
             self.version,
             self.timestamp,
-            storage_options=self.storage_options,
+            self.snapshot_id,
+            self.ref,
+            self.storage_options,
+            self.catalog,
             partitioning=self.partitioning,
             merge_schema=self.merge_schema,
             allow_outside=self.allow_outside,
+            relocate=self.relocate,
             index=False if self.index == "none" else self.index,
         )
 
@@ -109,6 +117,13 @@ def _assignments(context: click.Context, parameter: click.Parameter, values: Seq
             raise click.BadParameter(f"{name.strip()!r} is given twice")
         found[name.strip()] = text
     return found or None
+
+
+def _catalog(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | str | None:
+    """The name of a catalog, or its properties."""
+    if len(values) == 1 and "=" not in values[0]:
+        return values[0]
+    return _assignments(context, parameter, values)
 
 
 def split_names(text: str) -> list[str]:
@@ -189,12 +204,26 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--timestamp",
         metavar="TIME",
-        help="The version of a Delta table at a moment, as in 2024-03-01T12:00:00Z; UTC where no zone is given.",
+        help="The table, Delta or Iceberg, as it was at a moment: 2024-03-01T12:00:00Z; UTC where no zone is given.",
+    ),
+    click.option("--snapshot-id", type=int, metavar="ID", help="This snapshot of an Iceberg table."),
+    click.option("--ref", metavar="NAME", help="This branch or tag of an Iceberg table.  [default: main]"),
+    click.option(
+        "--catalog",
+        metavar="NAME|KEY=VALUE",
+        callback=_catalog,
+        multiple=True,
+        help="Catalog in which the URI names an Iceberg table: a configured one of pyiceberg, or its properties.",
+    ),
+    click.option(
+        "--relocate/--no-relocate",
+        default=True,
+        help="Read an Iceberg table that was moved from where it is now.  [default: relocate]",
     ),
     click.option(
         "--allow-outside",
         is_flag=True,
-        help="Read files of a Delta table that its log places outside of its folder.",
+        help="Read files that the table's own log or metadata places outside of its folder.",
     ),
     click.option(
         "--index",
@@ -219,12 +248,20 @@ _TABLE_NAMES = (
     "format",
     "version",
     "timestamp",
+    "snapshot_id",
+    "ref",
+    "catalog",
+    "relocate",
     "allow_outside",
     "index",
     "partitioning",
     "merge_schema",
     "storage_options",
 )
+
+
+_ONE_OF = ("version", "timestamp", "snapshot_id", "ref")
+"""Each says which state of a table is meant."""
 
 
 def table_options(*names: str) -> Callable[[Command], Command]:
@@ -257,8 +294,10 @@ def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
         @functools.wraps(command)
         def with_request(**given: Any) -> Any:
             request = Request(**{name: given.pop(name) for name in asked})
-            if request.version is not None and request.timestamp is not None:
-                raise click.UsageError("--version and --timestamp exclude each other: a moment has one version")
+            chosen = [name for name in _ONE_OF if getattr(request, name) is not None]
+            if len(chosen) > 1:
+                first, second = (f"--{name.replace('_', '-')}" for name in chosen[:2])
+                raise click.UsageError(f"{first} and {second} exclude each other: each chooses a version")
             return command(request=request, **given)
 
         scan_options = [

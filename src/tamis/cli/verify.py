@@ -10,8 +10,15 @@ from tamis.cli.output import aligned, flush, is_terminal, plain_table, terminal,
 from tamis.cli.progress import Meter, is_watched, show_progress
 from tamis.errors import counted
 from tamis.scan.funnel import format_bytes
-from tamis.scan.verify import VerifyResult, assert_same, level_subsets, levels_name, verify_each
-from tamis.tables.source import LEVELS
+from tamis.scan.verify import (
+    VerifyResult,
+    assert_same,
+    is_every_level,
+    level_subsets,
+    levels_name,
+    verify_each,
+)
+from tamis.tables.source import LEVELS, levels_of
 
 _UNITS = ("files", "row_groups")
 _HEADINGS = ("levels", "rows", *_UNITS, "bytes read", "result")
@@ -38,7 +45,7 @@ def verify(request: Request, as_json: bool) -> None:
     is_plain = not as_json and not is_terminal()
     results: list[VerifyResult] = []
     meter = Meter("verifying", lambda: len(results), str)
-    meter.total = len(level_subsets(LEVELS))
+    meter.total = len(level_subsets(levels_of(table.format)))
     with show_progress(meter, is_wanted=is_watched()):
         for result in verify_each(table, request.filter, request.columns):
             results.append(result)
@@ -56,7 +63,7 @@ def verify(request: Request, as_json: bool) -> None:
 
 def _has_a_line(result: VerifyResult) -> bool:
     """The combinations of levels are many, and most say nothing that a level by itself did not."""
-    return not result.same or len(result.levels) in (0, 1, len(LEVELS))
+    return not result.same or len(result.levels) < 2 or is_every_level(result.levels)
 
 
 def _write_line(result: VerifyResult, *, is_first: bool) -> None:

@@ -13,7 +13,8 @@ from tamis import types
 from tamis.indexing.bloom_bits import bits_of, canonical_leaf, hashes_of_values, most_distinct
 from tamis.indexing.spec import IndexedColumn, IndexSpec
 from tamis.parquet.bloom import Array
-from tamis.scan.read import ScanTask, TaskReader
+from tamis.scan.read import TaskReader
+from tamis.scan.tasks import ScanTask
 
 _NO_HASHES = np.empty(0, np.uint64)
 

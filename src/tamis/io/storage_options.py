@@ -57,6 +57,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
 
 
+def is_of_the_storage(name: str) -> bool:
+    """Whether a property of a catalog says something about the storage of its tables, which is kept for many things."""
+    return name.lower().startswith(("s3.", "client.")) and name.lower() in _CANONICAL
+
+
 def check_option_names(options: Iterable[str]) -> None:
     """An error for a name that no table file system here knows, with the names that are near it."""
     for option in options:

@@ -2,22 +2,28 @@
 
 Tables that rename columns without rewriting files keep, for each field, what files call it: a name that never changes,
 or a number. Such a file is read as if it had been written with the names of today. What the table does not have, a
-column that was dropped say, gets a name that no column has.
+column that was dropped say, gets a name that no column has. What the file does not have is NULL, or the value that the
+table notes for files older than the field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from tamis.errors import CorruptFile
-from tamis.parquet.leaves import FileSchema, with_arrow_schema
+from tamis.parquet.leaves import FieldPath, FileSchema, with_arrow_schema
 
 FIELD_ID = b"PARQUET:field_id"
 """Where pyarrow keeps the id that a file gives to a field."""
+
+ORC_FIELD_ID = b"iceberg.id"
+"""The same for ORC files of Iceberg tables."""
 
 ELEMENT, KEY, VALUE = "element", "key", "value"
 """In place of a name: the elements of a list, the keys and the values of a map."""
@@ -31,6 +37,8 @@ class FieldName:
 
     name: str
     inner: Mapping[Hashable, FieldName] = field(default_factory=dict)
+    default: pa.Scalar | None = None
+    """What the field is in files that do not have it; None: NULL. A struct's own says no more than that it is there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,37 +47,58 @@ class FieldNames:
 
     fields: Mapping[Hashable, FieldName]
     by_id: bool
+    without_ids: FieldNames | None = None
+    """For files that give no id to any field, where the table knows their names."""
     _known: dict[FileSchema, FileSchema] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The names as values that `json` takes."""
-        return {"by_id": self.by_id, "fields": _fields_to_json(self.fields)}
+        without_ids = None if self.without_ids is None else self.without_ids.to_json()
+        return {"by_id": self.by_id, "fields": _fields_to_json(self.fields), "without_ids": without_ids}
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> FieldNames:
         """The names that `to_json` described."""
-        return FieldNames(_fields_from_json(given["fields"]), given["by_id"])
+        without_ids = None if given["without_ids"] is None else FieldNames.from_json(given["without_ids"])
+        return FieldNames(_fields_from_json(given["fields"]), given["by_id"], without_ids)
+
+    @cached_property
+    def defaults(self) -> Mapping[FieldPath, pa.Scalar]:
+        """What fields are in files that do not have them, by their paths in the table; where nothing is said, NULL."""
+        return dict(_defaults((), self.fields))
 
     def check(self, schema: FileSchema, place: str) -> None:
         """An error for a file that does not have what its columns would be known by: all of them would be NULL."""
-        if self.by_id and schema not in self._known and len(schema.arrow) and not any(map(_field_id, schema.arrow)):
+        if schema not in self._known:
+            self.for_file(schema.own_arrow, place)
+
+    def for_file(self, own: pa.Schema, place: str) -> FieldNames:
+        """The names that are good for a file with this schema, which is its own."""
+        if not self.by_id or not len(own) or any(map(_field_id, own)):
+            return self
+        if self.without_ids is None:
             raise CorruptFile(
                 f"'{place}' gives no field ids to its columns, and its table knows them by ids: write it again with "
                 "ids, or map the table's columns by name"
             )
+        return self if _has_ids(own) else self.without_ids
 
     def renamed(self, schema: FileSchema) -> FileSchema:
         """The schema of a file in the table's words, the same object for the same schema."""
         found = self._known.get(schema)
         if found is None:
             # Two threads may both make one, of which one is kept.
-            made = with_arrow_schema(schema, pa.schema([self._rename(each, self.fields) for each in schema.arrow]))
-            found = self._known.setdefault(schema, made)
+            arrow = self.for_file(schema.own_arrow, "a file").rename_schema(schema.arrow)
+            found = self._known.setdefault(schema, with_arrow_schema(schema, arrow, self.defaults))
         return found
+
+    def rename_schema(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of a file for which these names are good, in the table's words."""
+        return pa.schema([self._rename(each, self.fields) for each in schema])
 
     def rename_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch as a file has it, or some of its fields, in the table's words. Nothing is copied."""
-        fields = [self._rename(each, self.fields) for each in batch.schema]
+        fields = list(self.rename_schema(batch.schema))
         arrays = [
             array if array.type == each.type else array.view(each.type)
             for array, each in zip(batch.columns, fields, strict=True)
@@ -110,12 +139,49 @@ class FieldNames:
 
 
 def _field_id(given: pa.Field) -> bytes | None:
-    return (given.metadata or {}).get(FIELD_ID)
+    metadata = given.metadata or {}
+    return metadata.get(FIELD_ID) or metadata.get(ORC_FIELD_ID)
+
+
+def _has_ids(schema: pa.Schema) -> bool:
+    """Whether some field has an id, at any depth."""
+    waiting = list(schema)
+    while waiting:
+        each = waiting.pop()
+        if _field_id(each) is not None:
+            return True
+        waiting += [each.type.field(index) for index in range(each.type.num_fields)]
+    return False
+
+
+def _defaults(path: FieldPath, fields: Mapping[Hashable, FieldName]) -> Iterator[tuple[FieldPath, pa.Scalar]]:
+    for key, each in fields.items():
+        # The parts of lists and maps may have no name besides what they are.
+        own = (*path, each.name or str(key))
+        if each.default is not None:
+            yield own, each.default
+        yield from _defaults(own, each.inner)
 
 
 def _fields_to_json(fields: Mapping[Hashable, FieldName]) -> list[list[Any]]:
-    return [[key, each.name, _fields_to_json(each.inner)] for key, each in fields.items()]
+    return [
+        [key, each.name, _fields_to_json(each.inner), None if each.default is None else _scalar_to_text(each.default)]
+        for key, each in fields.items()
+    ]
 
 
 def _fields_from_json(given: Sequence[Sequence[Any]]) -> dict[Hashable, FieldName]:
-    return {key: FieldName(name, _fields_from_json(inner)) for key, name, inner in given}
+    return {
+        key: FieldName(name, _fields_from_json(inner), None if default is None else _scalar_from_text(default))
+        for key, name, inner, default in given
+    }
+
+
+def _scalar_to_text(value: pa.Scalar) -> str:
+    batch = pa.record_batch({"value": pa.array([value], value.type)})
+    return b64encode(batch.schema.serialize().to_pybytes()).decode() + "," + b64encode(batch.serialize()).decode()
+
+
+def _scalar_from_text(text: str) -> pa.Scalar:
+    schema, batch = (pa.py_buffer(b64decode(part)) for part in text.split(","))
+    return pa.ipc.read_record_batch(batch, pa.ipc.read_schema(schema)).column(0)[0]

@@ -80,6 +80,10 @@ class FileSchema:
     structs: frozenset[FieldPath]
     others: frozenset[FieldPath]
     """What is there, and is neither a leaf of the above nor a struct: lists, maps, names that come twice."""
+    defaults: Mapping[FieldPath, pa.Scalar] = field(default_factory=dict)
+    """What fields of the table are where the file does not have them; where nothing is said, NULL."""
+    is_renamed: bool = False
+    """Whether the names are the table's own, so that another case is another column."""
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -89,7 +93,7 @@ class FileSchema:
 
     def find(self, path: FieldPath) -> FieldPath | None:
         """See `matching.find_path`."""
-        return self._keep(("find", path), lambda: find_path(self.arrow, path))
+        return self._keep(("find", path), lambda: find_path(self.arrow, path, exact=self.is_renamed))
 
     def leaves_at(self, paths: Iterable[FieldPath]) -> list[int]:
         """See `leaf_indices`."""
@@ -102,7 +106,7 @@ class FileSchema:
         """The leaves to read for a path of the table: see `matching.path_to_read`."""
 
         def read() -> list[int]:
-            found = path_to_read(self.arrow, path)
+            found = path_to_read(self.arrow, path, exact=self.is_renamed)
             return [] if found is None else leaf_indices(self.arrow, [found])
 
         return self._keep(("to read", path), read)
@@ -117,7 +121,7 @@ class FileSchema:
         return found
 
     def lacks(self, path: FieldPath) -> bool:
-        """Whether a file has nothing at a path, so that it is NULL in every row: the column came later than the file.
+        """Whether a file has nothing at a path: the column came later than the file, and `value_lacking` is its value.
 
         False where there is something at the path, or where a part of the path is there and is no struct.
         """
@@ -126,6 +130,18 @@ class FileSchema:
             if part not in self.structs:
                 return part not in self.leaves and part not in self.others
         return False
+
+    def value_lacking(self, path: FieldPath) -> tuple[pa.Scalar | None, bool]:
+        """What rows have at a path that the file lacks (None: NULL), and whether all of them have it.
+
+        What is inside a struct is NULL where the struct is, which the file may have as NULL.
+        """
+        depth = next(depth for depth in range(1, len(path) + 1) if path[:depth] not in self.structs)
+        # Structs that the file lacks themselves are NULL too, unless the table says that they are there.
+        if any(path[:end] not in self.defaults for end in range(depth, len(path))):
+            return None, True
+        found = self.defaults.get(path)
+        return found, found is None or depth == 1
 
 
 class _SchemaCache:
@@ -232,6 +248,20 @@ def fields_with_leaves(schema: pa.Schema) -> tuple[tuple[pa.Field, range], ...]:
     return tuple(found)
 
 
+def flat_paths(fields: Iterable[pa.Field]) -> list[FieldPath]:
+    """The paths of all leaves that are reached through structs alone, in the order of the fields."""
+    found: list[FieldPath] = []
+    stack: list[tuple[FieldPath, pa.Field]] = [((), field) for field in reversed(list(fields))]
+    while stack:
+        prefix, field = stack.pop()
+        path = (*prefix, field.name)
+        if pa.types.is_struct(field.type) and field.type.num_fields:
+            stack.extend((path, child) for child in reversed(list(field.type)))
+        else:
+            found.append(path)
+    return found
+
+
 def count_leaves(data_type: pa.DataType) -> int:
     """How many columns of a file hold a field of this type."""
     count = 0
@@ -315,6 +345,7 @@ def _file_schema(
     leaves: dict[FieldPath, Leaf],
     structs: set[FieldPath],
     others: set[FieldPath],
+    **more: Any,
 ) -> FileSchema:
     # A path that is both a leaf and something else is ambiguous, as is a leaf below such a one.
     doubtful = others | (structs & leaves.keys())
@@ -324,11 +355,13 @@ def _file_schema(
         if not any(path[:depth] in doubtful for depth in range(1, len(path) + 1))
     }
     structs, others = structs - doubtful, others | doubtful
-    return FileSchema(schema, own_arrow, arrow, types, certain, frozenset(structs), frozenset(others))
+    return FileSchema(schema, own_arrow, arrow, types, certain, frozenset(structs), frozenset(others), **more)
 
 
-def with_arrow_schema(schema: FileSchema, arrow: pa.Schema) -> FileSchema:
-    """The same file with other names: `arrow` is its schema in all but those."""
+def with_arrow_schema(
+    schema: FileSchema, arrow: pa.Schema, defaults: Mapping[FieldPath, pa.Scalar] | None = None
+) -> FileSchema:
+    """The same file with the names of a table: `arrow` is its schema in all but those."""
     by_index = {leaf.index: leaf for leaf in schema.leaves.values()}
     leaves: dict[FieldPath, Leaf] = {}
     others: set[FieldPath] = set()
@@ -340,4 +373,5 @@ def with_arrow_schema(schema: FileSchema, arrow: pa.Schema) -> FileSchema:
             others.add(path)
         else:
             leaves[path] = replace(leaf, path=path)
-    return _file_schema(schema.parquet, schema.own_arrow, arrow, schema.types, leaves, structs, others)
+    more = {"defaults": defaults or {}, "is_renamed": True}
+    return _file_schema(schema.parquet, schema.own_arrow, arrow, schema.types, leaves, structs, others, **more)

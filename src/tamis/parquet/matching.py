@@ -21,10 +21,15 @@ from tamis.types import (
 )
 
 
-def find_name(names: list[str], wanted: str) -> int | None:
-    """Where a file spells a column of the table: exactly, or with other case where that is the only one."""
+def find_name(names: list[str], wanted: str, *, exact: bool = False) -> int | None:
+    """Where a file spells a column of the table: exactly, or with other case where that is the only one.
+
+    `exact` is for names that are the table's own, of which one in other case is another column.
+    """
     if wanted in names:
         return names.index(wanted)
+    if exact:
+        return None
     folded = wanted.casefold()
     matches = [index for index, name in enumerate(names) if name.casefold() == folded]
     if len(matches) > 1:
@@ -33,12 +38,12 @@ def find_name(names: list[str], wanted: str) -> int | None:
     return matches[0] if matches else None
 
 
-def find_path(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | None:
+def find_path(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) -> tuple[str, ...] | None:
     """The path of a file's schema that a path of the table means, or None where the file does not have it."""
     fields = list(schema)
     found: list[str] = []
     for part in path:
-        index = find_name([field.name for field in fields], part)
+        index = find_name([field.name for field in fields], part, exact=exact)
         if index is None:
             return None
         found.append(fields[index].name)
@@ -47,14 +52,14 @@ def find_path(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | Non
     return tuple(found)
 
 
-def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str) -> None:
+def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str, *, exact: bool = False) -> None:
     """An error where a file may hold values that the table's type does not have.
 
     A filter was made for the table's type: `x > 3000000000` is never TRUE of an int, `x = 5.5` neither. Were such a
     file skipped by it, rows would be lost without a word.
     """
     for column in columns:
-        found = find_path(schema, column.path)
+        found = find_path(schema, column.path, exact=exact)
         if found is None or column.type is None:
             continue
         field = schema.field(found[0])
@@ -158,11 +163,11 @@ def _holds_number(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     return bool(scale <= table_type.scale and largest < limit)
 
 
-def path_to_read(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | None:
+def path_to_read(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) -> tuple[str, ...] | None:
     """What to read of a file for a path of the table: the path itself, or some leaf of the innermost struct that the
     file has on the way, which tells where that struct is NULL; None where there is nothing."""
     for depth in range(len(path), 0, -1):
-        found = find_path(schema, path[:depth])
+        found = find_path(schema, path[:depth], exact=exact)
         if found is None:
             continue
         if depth == len(path):

@@ -14,6 +14,7 @@ Which statistics are believed at all:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -30,7 +31,7 @@ from tamis.expr.nodes import Column
 from tamis.parquet.bounds import UNKNOWN, BoundsOfColumn, bounds_of_column
 from tamis.parquet.footer import Footer
 from tamis.parquet.leaves import FieldPath, FileSchema, Leaf, file_schema
-from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
 
 _WRITER = re.compile(r"(?P<application>.+?)\s+version\s+v?(?P<version>\d{1,9}(?:\.\d{1,9})*)")
 _LONGEST_WRITER = 200
@@ -128,7 +129,7 @@ def _column_metadata(
         return {}
     rows = [group.num_rows for group in groups]
     if leaf is None:
-        return _absent(column, pa.array(rows, types.LONG))
+        return _absent(column, pa.array(rows, types.LONG), *schema.value_lacking(path))
     reader = bounds_of_column(leaf, column.type, trust_bytes=trusts_bytes(metadata))
     return _described(column, leaf, reader, groups, rows)
 
@@ -169,13 +170,29 @@ def _described(
     return arrays
 
 
-def _absent(column: Column, row_count: pa.Array) -> dict[str, pa.Array]:
+def _absent(column: Column, row_count: pa.Array, value: pa.Scalar | None, is_everywhere: bool) -> dict[str, pa.Array]:
+    """What is known of a column that files lack: it is NULL, or has a value that the table tells."""
+    if value is not None:
+        return _constant(column, row_count, value, is_everywhere)
     arrays = {metadata_name("null_count", column.path): row_count}
     if column.type is not None:
         nothing = pa.nulls(len(row_count), column.type)
         arrays |= {metadata_name(kind, column.path): nothing for kind in ("lower", "upper")}
         if pa.types.is_floating(column.type):
             arrays[metadata_name("nan_count", column.path)] = pa.array([0] * len(row_count), types.LONG)
+    return arrays
+
+
+def _constant(column: Column, row_count: pa.Array, value: pa.Scalar, is_everywhere: bool) -> dict[str, pa.Array]:
+    if column.type is None or not types.is_ordered(column.type):
+        none = pa.array(np.zeros(len(row_count), np.int64))
+        return {metadata_name("null_count", column.path): none} if is_everywhere else {}
+    arrays = constant_bounds(column, pa.repeat(value.cast(column.type), len(row_count)), row_count)
+    if not is_everywhere:
+        # How many rows have it depends on how many have the struct around it.
+        del arrays[metadata_name("null_count", column.path)]
+        if pa.types.is_floating(column.type) and math.isnan(value.as_py()):
+            del arrays[metadata_name("nan_count", column.path)]
     return arrays
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from tamis.io.ranges import RangedFile
+from tamis.parquet.conform import conform_batch
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.indexes import read_indexes
 from tamis.parquet.page_reader import LeafPages, fetch_pages, read_rows
 from tamis.parquet.selection import RowSelection
-from tamis.scan.conform import conform_batch
 from tamis.scan.residual import Residual
 
 WORTH_A_ROUND_TRIP = {True: 64 * 1024, False: 2 * 1024 * 1024}
@@ -85,7 +85,7 @@ class PagedRows:
         else:
             # A batch needs some column to know its length.
             batch = pa.record_batch({"": pa.nulls(selection.row_count)})
-        return conform_batch(batch, wanted, dict(self._constants), f"'{place}'")
+        return conform_batch(batch, wanted, self._constants, f"'{place}'", self._source.footer.names)
 
 
 def _side_by_side(one: pa.RecordBatch, other: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

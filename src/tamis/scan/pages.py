@@ -18,8 +18,9 @@ from tamis.parquet.narrow import FileNarrower, Filter
 from tamis.parquet.remaining import Remaining
 from tamis.parquet.selection import RowSelection
 from tamis.scan.projection import Path
-from tamis.scan.row_groups import RowGroups, Units, concatenated, taken
+from tamis.scan.row_groups import RowGroups, Units, concatenated, is_parquet, taken
 from tamis.skipping.account import LevelReport
+from tamis.tables.source import FILE_FORMAT
 
 LEVELS_BELOW = ("bloom", "pages", "dictionary")
 
@@ -45,6 +46,8 @@ class PageLevels:
         enabled = [level for level in LEVELS_BELOW if level in self.levels]
         units = row_groups.units
         asked = row_groups.unmatched.any(axis=1) & (units.bytes >= SMALLEST)
+        if FILE_FORMAT in files.column_names:
+            asked &= is_parquet(files)[units.file]
         if not enabled:
             return row_groups, []
         if not asked.any():

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import InvalidArgument, PlanBudgetExceeded, counted
-from tamis.scan.read import ScanTask
 from tamis.scan.report import Report
 from tamis.scan.row_groups import Numbers, RowGroups, taken
+from tamis.scan.tasks import ScanTask
 from tamis.skipping.account import LevelReport
+from tamis.tables.source import FILE_FORMAT, known_otherwise
 
 DEPTHS = ("files", "row_groups", "pages")
 
@@ -37,11 +38,12 @@ class PlannedFiles:
         wanted = np.unique(units.file)
         files = taken(self.files, wanted)
         known = {
-            file: (path, size, modified_ns, values, self.row_groups.contents[file])
-            for file, path, size, modified_ns, values in zip(
+            file: (path, size, modified_ns, values, self.row_groups.contents[file], *more)
+            for file, path, size, modified_ns, values, *more in zip(
                 wanted.tolist(),
                 *(files[name].to_pylist() for name in ("path", "size", "modified_ns")),
                 self._partition_values(wanted),
+                *_more_of_files(files),
                 strict=True,
             )
         }
@@ -49,11 +51,11 @@ class PlannedFiles:
         for file, row_group, row_count, size_to_read, unmatched in zip(
             *columns, self.row_groups.unmatched.tolist(), strict=True
         ):
-            path, size, modified_ns, values, content = known[file]
+            path, size, modified_ns, values, content, *more = known[file]
             residual = tuple([index for index, is_unmatched in enumerate(unmatched) if is_unmatched])
             selection = self.row_groups.selections.get((file, row_group))
             yield ScanTask(
-                path, size, modified_ns, row_group, row_count, size_to_read, values, residual, selection, content
+                path, size, modified_ns, row_group, row_count, size_to_read, values, residual, selection, content, *more
             )
 
     def _partition_values(self, files: Numbers) -> list[dict[str, Any]]:
@@ -85,6 +87,13 @@ class PlannedFiles:
         )
 
 
+def _more_of_files(files: pa.Table) -> list[list[Any]]:
+    """The formats of files and their `where_absent`; nothing where all files are Parquet and have all columns."""
+    if FILE_FORMAT not in files.column_names:
+        return []
+    return [files[FILE_FORMAT].to_pylist(), known_otherwise(files)]
+
+
 def describe_files(
     files: pa.Table,
     partitions: pa.Table,
@@ -97,6 +106,9 @@ def describe_files(
         num_records = files["num_records"] if has_records else pa.nulls(len(files), types.LONG)
     columns: dict[str, Any] = {"path": files["path"], "size": files["size"], "num_records": num_records}
     columns |= dict(more or {})
+    if "partition_values" in files.column_names:
+        # Of tables whose partitions are not by columns alone: as JSON.
+        columns["partition_values"] = files["partition_values"]
     for name in partitions.column_names:
         # A partition column may be called like one of the others.
         columns[name if name not in columns else f"partition.{name}"] = partitions[name]

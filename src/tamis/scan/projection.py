@@ -58,17 +58,3 @@ def _narrow_field(field: pa.Field, paths: list[Path]) -> pa.Field:
         wanted.setdefault(path[0], []).append(path[1:])
     children = [_narrow_field(child, wanted[child.name]) for child in field.type if child.name in wanted]
     return pa.field(field.name, pa.struct(children), field.nullable)
-
-
-def flat_paths(fields: Iterable[pa.Field]) -> list[Path]:
-    """The paths of all leaves that are reached through structs alone, in the order of the fields."""
-    found: list[Path] = []
-    stack: list[tuple[Path, pa.Field]] = [((), field) for field in reversed(list(fields))]
-    while stack:
-        prefix, field = stack.pop()
-        path = (*prefix, field.name)
-        if pa.types.is_struct(field.type) and field.type.num_fields:
-            stack.extend((path, child) for child in reversed(list(field.type)))
-        else:
-            found.append(path)
-    return found

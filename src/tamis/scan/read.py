@@ -7,41 +7,39 @@ row groups are joined before they are filtered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
 from itertools import chain, groupby
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tamis.errors import CorruptFile, UnsupportedFeature, one_line
+from tamis.errors import CorruptFile, one_line
 from tamis.io.ranges import PrefetchedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.parquet import batches
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.assemble import can_assemble
-from tamis.parquet.decoded_size import decoded_size_of_row_group
+from tamis.parquet.conform import conform_batch
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FileSchema
+from tamis.parquet.row_group_rows import decode_row_group, rows_without_columns
 from tamis.parquet.selection import RowSelection
 from tamis.parquet.statistics import chunk_ranges
 from tamis.scan.coalesce import coalesce_batches
-from tamis.scan.conform import conform_batch
 from tamis.scan.paged import WORTH_A_ROUND_TRIP, PagedRows
-from tamis.scan.projection import Path, flat_paths, narrow
+from tamis.scan.projection import Path, narrow
+from tamis.scan.reading import Reading
 from tamis.scan.residual import Residual
+from tamis.scan.tasks import ScanTask
 from tamis.skipping.predicate import Predicate
-
-FEW_ROWS = 32 * 1024
-"""A row group of so few rows is decoded faster by one thread than it takes to wake others."""
+from tamis.tables.iceberg.data_files import DataFile
+from tamis.tables.source import PARQUET
 
 MOST_BY_PAGES = 0.5
 """Of more rows than this share of a row group all pages are read: one pass over them is faster than many small ones."""
@@ -49,107 +47,13 @@ MOST_BY_PAGES = 0.5
 MOST_TO_FILTER_FIRST = 0.02
 """Where a larger share of rows matches, most pages hold one of them, and all columns are read at once."""
 
-MOST_TOGETHER = 64
-MOST_BYTES_TOGETHER = 1024 * 1024
-"""How many row groups, and how many compressed bytes of them, are read as one piece of work."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScanTask:
-    """A row group to read, or some of its rows, and the conjuncts that they must still be tested by."""
-
-    path: str
-    size: int
-    modified_ns: int
-    row_group: int
-    row_count: int
-    """How many rows are read."""
-    bytes: int
-    """The compressed bytes of the columns that are needed."""
-    partition_values: dict[str, Any]
-    residual: tuple[int, ...]
-    selection: RowSelection | None = None
-    """The rows to read, counted within the row group; None for all."""
-    content: pa.Buffer | None = field(default=None, compare=False, repr=False)
-    """The whole file, where it is small and came with its footer."""
-
-
-def put_together(
-    tasks: Iterable[ScanTask], most_rows: int | None = None, most: int = MOST_TOGETHER
-) -> Iterator[list[ScanTask]]:
-    """The tasks in groups of at most so many, in their order: small ones together, a large one alone.
-
-    A group ends where it has `most_rows`, so that whoever wants only so many reads no more than is needed.
-    """
-    group: list[ScanTask] = []
-    size = rows = 0
-    for task in tasks:
-        is_full = len(group) == most or (most_rows is not None and rows >= most_rows)
-        if group and (is_full or size + task.bytes > MOST_BYTES_TOGETHER):
-            yield group
-            group, size, rows = [], 0, 0
-        group.append(task)
-        size += task.bytes
-        rows += task.row_count
-    if group:
-        yield group
-
-
-class _Reading:
-    """How tasks are read of which the same part of the filter remains."""
-
-    def __init__(
-        self,
-        schema: pa.Schema,
-        projection: Iterable[Path],
-        partition_columns: tuple[str, ...],
-        residual: Residual | None,
-    ) -> None:
-        self.residual = residual
-        tested = [column.path for column in residual.columns] if residual is not None else []
-        self.schema = narrow(schema, (*projection, *tested))
-        self.constants = [name for name in self.schema.names if name in partition_columns]
-        self.of_files = pa.schema([field for field in self.schema if field.name not in partition_columns])
-        self.can_join = not any(pa.types.is_dictionary(data_type) for data_type in _all_types(self.of_files))
-        self._leaves: dict[FileSchema, dict[str, list[int]]] = {}
-
-    def leaves(self, schema: FileSchema) -> list[int]:
-        """The leaves to read of files with a schema."""
-        return sorted(leaf for found in self.leaves_by_column(schema).values() for leaf in found)
-
-    def leaves_by_column(self, schema: FileSchema) -> dict[str, list[int]]:
-        """The leaves to read of files with a schema, by the column of the table that needs them."""
-        found = self._leaves.get(schema)
-        if found is None:
-            found = {field.name: self._find_leaves(schema, field) for field in self.of_files}
-            self._leaves[schema] = found
-        return found
-
-    def _find_leaves(self, schema: FileSchema, field: pa.Field) -> list[int]:
-        paths = flat_paths([field])
-        _refuse_shredded(schema, paths)
-        return sorted({leaf for path in paths for leaf in schema.leaves_to_read(path)})
-
-    def constants_of(self, task: ScanTask) -> dict[str, pa.Scalar]:
-        """The partition values of a task that are read."""
-        values = task.partition_values
-        return {name: pa.scalar(values[name], self.schema.field(name).type) for name in self.constants}
-
-
-def _all_types(schema: pa.Schema) -> Iterator[pa.DataType]:
-    waiting = [field.type for field in schema]
-    while waiting:
-        data_type = waiting.pop()
-        yield data_type
-        waiting += [data_type.field(index).type for index in range(data_type.num_fields)]
-
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
     """Row groups of one file, with the bytes that they take."""
 
     tasks: list[ScanTask]
-    reading: _Reading
+    reading: Reading
     footer: Footer
     leaves: list[int]
     source: pa.NativeFile | PrefetchedFile | None
@@ -158,6 +62,9 @@ class _Fetched:
 
 class _Way(Enum):
     """How a task is read."""
+
+    WHOLE_FILES = auto()
+    """What is not Parquet: the columns that are needed, by the reader of the format."""
 
     ROW_GROUPS = auto()
     """All columns of the whole row group, by pyarrow's own reader."""
@@ -198,10 +105,15 @@ class TaskReader:
         self.output_schema = narrow(self.schema, self.projection)
         self._reading = lru_cache(maxsize=None)(self._make_reading)
         self._tested = _Tested()
+        self._ways = {
+            _Way.PAGES: self._selected,
+            _Way.FILTER_FIRST: self._filter_first,
+            _Way.WHOLE_FILES: self._matching_of_file,
+        }
 
-    def _make_reading(self, residual: tuple[int, ...], projection: tuple[Path, ...]) -> _Reading:
+    def _make_reading(self, residual: tuple[int, ...], projection: tuple[Path, ...]) -> Reading:
         conjuncts = [self.predicate.conjuncts[index].predicate for index in residual]
-        return _Reading(self.schema, projection, self.partition_columns, Residual(conjuncts) if conjuncts else None)
+        return Reading(self.schema, projection, self.partition_columns, Residual(conjuncts) if conjuncts else None)
 
     def read(self, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
         """The rows of tasks that satisfy the filter, batch by batch, with the projected columns."""
@@ -221,9 +133,7 @@ class TaskReader:
             if way is _Way.ROW_GROUPS:
                 yield from self._matching_of_row_groups(list(alike), projection)
             else:
-                yield from self._each(
-                    list(alike), self._selected if way is _Way.PAGES else self._filter_first, projection
-                )
+                yield from self._each(list(alike), self._ways[way], projection)
 
     def _each(
         self,
@@ -241,6 +151,8 @@ class TaskReader:
 
     def _way(self, task: ScanTask, projection: tuple[Path, ...]) -> _Way:
         """How a task is read, decided once."""
+        if task.file_format != PARQUET:
+            return _Way.WHOLE_FILES
         if task.content is not None:
             return _Way.ROW_GROUPS
         if task.selection is not None:
@@ -294,10 +206,22 @@ class TaskReader:
             # Whoever must read whole chunks reads them once.
             yield from self._matching_of_row_groups([task], projection)
             return
-        constants = reading.constants_of(task)
+        constants = reading.constants_of(task) | reading.lacking(task, source.footer.schema)
         rows = PagedRows(source, task.row_group, reading.schema, by_column, constants, reading.residual)
         with source.open() as file:
             yield from rows.read(file, task.selection, source.rows_of_a_batch(task.row_group, leaves))
+
+    def _matching_of_file(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
+        """The matching rows of a file that is not Parquet."""
+        reading = self._reading(task.residual, projection)
+        constants = reading.constants_of(task)
+        rows = task.row_count if task.selection is None else task.selection.total
+        file = DataFile(self.storage, task.path, task.size, task.file_format, rows)
+        decoded = file.read(reading.of_files, self.names, task.where_absent)
+        for batch in decoded if task.selection is None else _select(decoded, task.selection):
+            if constants:
+                batch = conform_batch(batch, reading.schema, constants, "")
+            yield batch if reading.residual is None else reading.residual.filter(batch)
 
     def _matching_of_row_groups(
         self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]
@@ -346,16 +270,18 @@ class TaskReader:
         """The rows of row groups of one file, in the shape that the table has but for its partition columns."""
         place = self.storage.place(file.tasks[0].path)
         wanted = file.reading.of_files
+        names = None if self.names is None else self.names.for_file(file.footer.schema.own_arrow, place)
+        constants = file.reading.lacking(file.tasks[0], file.footer.schema)
         for decoded in _decode_row_groups(file, place):
-            batch = decoded if self.names is None or not file.leaves else self.names.rename_batch(decoded)
+            batch = decoded if names is None or not file.leaves else names.rename_batch(decoded)
             # A batch without any column would not know its length.
             fits = not wanted.names or batch.schema.equals(wanted)
-            yield batch if fits else conform_batch(batch, wanted, {}, f"'{place}'")
+            yield batch if fits else conform_batch(batch, wanted, constants, f"'{place}'", self.names)
 
 
 def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
     if file.source is None:
-        yield from _rows_without_columns(sum(task.row_count for task in file.tasks))
+        yield from rows_without_columns(sum(task.row_count for task in file.tasks))
         return
     row_group = file.tasks[0].row_group
     try:
@@ -363,27 +289,10 @@ def _decode_row_groups(file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
         reader = open_reader(file.source, **options)
         for task in file.tasks:
             row_group = task.row_group
-            decoded = _decode_row_group(reader, row_group, file, place)
+            decoded = decode_row_group(reader, file.footer, row_group, file.leaves, file.source, task.size, place)
             yield from decoded if task.selection is None else _select(decoded, task.selection)
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {one_line(error)}") from error
-
-
-def _decode_row_group(reader: pq.ParquetReader, row_group: int, file: _Fetched, place: str) -> Iterator[pa.RecordBatch]:
-    group = file.footer.metadata.row_group(row_group)
-    size = decoded_size_of_row_group(file.footer, row_group, file.leaves, file.source, file.tasks[0].size, place)
-    rows = batches.rows_of_a_batch(group.num_rows, size)
-    decoded = 0
-    for batch in reader.iter_batches(
-        rows, row_groups=[row_group], column_indices=file.leaves, use_threads=group.num_rows > FEW_ROWS
-    ):
-        decoded += batch.num_rows
-        yield batch
-    if decoded != group.num_rows:
-        # Pages that end early would otherwise be rows that silently went missing.
-        raise CorruptFile(
-            f"row group {row_group} of '{place}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
-        )
 
 
 def _select(decoded: Iterator[pa.RecordBatch], selection: RowSelection) -> Iterator[pa.RecordBatch]:
@@ -396,32 +305,10 @@ def _select(decoded: Iterator[pa.RecordBatch], selection: RowSelection) -> Itera
             yield batch if own.is_all else batch.filter(own.to_mask())
 
 
-def _refuse_shredded(schema: FileSchema, paths: Collection[Path]) -> None:
-    """An error for variants whose values a file has, in part or whole, in columns of their own types."""
-    for *parents, name in paths:
-        typed = (*parents, "typed_value")
-        if (
-            name == "metadata"
-            and (*parents, "value") in paths
-            and typed not in paths
-            and schema.find(typed) is not None
-        ):
-            raise UnsupportedFeature(
-                f"column '{'.'.join(parents)}' has shredded variants, which are not read: leave it out with columns=…, "
-                "or write its files again with spark.sql.variant.writeShredding.enabled=false"
-            )
-
-
 def _can_assemble(schema: FileSchema, leaves: Collection[int]) -> bool:
     """Whether the fields with these leaves can be put together of pages."""
     wanted = set(leaves)
     return all(can_assemble(field.type) for field, own in schema.columns if not wanted.isdisjoint(own))
-
-
-def _rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
-    """Rows of which nothing needs to be read: a batch needs some column to know its length."""
-    for start in range(0, count, batches.MOST_ROWS):
-        yield pa.record_batch({"": pa.nulls(min(batches.MOST_ROWS, count - start))})
 
 
 def project(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
@@ -21,10 +22,10 @@ from tamis.parquet.selection import RowSelection
 from tamis.parquet.statistics import column_metadata, compressed_sizes, described_alike, row_counts
 from tamis.scan.projection import Path
 from tamis.skipping.account import LevelReport
-from tamis.skipping.metadata import ROW_COUNT, constant_bounds
+from tamis.skipping.metadata import KINDS, ROW_COUNT, constant_bounds, metadata_name
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
-from tamis.tables.source import FileIndex, NotedRowGroups
+from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, PARQUET, FileIndex, NotedRowGroups
 
 Numbers = npt.NDArray[np.int64]
 
@@ -111,6 +112,8 @@ def plan_row_groups(
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
     asked = _Asked(storage, names, in_files, mentioned, of_files, keep_contents)
     noted = None if index is None or keep_contents else index.row_groups(files, in_files, of_files, mentioned)
+    if FILE_FORMAT in files.column_names:
+        noted = _not_parquet(files)
     facts = asked.read(files) if noted is None else asked.complete(noted, files)
     rows, contents = facts.rows, facts.contents
     counts = [len(each) for each in rows]
@@ -121,7 +124,7 @@ def plan_row_groups(
         facts.sizes,
     )
     row_count = pa.array(units.row_count)
-    metadata = {ROW_COUNT.name: row_count, **facts.metadata}
+    metadata = {ROW_COUNT.name: row_count, **facts.metadata, **_where_lacking(files, facts, in_files, units)}
     for name in {column.path[0]: None for column in predicate.columns if column not in in_files}:
         values = partitions[name].combine_chunks().take(pa.array(units.file))
         metadata |= constant_bounds(Column((name,), type=values.type), values, row_count)
@@ -152,6 +155,8 @@ class _Facts:
     sizes: Numbers
     metadata: Mapping[str, pa.Array]
     contents: Sequence[pa.Buffer | None]
+    lacking: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    """For columns that have values where files lack them: which of the files do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,8 @@ class _Asked:
         for path, footer in zip(files["path"], footers, strict=True):
             # The files of a table mostly share one schema.
             if footer.schema not in found:
-                check_fits(footer.schema.arrow, self.mentioned, self.storage.place(path.as_py()))
+                place = self.storage.place(path.as_py())
+                check_fits(footer.schema.arrow, self.mentioned, place, exact=footer.schema.is_renamed)
                 found[footer.schema] = _find_columns(footer.schema, self.tested, self.needed)
         sizes = [size for footer in footers for size in compressed_sizes(footer, found[footer.schema].needed)]
         alike = described_alike(footers)
@@ -180,7 +186,13 @@ class _Asked:
             [found[each[0].schema].describe(each) for each in alike],
             [sum(footer.metadata.num_row_groups for footer in each) for each in alike],
         )
-        return _Facts([row_counts(footer) for footer in footers], np.array(sizes, np.int64), metadata, contents)
+        lacking = {
+            name: np.array([footer.schema.find((name,)) is None for footer in footers], bool)
+            for name in _known_otherwise(files)
+        }
+        return _Facts(
+            [row_counts(footer) for footer in footers], np.array(sizes, np.int64), metadata, contents, lacking
+        )
 
     def complete(self, noted: NotedRowGroups, files: pa.Table) -> _Facts:
         """The facts that are noted, and those of the other files from their footers."""
@@ -196,12 +208,57 @@ class _Asked:
         rows: list[Sequence[int]] = [()] * files.num_rows
         for file, own in zip((*known, *missing), (*noted.rows, *read.rows), strict=True):
             rows[file] = own
+        contents = nothing
+        for file, content in zip(missing.tolist(), read.contents, strict=True):
+            contents[file] = content
+        lacking = {name: np.zeros(files.num_rows, bool) for name in read.lacking}
+        for name, own_lacking in read.lacking.items():
+            lacking[name][missing] = own_lacking
         return _Facts(
             rows,
             np.concatenate([noted.sizes, read.sizes])[order],
             {name: array.take(pa.array(order)) for name, array in metadata.items()},
-            nothing,
+            contents,
+            lacking,
         )
+
+
+def is_parquet(files: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which files are, of a table that has others too."""
+    return np.asarray(pc.equal(files[FILE_FORMAT], PARQUET).combine_chunks())
+
+
+def _not_parquet(files: pa.Table) -> NotedRowGroups | None:
+    """Files that have no footer: each is one row group of which nothing is known; None where there are none."""
+    is_other = ~is_parquet(files)
+    if not is_other.any():
+        return None
+    others = files.select(["num_records", "size"]).filter(pa.array(is_other))
+    rows, sizes = (np.asarray(column.combine_chunks()) for column in others.columns)
+    return NotedRowGroups(is_other, [[count] for count in rows.tolist()], sizes, {})
+
+
+def _known_otherwise(files: pa.Table) -> list[str]:
+    """The columns that have values in files that lack them."""
+    return list(files.schema.field(IDENTITY_VALUES).type.names) if IDENTITY_VALUES in files.column_names else []
+
+
+def _where_lacking(files: pa.Table, facts: _Facts, columns: Sequence[Column], units: Units) -> dict[str, pa.Array]:
+    """The metadata of columns, with the values that they are known to have in files that lack them."""
+    found: dict[str, pa.Array] = {}
+    row_count = pa.array(units.row_count)
+    asked = [column for column in columns if len(column.path) == 1 and column.path[0] in facts.lacking]
+    for column in asked:
+        given = files[IDENTITY_VALUES].combine_chunks().field(column.path[0])
+        is_constant = pa.array((facts.lacking[column.path[0]] & np.asarray(given.is_valid()))[units.file])
+        values = given.field("value").take(pa.array(units.file))
+        constant = constant_bounds(column, values, row_count)
+        for name in (metadata_name(kind, column.path) for kind in KINDS):
+            both = [metadata[name] for metadata in (constant, facts.metadata) if name in metadata]
+            if both:
+                nothing = pa.nulls(len(units), both[0].type)
+                found[name] = pc.if_else(is_constant, constant.get(name, nothing), facts.metadata.get(name, nothing))
+    return found
 
 
 def _load_footers(

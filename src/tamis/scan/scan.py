@@ -20,10 +20,11 @@ from tamis.scan.deletes import without_deleted
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.projection import Path, projected_paths
-from tamis.scan.read import MOST_TOGETHER, ScanTask, TaskReader, put_together
+from tamis.scan.read import TaskReader
 from tamis.scan.report import Report
 from tamis.scan.row_groups import RowGroups, taken
 from tamis.scan.slices import SlicePlanner, plan_in_slices
+from tamis.scan.tasks import MOST_TOGETHER, ScanTask, put_together
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import make_predicate
 from tamis.tables.source import LEVELS, FileListing, TableSource
@@ -167,8 +168,10 @@ class Scan:
         return PlannedFiles(files, listing.partitions, self._without_deleted(files, row_groups), below)
 
     def _without_deleted(self, files: pa.Table, row_groups: RowGroups) -> RowGroups:
-        wanted = np.unique(row_groups.units.file)
-        deleted = self._source.deleted_rows(self._storage, taken(files, wanted))
+        units = row_groups.units
+        wanted, first = np.unique(units.file, return_index=True)
+        kept = np.split(units.row_group, first[1:])
+        deleted = self._source.deleted_rows(self._storage, taken(files, wanted), kept)
         if not deleted:
             return row_groups
         numbers = wanted.tolist()

@@ -31,7 +31,7 @@ from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.skipping.prune import ConjunctOutcome
 from tamis.tables.jobs import Arguments, Engine, Item, Job, read_table, storage_arguments
 from tamis.tables.planning import SMALL_READ, Planning
-from tamis.tables.source import FileIndex, FileListing
+from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, FileIndex, FileListing
 
 FUNCTION = "tamis.scan.slices:plan_slice"
 
@@ -39,6 +39,7 @@ FILES_TOGETHER = 1024
 """How many files make a slice."""
 
 _FILE_COLUMNS = ("path", "size", "modified_ns")
+_OF_OTHER_FORMATS = (FILE_FORMAT, "num_records", IDENTITY_VALUES)
 _NUMBERS = pa.list_(types.LONG)
 _SCHEMA = pa.schema(
     [
@@ -128,6 +129,7 @@ def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileList
         "levels": sorted(planner.levels),
         "names": None if planner.names is None else planner.names.to_json(),
         "to_pages": planner.to_pages,
+        "file_columns": _file_columns(slices[0].files),
     }
     what = f"read {counted(count, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
@@ -141,8 +143,9 @@ def plan_slice(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """What is to be read of some files."""
     planner = arguments.once(_planner)
     given = read_table(item)
-    count = len(_FILE_COLUMNS)
-    files = pa.table(given.columns[:count], names=list(_FILE_COLUMNS))
+    names = arguments["file_columns"]
+    count = len(names)
+    files = pa.table(given.columns[:count], names=names)
     partitions = pa.table(given.columns[count:], names=list(planner.partition_columns))
     yield from _batches(planner.plan(files, partitions))
 
@@ -211,8 +214,14 @@ def _only_rows(units: Units) -> pa.RecordBatch:
 # --- What travels ---------------------------------------------------------------------------------------------------
 
 
+def _file_columns(files: pa.Table) -> list[str]:
+    """What plans need to know of files."""
+    more = [name for name in _OF_OTHER_FORMATS if name in files.column_names]
+    return [*_FILE_COLUMNS, *(more if FILE_FORMAT in more else ())]
+
+
 def _item(listing: FileListing) -> Item:
-    columns = [*(listing.files[name] for name in _FILE_COLUMNS), *listing.partitions.columns]
+    columns = [*(listing.files[name] for name in _file_columns(listing.files)), *listing.partitions.columns]
     table = pa.table(columns, names=[str(number) for number in range(len(columns))])
     return Item.of_table(table, table.num_rows * SMALL_READ)
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 from tamis import types
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.selection import RowSelection
-from tamis.scan.read import ScanTask, TaskReader
+from tamis.scan.read import TaskReader
 from tamis.scan.scan import Scan
+from tamis.scan.tasks import ScanTask
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.tables.jobs import Arguments, storage_arguments
 
@@ -27,13 +28,17 @@ _FIELDS = (
     ("bytes", types.LONG),
     ("residual", _NUMBERS),
     ("selection", pa.struct([("starts", _NUMBERS), ("ends", _NUMBERS), ("total", types.LONG)])),
+    ("file_format", types.STRING),
 )
 
 
 def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_columns: Sequence[str]) -> pa.Table:
     """Tasks of a scan, a row each. The contents of small files stay behind: who reads the tasks reads the files."""
     values = pa.struct([pa.field(name, schema.field(name).type) for name in partition_columns])
-    described = pa.schema([*_FIELDS, ("partition_values", values)])
+    absent = {name: value.type for task in tasks for name, value in task.where_absent.items()}
+    # Each as a list, so that NULL and nothing differ.
+    lists = pa.struct([pa.field(name, pa.list_(data_type)) for name, data_type in absent.items()])
+    described = pa.schema([*_FIELDS, ("partition_values", values), ("where_absent", lists)])
     rows = [
         {
             "path": task.path,
@@ -44,7 +49,9 @@ def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_colum
             "bytes": task.bytes,
             "residual": list(task.residual),
             "selection": None if task.selection is None else _selection_to_dict(task.selection),
+            "file_format": task.file_format,
             "partition_values": task.partition_values,
+            "where_absent": {name: [value] for name, value in task.where_absent.items()},
         }
         for task in tasks
     ]
@@ -53,15 +60,17 @@ def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_colum
 
 def tasks_from_table(table: pa.Table) -> list[ScanTask]:
     """The tasks that `tasks_to_table` described."""
+    absent = table["where_absent"].combine_chunks()
     return [
         ScanTask(
             **{
                 **row,
+                "where_absent": {name: value.values[0] for name, value in given.items() if value.is_valid},
                 "residual": tuple(row["residual"]),
                 "selection": None if row["selection"] is None else _selection_from_dict(row["selection"]),
             }
         )
-        for row in table.to_pylist()
+        for row, given in zip(table.drop_columns("where_absent").to_pylist(), absent, strict=True)
     ]
 
 

@@ -19,7 +19,7 @@ from tamis.expr.partition_filter import PartitionFilter
 from tamis.expr.sources import to_expr
 from tamis.scan.checksum import RowChecksum
 from tamis.scan.scan import Scan
-from tamis.tables.source import LEVELS, TableSource
+from tamis.tables.source import LEVELS, TableSource, levels_of
 
 MOST_LEVELS_FOR_ALL_SUBSETS = 6
 """Up to 64 runs; with more levels, only those with none, one, all but one, and all."""
@@ -95,9 +95,9 @@ def verify_each(
         return Scan(table, given, columns, levels=levels)
 
     # Footers stay in memory once they are read. Reading them now makes the costs of the runs comparable.
-    scan(()).plan()
+    plan = scan(()).plan()
     full: VerifyResult | None = None
-    for levels in level_subsets(LEVELS):
+    for levels in level_subsets(levels_of(plan.report.format)):
         result = _run(scan, levels, full)
         full = full or result
         yield result
@@ -148,7 +148,12 @@ def levels_name(subset: Sequence[str]) -> str:
     >>> levels_name(()), levels_name(("partitions", "row_groups")), levels_name(LEVELS)
     ('no level', 'partitions + row_groups', 'all levels')
     """
-    return "all levels" if len(subset) == len(LEVELS) else " + ".join(subset) or "no level"
+    return "all levels" if is_every_level(subset) else " + ".join(subset) or "no level"
+
+
+def is_every_level(subset: Sequence[str]) -> bool:
+    """Whether these are all levels that some format has."""
+    return tuple(subset) in (LEVELS, levels_of("delta"))
 
 
 class _MakeScan(Protocol):

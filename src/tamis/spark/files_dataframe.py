@@ -22,12 +22,12 @@ from tamis.engines.sessions import check_session, observation, session_functions
 from tamis.engines.spark import balance, job_name
 from tamis.engines.translation import translated_errors
 from tamis.engines.worker import error_from_bytes
-from tamis.errors import EvaluationError, InvalidArgument, counted
+from tamis.errors import EvaluationError, InvalidArgument, UnsupportedFeature, counted
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
 from tamis.expr.nodes import TRUE, Column
+from tamis.parquet.leaves import flat_paths
 from tamis.scan.plan import describe_files
-from tamis.scan.projection import flat_paths
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.skipping.rewrite import Conjunct
@@ -68,6 +68,11 @@ class FilesDataFrame:
     """The files of a table at one version, in the memory of a Spark session until `unpersist`; a context manager."""
 
     def __init__(self, spark: Any, source: TableSource, columns: Sequence[str] | None = None) -> None:
+        if source.format == "iceberg":
+            raise UnsupportedFeature(
+                f"{source.name} is an Iceberg table, whose files are not kept in the memory of Spark: "
+                "tamis.connect(spark=…, planning='spark') reads its manifests in executors"
+            )
         self._spark = check_session(spark)
         self._functions = session_functions(spark)
         self._source = source

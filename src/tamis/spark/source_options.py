@@ -2,10 +2,12 @@
 
 | option                        | meaning                                                             |
 |-------------------------------|---------------------------------------------------------------------|
-| `path`                        | the table, as in `load(path)`                                       |
+| `path`                        | the table, as in `load(path)`; its name, where there is a catalog   |
 | `filter`                      | SQL text: for what Spark does not push, such as OR and functions    |
 | `version`, `timestamp`        | a version of a Delta table                                          |
-| `format`                      | `delta`, `hive` or `parquet`, where it should not be found out      |
+| `snapshot_id`, `ref`, `timestamp` | a snapshot of an Iceberg table                                  |
+| `catalog`, `catalog.…`        | the name, or the properties, of a catalog of Iceberg tables         |
+| `format`                      | `delta`, `iceberg`, `hive` or `parquet`, where it should not be found out |
 | `pushdown`                    | `true`: Spark's filters prune too; for DataFrames of one query only |
 | `storage.…`                   | an option of the storage: `storage.aws_region`                      |
 """
@@ -19,8 +21,8 @@ from typing import Any
 from tamis.errors import InvalidArgument
 from tamis.table import Table, open_table
 
-_NAMES = ("path", "filter", "version", "timestamp", "format", "pushdown")
-_STORAGE = "storage."
+_NAMES = ("path", "filter", "version", "timestamp", "snapshot_id", "ref", "catalog", "format", "pushdown")
+_STORAGE, _CATALOG = "storage.", "catalog."
 
 
 @dataclass(frozen=True)
@@ -32,46 +34,82 @@ class SourceOptions:
     version: int | None = None
     timestamp: str | None = None
     format: str | None = None
-    pushdown: bool = False
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    snapshot_id: int | None = None
+    ref: str | None = None
+    catalog: str | None = None
+    catalog_properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    pushdown: bool = False
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
         given: dict[str, Any] = {str(name).lower(): value for name, value in options.items()}
-        storage = {name.removeprefix(_STORAGE): value for name, value in given.items() if name.startswith(_STORAGE)}
-        unknown = sorted(name for name in given if name not in _NAMES and not name.startswith(_STORAGE))
+        unknown = sorted(name for name in given if name not in _NAMES and not name.startswith((_STORAGE, _CATALOG)))
         if unknown:
             raise InvalidArgument(
                 f"the data source tamis has no option {unknown[0]!r}. Options: {', '.join(_NAMES)}, and {_STORAGE}… "
-                f"for those of the storage, as {_STORAGE}aws_region"
+                f"for those of the storage, as {_STORAGE}aws_region, {_CATALOG}… for those of a catalog"
             )
         if not given.get("path"):
             raise InvalidArgument("the data source tamis needs the place of a table: .load('s3://bucket/table')")
-        version = given.get("version")
-        if version is not None and not str(version).strip().isdigit():
-            raise InvalidArgument(f"the option version is a whole number from 0 on, not {version!r}")
         pushdown = str(given.get("pushdown", "false")).strip().lower()
         if pushdown not in ("true", "false"):
             raise InvalidArgument(f"the option pushdown is true or false, not {given['pushdown']!r}")
         return SourceOptions(
             given["path"],
             given.get("filter"),
-            None if version is None else int(version),
+            _number(given, "version"),
             given.get("timestamp"),
             given.get("format"),
+            _beginning(given, _STORAGE),
+            _number(given, "snapshot_id"),
+            given.get("ref"),
+            given.get("catalog"),
+            _beginning(given, _CATALOG),
             pushdown == "true",
-            tuple(storage.items()),
         )
 
     def open(self) -> Table:
+        properties = dict(self.catalog_properties)
+        if properties and self.catalog is not None:
+            properties["name"] = self.catalog
         return open_table(
             self.path,
             self.format,
             self.version,
             self.timestamp,
-            storage_options=dict(self.storage) or None,
+            self.snapshot_id,
+            self.ref,
+            dict(self.storage) or None,
+            properties or self.catalog,
         )
 
     def pinned(self, table: Table) -> SourceOptions:
-        """The same table at the version that was opened, whatever is committed meanwhile."""
+        """The same table as it was opened, whatever is committed meanwhile."""
+        if table.format == "iceberg":
+            return self._pinned_iceberg(table)
         return self if table.version is None else replace(self, version=table.version, timestamp=None)
+
+    def _pinned_iceberg(self, table: Table) -> SourceOptions:
+        """By the metadata file, which nobody changes, and which tells the schema too: that of a snapshot may differ."""
+        # Few need what it imports.
+        from tamis.tables.iceberg.table import IcebergTable
+
+        source = table._source
+        assert isinstance(source, IcebergTable)
+        given = source.storage.given
+        storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())
+        place = source.metadata.place
+        return replace(self, path=place, storage=storage, format="iceberg", catalog=None, catalog_properties=())
+
+
+def _number(given: Mapping[str, Any], name: str) -> int | None:
+    value = given.get(name)
+    if value is not None and not str(value).strip().isdigit():
+        raise InvalidArgument(f"the option {name} is a whole number from 0 on, not {value!r}")
+    return None if value is None else int(value)
+
+
+def _beginning(given: Mapping[str, Any], start: str) -> tuple[tuple[str, str], ...]:
+    """The options whose names begin so, without that beginning."""
+    return tuple((name.removeprefix(start), value) for name, value in given.items() if name.startswith(start))

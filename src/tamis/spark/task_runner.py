@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from tamis.scan.pipeline import run_tasks
-from tamis.scan.read import ScanTask, TaskReader, put_together
+from tamis.scan.read import TaskReader
 from tamis.scan.scan import weight
 from tamis.scan.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
+from tamis.scan.tasks import ScanTask, put_together
 from tamis.spark.types import fit_rows, row_schema, spark_schema
 from tamis.tables.jobs import Arguments, Item, read_table
 

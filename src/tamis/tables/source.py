@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,24 @@ from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate
 from tamis.tables.planning import Planning
 
-LEVELS = ("partitions", "files", "row_groups", "bloom", "pages", "dictionary")
-"""The levels of pruning, in the order in which they run; each can be switched off."""
+LEVELS = ("partitions", "manifests", "files", "row_groups", "bloom", "pages", "dictionary")
+"""The levels of pruning, in the order in which they are told of; each can be switched off."""
+
+_ONLY_OF_ICEBERG = frozenset({"manifests"})
+
+
+def levels_of(table_format: str) -> tuple[str, ...]:
+    """The levels that tables of a format have.
+
+    >>> levels_of("delta")
+    ('partitions', 'files', 'row_groups', 'bloom', 'pages', 'dictionary')
+    """
+    return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ONLY_OF_ICEBERG)
+
+
+PARQUET = "parquet"
+
+FILE_FORMAT, IDENTITY_VALUES = "file_format", "identity_values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +45,9 @@ class FileListing:
 
     `files` has `path` (in the file system), `size` and `modified_ns`, and what else the format wants to know of a
     file again; `partitions` has the typed partition values of the same files, in columns that may have any name.
+    A table of which not all files are Parquet has `file_format`, and `num_records` for the others. Columns that are
+    read of files, and have a value that is known otherwise where a file lacks them, are in `identity_values`: a struct
+    of structs with the field `value`, of which one that is NULL says that nothing is known.
     """
 
     files: pa.Table
@@ -59,6 +78,18 @@ class FileListing:
             rows=None if self.rows is None else self.rows.take(taken),
             matched=None if self.matched is None else self.matched[indices],
         )
+
+
+def known_otherwise(files: pa.Table) -> list[dict[str, pa.Scalar]]:
+    """For each file of a listing the values of columns that it may lack, from `identity_values`."""
+    found: list[dict[str, pa.Scalar]] = [{} for _ in range(files.num_rows)]
+    if IDENTITY_VALUES in files.column_names:
+        given = files[IDENTITY_VALUES].combine_chunks()
+        for name, each in zip(given.type.names, given.flatten(), strict=True):
+            (values,) = each.flatten()
+            for file in np.flatnonzero(np.asarray(each.is_valid())).tolist():
+                found[file][name] = values[file]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +191,24 @@ class TableSource(Protocol):
         """
         ...
 
-    def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
-        """The positions of rows that were deleted from some files of a listing, by the indices of the files."""
+    def deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
+        """The positions of rows that were deleted from some files of a listing, by the indices of the files.
+
+        Of files of which only some `row_groups` matter, deleted rows of the others may be left out.
+        """
+        ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """A table whose format keeps versions."""
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """The versions up to this one that are still known, newest first."""
+        ...
+
+    def refresh(self) -> TableSource:
+        """The table at its newest version; itself where there is no newer one."""
         ...

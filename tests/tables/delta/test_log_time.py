@@ -8,8 +8,9 @@ import pytest
 from builders.delta_log import DeltaLog, add, commit_info, metadata
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
 from tamis.io.storage import open_storage
-from tamis.tables.delta.log_time import HEAD, to_milliseconds
+from tamis.tables.delta.log_time import HEAD
 from tamis.tables.delta.snapshot import Snapshot, version_at
+from tamis.tables.moments import to_milliseconds
 
 START = datetime(2024, 3, 1, 12, tzinfo=UTC)
 

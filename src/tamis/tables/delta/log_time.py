@@ -10,49 +10,27 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, InvalidArgument, UnsupportedFeature, VersionNotFound
+from tamis.errors import CorruptFile, UnsupportedFeature, VersionNotFound
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.tables.delta.commits import read_whole
 from tamis.tables.delta.log import LogFile, LogListing
+from tamis.tables.moments import EPOCH
 
 HEAD = 64 * 1024
 """So many bytes at the beginning, or the end, of a commit hold what its writer says about it."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def to_milliseconds(timestamp: datetime | str) -> int:
-    """A moment in milliseconds since 1970, rounded down. Without a zone it is meant in UTC.
-
-    >>> to_milliseconds("1970-01-01T00:00:01.5"), to_milliseconds("1970-01-01T01:00:00+01:00")
-    (1500, 0)
-    """
-    moment = timestamp
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment.strip())
-        except ValueError as error:
-            raise InvalidArgument(
-                f"{timestamp!r} is no timestamp: write it as 2024-03-01T12:30:00Z (without a zone it is UTC)"
-            ) from error
-    if not isinstance(moment, datetime):
-        raise InvalidArgument(f"a timestamp is a datetime or text, not {type(timestamp).__name__}")
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
-
 
 def from_milliseconds(milliseconds: int) -> datetime:
     try:
-        return _EPOCH + timedelta(milliseconds=milliseconds)
+        return EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as error:
         raise CorruptFile(f"a commit is of the time {milliseconds}, in milliseconds, which no calendar has") from error
 

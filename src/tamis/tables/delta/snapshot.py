@@ -24,10 +24,11 @@ from tamis.tables.delta.commits import ActionLines, read_actions
 from tamis.tables.delta.file_parts import FilePart
 from tamis.tables.delta.history import read_history
 from tamis.tables.delta.log import LogFile, LogListing, LogSegment, candidate_segments, deltas_after, list_log
-from tamis.tables.delta.log_time import from_milliseconds, time_of_version, to_milliseconds, version_at_time
+from tamis.tables.delta.log_time import from_milliseconds, time_of_version, version_at_time
 from tamis.tables.delta.protocol import Protocol, parse_protocol
 from tamis.tables.delta.replay import FileChanges, reconcile
 from tamis.tables.delta.schema import TableMetadata, parse_metadata
+from tamis.tables.moments import to_milliseconds
 
 logger = logging.getLogger("tamis")
 

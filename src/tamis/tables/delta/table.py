@@ -123,7 +123,9 @@ class DeltaTable:
             return choose_files(self.snapshot, request)
         return choose_files_in(engine, self.snapshot, request, self.name)
 
-    def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
+    def deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
         """The rows that deletion vectors delete. Those of one file of vectors are read together."""
         has_vector = np.flatnonzero(np.asarray(pc.is_valid(files["deletion_vector"])))
         if not len(has_vector):

@@ -15,6 +15,7 @@ TableFormat = Literal["delta", "iceberg", "hive"]
 
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA = "metadata"
+_METADATA_FILES = (".metadata.json", ".metadata.json.gz")
 
 
 def looks_like(storage: Storage) -> TableFormat:
@@ -33,6 +34,16 @@ def is_delta(storage: Storage) -> bool:
     return has_directory(storage, f"{storage.root.rstrip('/')}/{_DELTA_LOG}")
 
 
+def is_iceberg(storage: Storage) -> bool:
+    """Whether there is an Iceberg table at a place: a folder of metadata files."""
+    if storage.root.endswith(".parquet"):
+        return False
+    if storage.root.endswith(_METADATA_FILES):
+        return True
+    folder = f"{storage.root.rstrip('/')}/{_ICEBERG_METADATA}"
+    return has_directory(storage, folder) and _has_metadata_file(storage, folder)
+
+
 def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:
     """An error that names the format where the root is one of another format.
 
@@ -40,12 +51,13 @@ def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> 
     """
     if _has(root.directory_paths, _DELTA_LOG):
         raise UnsupportedFeature(
-            f"'{storage.uri}' is a Delta table (it has {_DELTA_LOG}), which Tamis does not read yet"
+            f"'{storage.uri}' is a Delta table (it has {_DELTA_LOG}), whose files alone are not its rows: open it "
+            "without format=, or with format='delta'"
         )
     if not has_data and _has_iceberg_metadata(storage, root):
         raise UnsupportedFeature(
             f"'{storage.uri}' is an Iceberg table (it has {_ICEBERG_METADATA}/*.metadata.json), "
-            "which Tamis does not read yet"
+            "whose files alone are not its rows: open it without format=, or with format='iceberg'"
         )
 
 
@@ -56,5 +68,9 @@ def _has(paths: pa.StringArray, name: str) -> bool:
 def _has_iceberg_metadata(storage: Storage, root: Listing) -> bool:
     if not _has(root.directory_paths, _ICEBERG_METADATA):
         return False
-    files = list_directory(storage, f"{storage.root}/{_ICEBERG_METADATA}").file_paths
+    return _has_metadata_file(storage, f"{storage.root}/{_ICEBERG_METADATA}")
+
+
+def _has_metadata_file(storage: Storage, folder: str) -> bool:
+    files = list_directory(storage, folder).file_paths
     return bool(pc.any(pc.match_substring_regex(files, r"\.metadata\.json(\.gz)?$"), min_count=0).as_py())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,9 @@ class HiveTable:
         """Files have the names of the table."""
         return None
 
-    def deleted_rows(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
+    def deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
         return {}
 
     def list_files(

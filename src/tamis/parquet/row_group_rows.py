@@ -1,0 +1,49 @@
+"""All rows of a row group, by pyarrow's own reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tamis.errors import CorruptFile
+from tamis.io.ranges import PrefetchedFile
+from tamis.parquet import batches
+from tamis.parquet.decoded_size import decoded_size_of_row_group
+from tamis.parquet.footer import Footer
+
+FEW_ROWS = 32 * 1024
+"""A row group of so few rows is decoded faster by one thread than it takes to wake others."""
+
+
+def decode_row_group(
+    reader: pq.ParquetReader,
+    footer: Footer,
+    row_group: int,
+    leaves: Sequence[int],
+    source: pa.NativeFile | PrefetchedFile,
+    file_size: int,
+    place: str,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some leaves of a row group. `reader` reads `source`, which has at least the bytes of their chunks."""
+    group = footer.metadata.row_group(row_group)
+    size = decoded_size_of_row_group(footer, row_group, leaves, source, file_size, place)
+    rows = batches.rows_of_a_batch(group.num_rows, size)
+    decoded = 0
+    for batch in reader.iter_batches(
+        rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
+    ):
+        decoded += batch.num_rows
+        yield batch
+    if decoded != group.num_rows:
+        # Pages that end early would otherwise be rows that silently went missing.
+        raise CorruptFile(
+            f"row group {row_group} of '{place}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
+        )
+
+
+def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
+    """Rows of which nothing needs to be read: a batch needs some column to know its length."""
+    for start in range(0, count, batches.MOST_ROWS):
+        yield pa.record_batch({"": pa.nulls(min(batches.MOST_ROWS, count - start))})

@@ -1,0 +1,85 @@
+"""Which columns of files are read for what a scan returns and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import pyarrow as pa
+
+from tamis.errors import UnsupportedFeature
+from tamis.parquet.leaves import FileSchema, flat_paths
+from tamis.scan.projection import Path, narrow
+from tamis.scan.residual import Residual
+from tamis.scan.tasks import ScanTask
+
+
+class Reading:
+    """How tasks are read of which the same part of the filter remains."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        projection: Iterable[Path],
+        partition_columns: tuple[str, ...],
+        residual: Residual | None,
+    ) -> None:
+        self.residual = residual
+        tested = [column.path for column in residual.columns] if residual is not None else []
+        self.schema = narrow(schema, (*projection, *tested))
+        self.constants = [name for name in self.schema.names if name in partition_columns]
+        self.of_files = pa.schema([field for field in self.schema if field.name not in partition_columns])
+        self.can_join = not any(pa.types.is_dictionary(data_type) for data_type in _all_types(self.of_files))
+        self._leaves: dict[FileSchema, dict[str, list[int]]] = {}
+
+    def leaves(self, schema: FileSchema) -> list[int]:
+        """The leaves to read of files with a schema."""
+        return sorted(leaf for found in self.leaves_by_column(schema).values() for leaf in found)
+
+    def leaves_by_column(self, schema: FileSchema) -> dict[str, list[int]]:
+        """The leaves to read of files with a schema, by the column of the table that needs them."""
+        found = self._leaves.get(schema)
+        if found is None:
+            found = {field.name: self._find_leaves(schema, field) for field in self.of_files}
+            self._leaves[schema] = found
+        return found
+
+    def _find_leaves(self, schema: FileSchema, field: pa.Field) -> list[int]:
+        paths = flat_paths([field])
+        _refuse_shredded(schema, paths)
+        return sorted({leaf for path in paths for leaf in schema.leaves_to_read(path)})
+
+    def constants_of(self, task: ScanTask) -> dict[str, pa.Scalar]:
+        """The partition values of a task that are read."""
+        values = task.partition_values
+        return {name: pa.scalar(values[name], self.schema.field(name).type) for name in self.constants}
+
+    def lacking(self, task: ScanTask, schema: FileSchema) -> dict[str, pa.Scalar]:
+        """The values of columns that a file of a schema does not have, where they are known otherwise."""
+        if not task.where_absent:
+            return {}
+        found = self.leaves_by_column(schema)
+        return {name: value for name, value in task.where_absent.items() if name in found and not found[name]}
+
+
+def _all_types(schema: pa.Schema) -> Iterator[pa.DataType]:
+    waiting = [field.type for field in schema]
+    while waiting:
+        data_type = waiting.pop()
+        yield data_type
+        waiting += [data_type.field(index).type for index in range(data_type.num_fields)]
+
+
+def _refuse_shredded(schema: FileSchema, paths: Collection[Path]) -> None:
+    """An error for variants whose values a file has, in part or whole, in columns of their own types."""
+    for *parents, name in paths:
+        typed = (*parents, "typed_value")
+        if (
+            name == "metadata"
+            and (*parents, "value") in paths
+            and typed not in paths
+            and schema.find(typed) is not None
+        ):
+            raise UnsupportedFeature(
+                f"column '{'.'.join(parents)}' has shredded variants, which are not read: leave it out with columns=…, "
+                "or write its files again with spark.sql.variant.writeShredding.enabled=false"
+            )

@@ -1,0 +1,1 @@
+"""Apache Iceberg tables: metadata files, snapshots, manifests, deletes."""

@@ -1,0 +1,127 @@
+"""What a scan asks of the files of a snapshot, and what of a table is needed to answer: all of it can travel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.table.metadata import TableMetadata
+
+from tamis.expr.nodes import Column
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
+from tamis.skipping.rewrite import Conjunct
+from tamis.tables.iceberg.arrow_schema import arrow_schema
+from tamis.tables.iceberg.projection import conjuncts_for
+from tamis.tables.iceberg.specs import Spec, columns_by_id, make_specs
+
+_LEVELS = ("manifests", "partitions", "files")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns and the partition specs of a table."""
+
+    schema: Mapping[str, Any]
+    """As the metadata file has it."""
+    described_specs: Sequence[Mapping[str, Any]]
+
+    @staticmethod
+    def of(table: TableMetadata, schema: Mapping[str, Any]) -> Layout:
+        specs = [
+            {
+                "spec_id": spec.spec_id,
+                "fields": [
+                    {
+                        "field_id": field.field_id,
+                        "source_id": field.source_id,
+                        "name": field.name,
+                        "transform": str(field.transform),
+                    }
+                    for field in spec.fields
+                ],
+            }
+            for spec in table.specs().values()
+        ]
+        return Layout(schema, specs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": dict(self.schema), "specs": list(self.described_specs)}
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> Layout:
+        return Layout(given["schema"], given["specs"])
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        return arrow_schema(self.schema)
+
+    @cached_property
+    def columns(self) -> dict[int, Column]:
+        """By their ids."""
+        return columns_by_id(self.schema, self.arrow)
+
+    @cached_property
+    def ids(self) -> dict[tuple[str, ...], int]:
+        return {column.path: field_id for field_id, column in self.columns.items()}
+
+    @cached_property
+    def specs(self) -> dict[int, Spec]:
+        return make_specs(self.described_specs, self.columns)
+
+    @cached_property
+    def identity_columns(self) -> dict[str, Column]:
+        """The columns, not those inside of structs, that some spec has as they are."""
+        found = [
+            field.source
+            for spec in self.specs.values()
+            for field in spec.fields
+            if field.transform.kind == "identity" and field.source is not None and len(field.source.path) == 1
+        ]
+        return {column.name: column for column in found}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a scan asks of files."""
+
+    layout: Layout
+    predicate: Predicate
+    by_manifests: bool
+    by_partitions: bool
+    by_statistics: bool
+
+    @staticmethod
+    def of(layout: Layout, predicate: Predicate, levels: Collection[str]) -> Request:
+        by_manifests, by_partitions, by_statistics = (name in levels for name in _LEVELS)
+        return Request(layout, predicate, by_manifests, by_partitions, by_statistics and bool(predicate.columns))
+
+    def to_json(self) -> dict[str, Any]:
+        levels = (self.by_manifests, self.by_partitions, self.by_statistics)
+        return {
+            "layout": self.layout.to_json(),
+            "predicate": predicate_to_json(self.predicate),
+            "levels": [name for name, is_on in zip(_LEVELS, levels, strict=True) if is_on],
+        }
+
+    @staticmethod
+    def from_json(given: Mapping[str, Any]) -> Request:
+        layout = Layout.from_json(given["layout"])
+        return Request.of(layout, predicate_from_json(given["predicate"]), given["levels"])
+
+    @cached_property
+    def tested(self) -> dict[int, Column]:
+        """The columns that the filter is about, and that may have statistics, by their ids."""
+        ids = self.layout.ids
+        return {ids[column.path]: column for column in self.predicate.columns if column.path in ids}
+
+    @cached_property
+    def _conjuncts(self) -> dict[int, tuple[Conjunct, ...]]:
+        return {spec_id: conjuncts_for(self.predicate, spec) for spec_id, spec in self.layout.specs.items()}
+
+    def conjuncts(self, spec: Spec) -> tuple[Conjunct, ...]:
+        """The conjuncts of the filter as partition values and statistics of files under a spec answer them."""
+        return self._conjuncts[spec.spec_id]

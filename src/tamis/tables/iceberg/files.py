@@ -1,0 +1,273 @@
+"""The files of manifests that a scan needs: pruned by partition values, then by statistics, under one spec at a time.
+
+A piece is some manifests of one spec. What is read of it are whole columns; what partition values rule out never has
+its bounds decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import CorruptFile
+from tamis.io.storage import Storage
+from tamis.skipping.metadata import ROW_COUNT
+from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.tables.iceberg.account import Account, Outcomes, Sizes
+from tamis.tables.iceberg.file_request import Layout, Request
+from tamis.tables.iceberg.manifest_pruning import not_of_partitions, spec_of
+from tamis.tables.iceberg.manifests import Entries, read_manifest
+from tamis.tables.iceberg.partition_bounds import Metadata, bounds_of_tuples, tightened
+from tamis.tables.iceberg.partition_keys import Texts, keys_of
+from tamis.tables.iceberg.specs import Spec
+from tamis.tables.iceberg.statistics import bounds_of_statistics
+
+MOST_FILES_TOGETHER = 16 * 1024
+"""How many files make a piece, unless one manifest has more: an array costs more than what is in it."""
+
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest to read."""
+
+    path: str
+    length: int
+    spec_id: int
+    sequence_number: int
+    snapshot_id: int | None
+    files: int | None
+
+    @staticmethod
+    def all_of(table: pa.Table) -> list[Manifest]:
+        columns = (table[name].to_pylist() for name in
+                   ("path", "length", "spec_id", "sequence_number", "added_snapshot_id", "files"))  # fmt: skip
+        return [Manifest(*each) for each in zip(*columns, strict=True)]
+
+
+def pieces_of(manifests: Sequence[Manifest]) -> list[list[Manifest]]:
+    """Manifests of one spec, so many together that there are enough files; in the order of the specs."""
+    found: list[list[Manifest]] = []
+    for spec_id in dict.fromkeys(manifest.spec_id for manifest in manifests):
+        waiting: list[Manifest] = []
+        files = 0
+        for manifest in (each for each in manifests if each.spec_id == spec_id):
+            own = manifest.files if manifest.files is not None else MOST_FILES_TOGETHER
+            if waiting and files + own > MOST_FILES_TOGETHER:
+                found.append(waiting)
+                waiting, files = [], 0
+            waiting.append(manifest)
+            files += own
+        if waiting:
+            found.append(waiting)
+    return found
+
+
+def chosen_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
+    """Of the files that are left; `more` are the ids of columns whose statistics come along undecoded."""
+    fields = [
+        ("location", types.STRING),
+        ("file_format", types.STRING),
+        ("content", pa.int8()),
+        ("record_count", types.LONG),
+        ("size", types.LONG),
+        ("snapshot_id", types.LONG),
+        ("sequence_number", types.LONG),
+        ("spec_id", pa.int32()),
+        ("partition_key", types.BINARY),
+        ("partition_values", types.STRING),
+        ("matched", types.BOOLEAN),
+    ]
+    identity = identity_type(layout)
+    if identity is not None:
+        fields.append(("identity_values", identity))
+    for field_id in more:
+        fields += [(f"{kind}:{field_id}", types.BINARY) for kind in ("lower", "upper")]
+        fields += [(f"{kind}:{field_id}", types.LONG) for kind in ("nulls", "values")]
+    return pa.schema(fields)
+
+
+def identity_type(layout: Layout) -> pa.StructType | None:
+    """Of the values of identity partitions by the names of their columns: null where a file's spec has none."""
+    columns = layout.identity_columns
+    if not columns:
+        return None
+    return pa.struct([(name, pa.struct([("value", column.type)])) for name, column in columns.items()])
+
+
+class FilePruner:
+    """Prunes the data files of manifests. Any number of threads may use it."""
+
+    def __init__(self, request: Request, more: Collection[int] = ()) -> None:
+        self._request = request
+        self._more = tuple(more)
+        self.schema = chosen_schema(request.layout, more)
+
+    def prune(self, storage: Storage, piece: Sequence[Manifest]) -> tuple[pa.Table, Account]:
+        """The files of a piece that are left, and the account of all of them."""
+        spec = spec_of(self._request.layout.specs, piece[0].spec_id, f"'{storage.place(piece[0].path)}'")
+        wanted = (*self._more, *(self._request.tested if self._request.by_statistics else ()))
+        tuples = joined_entries(
+            spec, [read_entries(storage, each, wanted) for each in piece], storage.place(piece[0].path)
+        )
+        _check_data(tuples.files, storage.place(piece[0].path))
+        return self._prune(spec, tuples)
+
+    def _prune(self, spec: Spec, given: Tuples) -> tuple[pa.Table, Account]:
+        request = self._request
+        conjuncts = request.conjuncts(spec)
+        files, typed, keys = given.files, given.typed, given.keys
+        total = Sizes.of(files["size"])
+        matched = np.zeros((files.num_rows, len(conjuncts)), bool)
+        chosen = np.arange(files.num_rows)
+        of_partitions: Outcomes = ()
+        known: Metadata = {}
+        if request.by_partitions and conjuncts and spec.fields:
+            rows = files["record_count"].combine_chunks()
+            known = bounds_of_tuples(spec, typed, rows)
+            pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
+            of_partitions = not_of_partitions(pruned.outcomes, spec, request)
+            left = np.asarray(pruned.selection)
+            chosen, matched = chosen[left], _columns(pruned.matched, int(left.sum()))
+            known = {name: values.filter(pruned.selection) for name, values in known.items()}
+        if request.predicate.partition_filter is not None:
+            chosen, matched, known, of_filter = self._by_filter(spec, typed, keys, chosen, matched, known)
+            of_partitions += of_filter
+        files = files if len(chosen) == files.num_rows else files.take(pa.array(chosen))
+        after_partitions = Sizes.of(files["size"])
+        of_statistics: Outcomes = ()
+        if request.by_statistics:
+            rows = files["record_count"].combine_chunks()
+            units = {ROW_COUNT.name: rows, **bounds_of_statistics(files, request.tested, rows)}
+            pruned = prune(pa.record_batch(tightened(units, known, tuple(request.tested.values()))), conjuncts)
+            of_statistics = pruned.outcomes
+            left = np.asarray(pruned.selection)
+            chosen, matched = chosen[left], matched[left] | _columns(pruned.matched, int(left.sum()))
+            files = files.filter(pruned.selection)
+        account = Account(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
+        return self._described(spec, files, typed, keys, chosen, matched), account
+
+    def _by_filter(
+        self,
+        spec: Spec,
+        typed: Mapping[int, pa.Array],
+        keys: pa.Array,
+        chosen: npt.NDArray[np.int64],
+        matched: Bits,
+        known: Metadata,
+    ) -> tuple[npt.NDArray[np.int64], Bits, Metadata, Outcomes]:
+        """What a filter of the texts of partition values admits."""
+        partition_filter = self._request.predicate.partition_filter
+        assert partition_filter is not None
+        taken = pa.array(chosen)
+        own = {field_id: values.take(taken) for field_id, values in typed.items()}
+        admitted = Texts.of(spec, own, keys.take(taken)).admitted(partition_filter)
+        kept = np.asarray(admitted)
+        text = f"partition filter {partition_filter.to_json()}"
+        outcome = ConjunctOutcome(text, int((~kept).sum()), None)
+        known = {name: values.filter(admitted) for name, values in known.items()}
+        return chosen[kept], matched[kept], known, (outcome,)
+
+    def _described(
+        self,
+        spec: Spec,
+        files: pa.Table,
+        typed: Mapping[int, pa.Array],
+        keys: pa.Array,
+        chosen: npt.NDArray[np.int64],
+        matched: Bits,
+    ) -> pa.Table:
+        taken = pa.array(chosen)
+        own = {field_id: values.take(taken) for field_id, values in typed.items()}
+        keys = keys.take(taken)
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
+            "spec_id": pa.repeat(pa.scalar(spec.spec_id, pa.int32()), len(chosen)),
+            "partition_key": keys,
+            "partition_values": Texts.of(spec, own, keys).to_json(),
+            "matched": pa.array(np.all(matched, axis=1)),
+        }
+        if "identity_values" in self.schema.names:
+            columns["identity_values"] = self._identity_values(spec, own, len(chosen))
+        return pa.table(
+            [
+                columns[field.name]
+                if field.name in columns
+                else files[field.name].cast(field.type)
+                if field.name in files.column_names
+                else pa.nulls(len(chosen), field.type)
+                for field in self.schema
+            ],
+            schema=self.schema,
+        )
+
+    def _identity_values(self, spec: Spec, typed: Mapping[int, pa.Array], rows: int) -> pa.StructArray:
+        kind = self.schema.field("identity_values").type
+        found = {
+            field.source.name: typed[field.field_id]
+            for field in spec.useful
+            if field.transform.kind == "identity" and field.source is not None and len(field.source.path) == 1
+        }
+        children = [
+            pa.StructArray.from_arrays([found[child.name]], fields=list(child.type))
+            if child.name in found
+            else pa.nulls(rows, child.type)
+            for child in kind
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+
+
+def read_entries(
+    storage: Storage, manifest: Manifest, statistics: Collection[int], *, of_compared: bool = False
+) -> Entries:
+    """The live entries of a manifest, with statistics of some columns."""
+    return read_manifest(
+        storage,
+        manifest.path,
+        manifest.length,
+        spec_id=manifest.spec_id,
+        sequence_number=manifest.sequence_number,
+        snapshot_id=manifest.snapshot_id,
+        statistics=statistics,
+        of_compared=of_compared,
+    )
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Files of one spec with their partition tuples."""
+
+    files: pa.Table
+    typed: Mapping[int, pa.Array]
+    """The values of partition fields, by their ids."""
+    keys: pa.Array
+    """Tuples as bytes: see `partition_keys`."""
+
+
+def joined_entries(spec: Spec, entries: Sequence[Entries], place: str) -> Tuples:
+    """The entries of manifests of one spec. Each may have other types for partition values, of promoted columns."""
+    typed = [spec.typed(each.partition, place) for each in entries]
+    keys = [keys_of(spec, each.partition, each.files.num_rows) for each in entries]
+    if len(entries) == 1:
+        return Tuples(entries[0].files, typed[0], keys[0])
+    files = pa.concat_tables([each.files for each in entries], promote_options="permissive")
+    values = {field.field_id: pa.concat_arrays([each[field.field_id] for each in typed]) for field in spec.useful}
+    return Tuples(files, values, pa.concat_arrays(keys))
+
+
+def _columns(matched: Sequence[pa.BooleanArray], rows: int) -> Bits:
+    found = np.zeros((rows, len(matched)), bool)
+    for position, each in enumerate(matched):
+        found[:, position] = np.asarray(each)
+    return found
+
+
+def _check_data(files: pa.Table, place: str) -> None:
+    if pc.any(pc.not_equal(files["content"], 0), min_count=0).as_py():
+        raise CorruptFile(f"'{place}' is a manifest of data files, and has delete files among them")

@@ -1,0 +1,207 @@
+"""Plain functions over an Iceberg table, for whoever plans by himself: they run in a thread or on a Spark worker.
+
+`snapshot_info` tells what a snapshot is made of. Its manifests can then be read anywhere, in any order. `list_files`
+does all of it in one process. Filters are of the texts of partition values, by the names of partition fields, as
+`PartitionFilter` describes, and are asked before anything else of a file is built.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import InvalidArgument
+from tamis.expr.partition_filter import PartitionFilter, check_partition_filter
+from tamis.io.storage import open_storage
+from tamis.io.threads import run_in_threads
+from tamis.tables.file_columns import UNKNOWN
+from tamis.tables.iceberg.dependencies import check_installed
+
+if TYPE_CHECKING:
+    from tamis.tables.iceberg.files import Manifest, Tuples
+    from tamis.tables.iceberg.specs import Spec
+    from tamis.tables.iceberg.table import IcebergTable
+
+Uri = str | os.PathLike[str]
+
+FILE_SCHEMA = pa.schema(
+    [
+        ("path", types.STRING),
+        ("file_format", types.STRING),
+        ("record_count", types.LONG),
+        ("file_size_bytes", types.LONG),
+        ("partition_values", types.STRING),
+        ("content_type", types.STRING),
+        ("snapshot_id", types.LONG),
+    ]
+)
+"""`path` is where the file lies, also where the table was moved; `partition_values` are JSON; `content_type` is `data`,
+`position_deletes` or `equality_deletes`; `snapshot_id` is of the snapshot that added the file, -1 where unknown."""
+
+CONTENT_TYPES = ("data", "position_deletes", "equality_deletes")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """What a snapshot of a table is made of. Paths are in the table's file system, sizes are in bytes."""
+
+    snapshot_id: int | None
+    schema: pa.Schema
+    manifests: tuple[str, ...]
+    """Those that may hold live files: of data, then of deletes."""
+    manifest_sizes: tuple[int, ...]
+
+
+def snapshot_info(
+    uri: Uri,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+    timestamp: datetime | str | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    catalog: object = None,
+    relocate: bool = True,
+    allow_outside: bool = False,
+) -> SnapshotInfo:
+    """The current snapshot of a table, a certain one, that of a branch or a tag, or that of a moment."""
+    table = _open(uri, storage_options, catalog, relocate, allow_outside, snapshot_id, ref, timestamp)
+    manifests = table.manifests.table.sort_by("content")
+    return SnapshotInfo(
+        table.version, table.schema, tuple(manifests["path"].to_pylist()), tuple(manifests["length"].to_pylist())
+    )
+
+
+def list_files(
+    uri: Uri,
+    snapshot_id: int | None = None,
+    filter: PartitionFilter | None = None,
+    *,
+    ref: str | None = None,
+    timestamp: datetime | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    catalog: object = None,
+    relocate: bool = True,
+    allow_outside: bool = False,
+) -> pa.RecordBatch:
+    """The live data and delete files of a snapshot that the filter keeps: the columns are `FILE_SCHEMA`."""
+    check_partition_filter(filter)
+    table = _open(uri, storage_options, catalog, relocate, allow_outside, snapshot_id, ref, timestamp)
+    from tamis.tables.iceberg.files import Manifest
+
+    manifests = Manifest.all_of(table.manifests.table.sort_by("content"))
+    found = run_in_threads(lambda each: _read(table, each, filter), manifests, table.storage.threads)
+    return _one_batch(found)
+
+
+def read_manifest_file(
+    uri: Uri,
+    path: str,
+    filter: PartitionFilter | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    catalog: object = None,
+    relocate: bool = True,
+    allow_outside: bool = False,
+) -> pa.RecordBatch:
+    """The live files of one manifest that the filter keeps: the columns are `FILE_SCHEMA`.
+
+    `path` is one that `snapshot_info(…).manifests` has, or the manifest's location as the table's metadata names it.
+    """
+    check_partition_filter(filter)
+    if not isinstance(path, str) or not path:
+        raise InvalidArgument(f"{path!r} is no manifest: give a path that snapshot_info(…).manifests has")
+    table = _open(uri, storage_options, catalog, relocate, allow_outside)
+    return _one_batch([_read(table, _manifest(table, path), filter)])
+
+
+def _open(
+    uri: Uri,
+    storage_options: Mapping[str, Any] | None,
+    catalog: object,
+    relocate: bool,
+    allow_outside: bool,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+    timestamp: datetime | str | None = None,
+) -> IcebergTable:
+    check_installed()
+    # Few need what they import.
+    from tamis.tables.iceberg.opening import open_in_catalog, open_place
+    from tamis.tables.iceberg.table import IcebergTable
+
+    if catalog is not None:
+        opened = open_in_catalog(os.fspath(uri), catalog, storage_options, allow_outside=allow_outside)
+    else:
+        opened = open_place(open_storage(uri, storage_options), relocate=relocate, allow_outside=allow_outside)
+    return IcebergTable.open(opened, snapshot_id, ref, timestamp)
+
+
+def _manifest(table: IcebergTable, path: str) -> Manifest:
+    """A manifest by its path: as its snapshot describes it, or, where it is of another one, as it does itself."""
+    from tamis.tables.iceberg.avro import open_avro
+    from tamis.tables.iceberg.files import Manifest
+    from tamis.tables.iceberg.manifest_list import read_whole
+
+    known = {each.path: each for each in Manifest.all_of(table.manifests.table)}
+    found = known.get(path) or known.get(resolved := table.opened.relocation.resolve(path))
+    if found is not None:
+        return found
+    content = read_whole(table.storage, resolved)
+    spec = open_avro(content, table.storage.place(resolved)).text("partition-spec-id")
+    return Manifest(resolved, content.size, int(spec or 0), 0, None, None)
+
+
+def _read(table: IcebergTable, manifest: Manifest, filter: PartitionFilter | None) -> pa.RecordBatch:
+    from tamis.tables.iceberg.files import joined_entries, read_entries
+    from tamis.tables.iceberg.manifest_pruning import spec_of
+
+    place = table.storage.place(manifest.path)
+    spec = spec_of(table.layout.specs, manifest.spec_id, f"'{place}'")
+    tuples = joined_entries(spec, [read_entries(table.storage, manifest, ())], place)
+    return _described(table, spec, tuples, filter)
+
+
+def _described(table: IcebergTable, spec: Spec, tuples: Tuples, filter: PartitionFilter | None) -> pa.RecordBatch:
+    from tamis.tables.iceberg.partition_keys import Texts
+
+    texts = Texts.of(spec, tuples.typed, tuples.keys)
+    files = tuples.files
+    if filter is not None:
+        kept = texts.admitted(filter)
+        if kept.true_count < files.num_rows:
+            files, texts = files.filter(kept), Texts(texts.distinct, texts.places.filter(kept))
+    kinds = pa.array(CONTENT_TYPES, types.STRING).take(files["content"].combine_chunks())
+    return pa.record_batch(
+        [
+            _places(table, files["location"].combine_chunks()),
+            files["file_format"].combine_chunks(),
+            files["record_count"].combine_chunks(),
+            files["size"].combine_chunks(),
+            texts.to_json(),
+            kinds,
+            pc.fill_null(files["snapshot_id"].combine_chunks(), UNKNOWN),
+        ],
+        schema=FILE_SCHEMA,
+    )
+
+
+def _places(table: IcebergTable, locations: pa.StringArray) -> pa.StringArray:
+    """Where files lie: as the table says, or where it was moved to."""
+    relocation = table.opened.relocation
+    paths = relocation.resolve_all(locations)
+    if not relocation.is_moved:
+        return locations
+    scheme = table.storage.place("")
+    return pc.binary_join_element_wise(scheme, paths, "") if scheme else paths
+
+
+def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    nothing = pa.record_batch([pa.array([], field.type) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
+    return pa.concat_batches([nothing, *batches])

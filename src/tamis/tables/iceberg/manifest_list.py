@@ -1,0 +1,148 @@
+"""The manifests of a snapshot, one row each: where they are, under which spec they were written, what they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table.snapshots import Snapshot
+
+from tamis import types
+from tamis.errors import MissingFile
+from tamis.io.listing import find_file
+from tamis.io.ranges import NEVER_CHANGES, RangedFile
+from tamis.io.storage import Storage
+from tamis.tables.iceberg.avro import open_avro
+from tamis.tables.iceberg.avro_fields import Fields
+from tamis.tables.iceberg.metadata import Metadata
+from tamis.tables.iceberg.relocation import Relocation
+
+DATA, DELETES = 0, 1
+
+SUMMARY = pa.struct(
+    [
+        ("contains_null", types.BOOLEAN),
+        ("contains_nan", types.BOOLEAN),
+        ("lower_bound", types.BINARY),
+        ("upper_bound", types.BINARY),
+    ]
+)
+"""What is known of one partition field in all files of a manifest."""
+
+MANIFESTS = pa.schema(
+    [
+        ("path", types.STRING),
+        ("length", types.LONG),
+        ("spec_id", pa.int32()),
+        ("content", pa.int32()),
+        ("sequence_number", types.LONG),
+        ("added_snapshot_id", types.LONG),
+        ("files", types.LONG),
+        ("rows", types.LONG),
+        ("summaries", pa.list_(SUMMARY)),
+    ]
+)
+"""`path` is in the file system; `files` and `rows` are those that are live, null where nobody counted."""
+
+_NAMES = {
+    "manifest_path": 500,
+    "manifest_length": 501,
+    "partition_spec_id": 502,
+    "added_snapshot_id": 503,
+    "added_files_count": 504,
+    "added_data_files_count": 504,
+    "existing_files_count": 505,
+    "existing_data_files_count": 505,
+    "partitions": 507,
+    "added_rows_count": 512,
+    "existing_rows_count": 513,
+    "sequence_number": 515,
+    "content": 517,
+}
+_SUMMARY_NAMES = {"contains_null": 509, "lower_bound": 510, "upper_bound": 511, "contains_nan": 518}
+
+
+@dataclass(frozen=True)
+class ManifestList:
+    """The manifests of a snapshot that may hold live files: `MANIFESTS`."""
+
+    table: pa.Table
+
+    def of(self, content: int) -> pa.Table:
+        """Those of data files, or those of delete files."""
+        return self.table.filter(pc.equal(self.table["content"], content))
+
+
+def read_manifest_list(metadata: Metadata, snapshot: Snapshot | None, relocation: Relocation) -> ManifestList:
+    """The manifests of a snapshot; one that does not exist yet has none."""
+    if snapshot is None:
+        return ManifestList(MANIFESTS.empty_table())
+    embedded = metadata.embedded_manifests.get(snapshot.snapshot_id)
+    if embedded is not None:
+        return ManifestList(_described(embedded, snapshot, relocation))
+    storage = relocation.storage
+    path = relocation.resolve(snapshot.manifest_list)
+    file = open_avro(read_whole(storage, path), storage.place(path))
+    fields = Fields.of_table(file.read(), file.schema, file.place, _NAMES)
+    files = pc.add(fields.optional(504, types.LONG), fields.optional(505, types.LONG))
+    found = pa.table(
+        {
+            "path": relocation.resolve_all(fields.required(500, types.STRING)),
+            "length": fields.required(501, types.LONG),
+            "spec_id": fields.required(502, pa.int32()),
+            "content": fields.optional(517, pa.int32(), DATA),
+            "sequence_number": fields.optional(515, types.LONG, 0),
+            "added_snapshot_id": fields.optional(503, types.LONG),
+            "files": files,
+            "rows": pc.add(fields.optional(512, types.LONG), fields.optional(513, types.LONG)),
+            "summaries": _summaries(fields),
+        },
+        MANIFESTS,
+    )
+    return ManifestList(found.filter(pc.fill_null(pc.not_equal(found["files"], 0), True)))
+
+
+def _summaries(fields: Fields) -> pa.Array:
+    given = fields.columns.get(507)
+    if given is None:
+        return pa.nulls(fields.rows, MANIFESTS.field("summaries").type)
+    element = fields.schemas[507]
+    inner = element if not isinstance(element, list) else next(each for each in element if each["type"] != "null")
+    values = Fields.of_table(pa.Table.from_struct_array(given.values), inner["items"], fields.place, _SUMMARY_NAMES)
+    columns = [
+        values.optional(field_id, SUMMARY.field(name).type)
+        for name, field_id in zip(SUMMARY.names, (509, 518, 510, 511), strict=True)
+    ]
+    summaries = pa.StructArray.from_arrays(columns, fields=list(SUMMARY))
+    mask = given.is_null() if given.null_count else None
+    return pa.ListArray.from_arrays(given.offsets.cast(pa.int32()), summaries, mask=mask)
+
+
+def _described(locations: tuple[str, ...], snapshot: Snapshot, relocation: Relocation) -> pa.Table:
+    """Manifests that metadata itself lists, which says no more of them than where they are."""
+    storage = relocation.storage
+    found = []
+    for location in locations:
+        path = relocation.resolve(location)
+        entry = find_file(storage, path)
+        if entry is None:
+            raise MissingFile(f"the manifest '{storage.place(path)}' is gone")
+        spec = open_avro(read_whole(storage, path), storage.place(path)).text("partition-spec-id")
+        found.append(
+            {
+                "path": path,
+                "length": entry.size,
+                "spec_id": int(spec or 0),
+                "content": DATA,
+                "sequence_number": 0,
+                "added_snapshot_id": snapshot.snapshot_id,
+            }
+        )
+    return pa.Table.from_pylist(found, MANIFESTS)
+
+
+def read_whole(storage: Storage, path: str, size: int | None = None) -> pa.Buffer:
+    """All bytes of a file that never changes."""
+    with RangedFile(storage, path, size, NEVER_CHANGES) as file:
+        return file.read([(0, file.size)])[0]

@@ -1,0 +1,153 @@
+"""The entries of a manifest as columns, those of live files only.
+
+What an entry leaves out it has from its manifest: an added file has the manifest's sequence number and snapshot. Tables
+of version 1 have neither content nor sequence numbers, and then these are data files of the sequence number 0.
+
+Statistics are maps by field id. They are most of a manifest, and decoded they are many times larger, so only the
+entries for columns that somebody asks about become columns: `lower:5`, `upper:5`, `nulls:5`, `nans:5`, `values:5`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import CorruptFile
+from tamis.io.storage import Storage
+from tamis.tables.iceberg.avro import AvroFile, open_avro
+from tamis.tables.iceberg.avro_fields import Fields, values_of
+from tamis.tables.iceberg.avro_schema import nullable
+from tamis.tables.iceberg.manifest_list import read_whole
+
+DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
+_CONTENTS = pa.array([DATA, POSITION_DELETES, EQUALITY_DELETES], pa.int8())
+_DELETED = 2
+
+ENTRIES = pa.schema(
+    [
+        ("location", types.STRING),
+        ("file_format", types.STRING),
+        ("content", pa.int8()),
+        ("record_count", types.LONG),
+        ("size", types.LONG),
+        ("snapshot_id", types.LONG),
+        ("sequence_number", types.LONG),
+        ("equality_ids", pa.list_(pa.int32())),
+        ("referenced", types.STRING),
+        ("offset", types.LONG),
+        ("length", types.LONG),
+    ]
+)
+"""`location` is as the manifest has it; `referenced`, `offset` and `length` are of deletes."""
+
+_ENTRY_NAMES = {"status": 0, "snapshot_id": 1, "data_file": 2, "sequence_number": 3}
+_FILE_NAMES = {
+    "content": 134,
+    "file_path": 100,
+    "file_format": 101,
+    "partition": 102,
+    "record_count": 103,
+    "file_size_in_bytes": 104,
+    "value_counts": 109,
+    "null_value_counts": 110,
+    "nan_value_counts": 137,
+    "lower_bounds": 125,
+    "upper_bounds": 128,
+    "equality_ids": 135,
+    "referenced_data_file": 143,
+    "content_offset": 144,
+    "content_size_in_bytes": 145,
+}
+
+STATISTICS = {"lower": 125, "upper": 128, "nulls": 110, "nans": 137, "values": 109}
+"""The maps of statistics, by the beginning of the names of their columns."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The live entries of a manifest."""
+
+    files: pa.Table
+    """`ENTRIES`, and statistics of the columns that were asked for."""
+    partition: Mapping[int, pa.Array]
+    """The values of partition fields by their ids, as Avro has them: texts, bytes and numbers without a unit."""
+    partition_schemas: Mapping[int, Any]
+    """The types that the manifest says they have."""
+
+
+def read_manifest(
+    storage: Storage,
+    path: str,
+    length: int | None,
+    *,
+    spec_id: int | None,
+    sequence_number: int,
+    snapshot_id: int | None,
+    statistics: Collection[int] = (),
+    of_compared: bool = False,
+) -> Entries:
+    """The live entries of a manifest, with statistics of the columns with these ids.
+
+    With `of_compared` also of the columns that its equality deletes compare.
+
+    `sequence_number` and `snapshot_id` are those of the manifest, which its entries may have from it.
+    """
+    file = open_avro(read_whole(storage, path, length), storage.place(path))
+    _check_spec(file, spec_id)
+    entries = Fields.of_table(file.read(), file.schema, file.place, _ENTRY_NAMES)
+    data = entries.inside(2, _FILE_NAMES)
+    partition = data.inside(102, _partition_names(file))
+    status = entries.required(0, pa.int32())
+    inherited = pa.scalar(sequence_number, types.LONG)
+    columns: dict[str, pa.Array] = {
+        "location": data.required(100, types.STRING),
+        "file_format": pc.utf8_lower(data.required(101, types.STRING)),
+        "content": data.optional(134, pa.int8(), DATA),
+        "record_count": data.required(103, types.LONG),
+        "size": data.required(104, types.LONG),
+        "snapshot_id": pc.coalesce(entries.optional(1, types.LONG), pa.scalar(snapshot_id, types.LONG)),
+        "sequence_number": pc.coalesce(entries.optional(3, types.LONG), inherited),
+        "equality_ids": data.optional(135, ENTRIES.field("equality_ids").type),
+        "referenced": data.optional(143, types.STRING),
+        "offset": data.optional(144, types.LONG),
+        "length": data.optional(145, types.LONG),
+    }
+    compared = pc.unique(columns["equality_ids"].flatten()).to_pylist() if of_compared else ()
+    for field_id in dict.fromkeys((*statistics, *compared)):
+        for name, map_id in STATISTICS.items():
+            found = values_of(data.map(map_id), field_id, data.rows)
+            if found is not None:
+                columns[f"{name}:{field_id}"] = found
+    if not pc.all(pc.is_in(columns["content"], _CONTENTS), min_count=0).as_py():
+        raise CorruptFile(f"'{file.place}' has files that are neither data nor deletes: it is damaged, or too new")
+    files = pa.table(columns)
+    is_live = pc.not_equal(status, _DELETED)
+    tuples = dict(partition.columns)
+    if not pc.all(is_live, min_count=0).as_py():
+        files = files.filter(is_live)
+        tuples = {field_id: values.filter(is_live) for field_id, values in tuples.items()}
+    return Entries(files, tuples, {key: nullable(value)[0] for key, value in partition.schemas.items()})
+
+
+def _partition_names(file: AvroFile) -> dict[str, int]:
+    """The ids of partition fields by their names, for writers that give the fields of tuples none."""
+    try:
+        given = json.loads(file.text("partition-spec") or "[]")
+        return {str(each["name"]): int(each["field-id"]) for each in given}
+    except (ValueError, TypeError, KeyError):
+        return {}  # only a help: what fits nothing is an error when tuples are compared with their spec
+
+
+def _check_spec(file: AvroFile, spec_id: int | None) -> None:
+    own = file.text("partition-spec-id")
+    if spec_id is not None and own is not None and own != str(spec_id):
+        raise CorruptFile(
+            f"'{file.place}' was written under the partition spec {own}, and its snapshot says {spec_id}: "
+            "its partition values cannot be read"
+        )

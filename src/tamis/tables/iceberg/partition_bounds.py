@@ -1,0 +1,155 @@
+"""What partition values say of the columns that they are made of, as metadata of units: see `transforms`.
+
+Units are files, with one partition tuple each, or manifests, with a range of values for each partition field. Where
+several fields are made of one column, or statistics bound it too, all of them hold, so the tightest is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import CorruptFile
+from tamis.expr.nodes import Column
+from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
+from tamis.tables.iceberg.single_values import decode_values
+from tamis.tables.iceberg.specs import PartitionField, Spec
+
+Metadata = dict[str, pa.Array]
+
+
+def bounds_of_tuples(spec: Spec, values: Mapping[int, pa.Array], row_count: pa.Array) -> Metadata:
+    """The metadata of files, from typed partition values by the ids of their fields."""
+    found: Metadata = {}
+    for field in spec.useful:
+        own = values[field.field_id]
+        assert field.source is not None
+        assert field.source.type is not None
+        if field.transform.kind == "identity":
+            described = constant_bounds(field.source, own, row_count)
+        else:
+            nulls = pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG))
+            described = _described(
+                field.source,
+                field.transform.lower(own, field.source.type),
+                field.transform.upper(own, field.source.type),
+                nulls,
+            )
+        found = tightened(found, described, (field.source,))
+        found |= _described(field.column, own, own, pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG)))
+    return found
+
+
+def bounds_of_summaries(spec: Spec, summaries: pa.ListArray, place: str) -> Metadata:
+    """The metadata of manifests, from what they summarise. A manifest counts as one row, which is NULL or is not."""
+    rows = len(summaries)
+    found: Metadata = {ROW_COUNT.name: pa.repeat(pa.scalar(1, types.LONG), rows)}
+    lengths = pc.list_value_length(summaries)
+    if pc.any(pc.not_equal(lengths, len(spec.fields)), min_count=0).as_py():
+        raise CorruptFile(
+            f"{place} summarises other partition fields than the {len(spec.fields)} of the spec {spec.spec_id}, under "
+            "which it was written"
+        )
+    offsets = np.asarray(summaries.offsets)[:-1]
+    is_known = np.asarray(summaries.is_valid())
+    for position, field in enumerate(spec.fields):
+        if field not in spec.useful:
+            continue
+        places = pa.array(offsets.astype(np.int64) + position, mask=~is_known)
+        own = summaries.values.take(places)
+        found = tightened(found, _of_summary(field, own), (field.source, field.column))
+    return found
+
+
+def _of_summary(field: PartitionField, own: pa.StructArray) -> Metadata:
+    assert field.source is not None
+    assert field.source.type is not None
+    assert field.result_type is not None
+    has_null, has_nan, low, high = (pc.struct_field(own, name) for name in
+                                    ("contains_null", "contains_nan", "lower_bound", "upper_bound"))  # fmt: skip
+    # Without a bound there is no value besides NULL and NaN.
+    is_empty = pc.and_(own.is_valid(), pc.and_(low.is_null(), high.is_null()))
+    lower, upper = decode_values(low, field.result_type), decode_values(high, field.result_type)
+    is_float = pa.types.is_floating(field.result_type)
+    if is_float:
+        lower, upper = ordered_floats(lower, upper)
+    only_null = pc.and_kleene(pc.and_(is_empty, pc.fill_null(has_null, False)),
+                              pc.invert(has_nan) if is_float else pa.scalar(True))  # fmt: skip
+    unknown = pa.scalar(None, types.LONG)
+    nulls = pc.case_when(
+        pc.make_struct(pc.fill_null(pc.invert(has_null), False), pc.fill_null(only_null, False)),
+        pa.scalar(0, types.LONG),
+        pa.scalar(1, types.LONG),
+        unknown,
+    )
+    described = _described(
+        field.source,
+        field.transform.lower(lower, field.source.type),
+        field.transform.upper(upper, field.source.type),
+        nulls,
+    )
+    if is_float:
+        none = pc.fill_null(pc.invert(has_nan), False)
+        described[metadata_name("nan_count", field.source.path)] = pc.if_else(none, pa.scalar(0, types.LONG), unknown)
+    return described | _described(field.column, lower, upper, nulls)
+
+
+def _described(column: Column, lower: pa.Array | None, upper: pa.Array | None, nulls: pa.Array) -> Metadata:
+    found = {metadata_name("null_count", column.path): nulls}
+    if lower is not None:
+        found[metadata_name("lower", column.path)] = lower
+    if upper is not None:
+        found[metadata_name("upper", column.path)] = upper
+    return found
+
+
+def ordered_floats(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Bounds of floats that mean something: NaN is no bound, and either zero may stand for both."""
+    is_odd = pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper))
+    none = pa.scalar(None, lower.type)
+    lower, upper = (pc.if_else(pc.fill_null(is_odd, False), none, each) for each in (lower, upper))
+    return (
+        pc.if_else(pc.equal(lower, 0.0), pa.scalar(-0.0, lower.type), lower),
+        pc.if_else(pc.equal(upper, 0.0), pa.scalar(0.0, lower.type), upper),
+    )
+
+
+def tightened(one: Metadata, other: Metadata, columns: tuple[Column | None, ...]) -> Metadata:
+    """What is known where both hold: the larger lower bound, the smaller upper bound, and counts from whoever knows.
+
+    Where the two contradict each other, one of them is wrong, and nobody knows which: neither is used.
+    """
+    found = one | other
+    for column in columns:
+        if column is None:
+            continue
+        for kind in ("null_count", "nan_count"):
+            name = metadata_name(kind, column.path)
+            if name in one and name in other:
+                found[name] = pc.coalesce(one[name], other[name])
+        low, high = metadata_name("lower", column.path), metadata_name("upper", column.path)
+        if low in one and low in other:
+            found[low] = _chosen(one[low], other[low], pc.greater)
+        if high in one and high in other:
+            found[high] = _chosen(one[high], other[high], pc.less)
+        if low in found and high in found:
+            found[low], found[high] = in_order(found[low], found[high])
+    return found
+
+
+def in_order(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Without the pairs of which the lower bound is above the upper."""
+    is_wrong = pc.fill_null(pc.greater(low, high), False)
+    if not pc.any(is_wrong, min_count=0).as_py():
+        return low, high
+    none = pa.scalar(None, low.type)
+    return pc.if_else(is_wrong, none, low), pc.if_else(is_wrong, none, high)
+
+
+def _chosen(one: pa.Array, other: pa.Array, beats: object) -> pa.Array:
+    assert callable(beats)
+    return pc.if_else(pc.fill_null(beats(other, one), False), other, pc.coalesce(one, other))

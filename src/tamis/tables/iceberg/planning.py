@@ -1,0 +1,164 @@
+"""The plan of a scan: manifests by their summaries, files by partition values and statistics, then their deletes.
+
+Delete manifests are pruned like those of data: a delete is for files of its own partition, so that where no file of a
+partition is left no delete of it is needed. One that is for the files of all partitions has a spec that says nothing of
+any. Nothing else rules out a delete: whether its rows could match the filter does not matter, they are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.io.ranges import NEVER_CHANGES
+from tamis.io.storage import Storage
+from tamis.io.threads import run_in_threads
+from tamis.skipping.account import LevelReport
+from tamis.tables.iceberg.account import Account, level_reports
+from tamis.tables.iceberg.deletes_index import PATH_ID, assign_deletes
+from tamis.tables.iceberg.file_request import Request
+from tamis.tables.iceberg.files import FilePruner, Manifest, chosen_schema, joined_entries, pieces_of, read_entries
+from tamis.tables.iceberg.manifest_job import prune_in
+from tamis.tables.iceberg.manifest_list import DATA, DELETES, ManifestList
+from tamis.tables.iceberg.manifest_pruning import prune_manifests, spec_of
+from tamis.tables.iceberg.relocation import Relocation
+from tamis.tables.planning import Planning
+from tamis.tables.source import FileListing
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files that may hold a matching row, with their deletes."""
+
+    files: pa.Table
+    """What `chosen_schema` says, `deletes` besides."""
+    rows: pa.Array
+    levels: Sequence[LevelReport]
+
+    @property
+    def matched(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.files["matched"].combine_chunks())
+
+
+def plan_files(
+    manifests: ManifestList, request: Request, relocation: Relocation, planning: Planning | None = None, name: str = ""
+) -> Plan:
+    """Prune the manifests of a snapshot, then their files, and assign deletes to those that are left.
+
+    Manifests are read where `planning` says; `name` is what an engine calls the table.
+    """
+    storage = relocation.storage
+    place = f"a manifest of '{storage.uri}'"
+    data = prune_manifests(manifests.of(DATA), request, place)
+    of_deletes = prune_manifests(manifests.of(DELETES), request, place)
+    deletes = _read_deletes(storage, Manifest.all_of(of_deletes.table), request)
+    compared = _compared(deletes, request)
+    pieces = pieces_of(Manifest.all_of(data.table))
+    size = sum(manifest.length for piece in pieces for manifest in piece)
+    engine = None if planning is None else planning.engine_for(storage, len(pieces), size)
+    if engine is None:
+        pruner = FilePruner(request, compared)
+        found = run_in_threads(lambda piece: pruner.prune(storage, piece), pieces, _at_once(storage))
+    else:
+        found = prune_in(engine, storage, request, compared, pieces, name)
+    nothing = chosen_schema(request.layout, compared).empty_table()
+    files = pa.concat_tables([nothing, *(table for table, _ in found)]).combine_chunks()
+    account = sum((each for _, each in found), Account())
+    specs = request.layout.specs
+    paths = relocation.resolve_all(deletes["location"])
+    sizes = relocation.sizes(paths, deletes["size"].combine_chunks())
+    assigned = assign_deletes(
+        files,
+        deletes.set_column(deletes.column_names.index("size"), "size", sizes),
+        paths,
+        request.layout.columns,
+        {spec_id: spec.is_unpartitioned for spec_id, spec in specs.items()},
+    )
+    rows = pc.subtract(files["record_count"].combine_chunks(), assigned.deleted)
+    levels = level_reports(
+        data.account,
+        account,
+        has_partitions=any(spec.fields for spec in specs.values()),
+        by_manifests=request.by_manifests,
+        by_partitions=request.by_partitions,
+        by_statistics=request.by_statistics or not request.predicate.columns,
+        note=relocation.note,
+        rows=(None, None if rows.null_count else pc.sum(rows).as_py() or 0),
+    )
+    return Plan(files.append_column("deletes", assigned.deletes), rows, levels)
+
+
+def _at_once(storage: Storage) -> int:
+    return storage.threads
+
+
+def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Request) -> pa.Table:
+    """All delete files of manifests, with the statistics that assign them."""
+    layout = request.layout
+    found = []
+    for piece in pieces_of(manifests):
+        spec = spec_of(layout.specs, piece[0].spec_id, f"'{storage.place(piece[0].path)}'")
+        entries = run_in_threads(
+            lambda each: read_entries(storage, each, (PATH_ID,), of_compared=True), piece, _at_once(storage)
+        )
+        tuples = joined_entries(spec, entries, storage.place(piece[0].path))
+        spec_ids = pa.repeat(pa.scalar(spec.spec_id, pa.int32()), tuples.files.num_rows)
+        found.append(tuples.files.append_column("spec_id", spec_ids).append_column("partition_key", tuples.keys))
+    if not found:
+        nothing = chosen_schema(layout, ()).empty_table()
+        columns = {"equality_ids": pa.list_(pa.int32()), "referenced": types.STRING, "offset": types.LONG}
+        for name, kind in columns.items():
+            nothing = nothing.append_column(name, pa.array([], kind))
+        return nothing.append_column("length", pa.array([], types.LONG))
+    return pa.concat_tables(found, promote_options="permissive").combine_chunks()
+
+
+def _compared(deletes: pa.Table, request: Request) -> list[int]:
+    """The ids of the columns that equality deletes compare."""
+    ids = deletes["equality_ids"].combine_chunks()
+    columns = request.layout.columns
+    return [each for each in pc.unique(ids.flatten()).to_pylist() if each in columns]
+
+
+def listing_of(plan: Plan, relocation: Relocation) -> FileListing:
+    """A plan as a scan takes it."""
+    files = plan.files
+    paths = relocation.resolve_all(files["location"])
+    columns: Mapping[str, pa.Array | pa.ChunkedArray] = {
+        "path": paths,
+        "size": relocation.sizes(paths, files["size"].combine_chunks()),
+        "modified_ns": pa.repeat(pa.scalar(NEVER_CHANGES, types.LONG), len(files)),
+        "num_records": files["record_count"],
+        **{
+            name: files[name]
+            for name in (
+                "location",
+                "file_format",
+                "spec_id",
+                "sequence_number",
+                "deletes",
+                "partition_values",
+                "identity_values",
+            )
+            if name in files.column_names
+        },
+    }
+    listed = pa.table(dict(columns))
+    return FileListing(listed, listed.select([]), tuple(plan.levels), plan.rows, plan.matched)
+
+
+def enough(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:
+    """The files that together hold so many rows, those of which the number of rows is known first."""
+    is_known = np.asarray(rows.is_valid())
+    known = np.flatnonzero(is_known)
+    counts = np.asarray(rows.drop_null(), np.int64)
+    before = np.cumsum(counts) - counts
+    if int(counts.sum()) >= limit:
+        return known[before < limit]
+    return np.concatenate([known, np.flatnonzero(~is_known)])

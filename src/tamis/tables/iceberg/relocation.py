@@ -1,0 +1,181 @@
+"""Where the files of a table lie: as its metadata says, or where the table was moved to.
+
+Iceberg names every file by its whole location, `s3://bucket/table/data/a.parquet`, so that a table which is copied to
+another place still names the old one. Metadata also says where the table itself was (`location`), and it is known
+where it was opened: what lies below the one is looked for below the other. Locations are compared without what only
+spells them: `s3a` is `s3`, `file:/a` is `/a`, `./a` is `a`.
+
+A file outside of the table's folder is read only where the caller allows it: whoever can write to a table could
+otherwise have any file read that the reader has rights for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.io.storage import Storage
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
+_FILE = "file"
+_UPWARDS = r"(^|/)\.\.(/|$)"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A location without what only spells it."""
+
+    scheme: str
+    path: str
+
+    @staticmethod
+    def of(text: str) -> Location:
+        """
+        >>> Location.of("s3a://bucket/table/"), Location.of("file:/data/t"), Location.of("./t")
+        (Location(scheme='s3', path='bucket/table'), Location(scheme='file', path='/data/t'), Location(scheme='file', path='t'))
+        """  # noqa: E501 - the output of a doctest is one line
+        match = _SCHEME.fullmatch(text)
+        scheme, rest = (match[1].lower(), match[2]) if match else (_FILE, text)
+        scheme = _SAME_STORE.get(scheme, scheme)
+        if rest.startswith("//"):
+            rest = rest[2:]
+        if scheme == _FILE:
+            rest = rest.removeprefix("localhost") if rest.startswith("localhost/") and match else rest
+            rest = f"/{rest.lstrip('/')}" if rest.startswith("/") else rest
+        while rest.startswith("./"):
+            rest = rest[2:]
+        return Location(scheme, rest.rstrip("/") or rest[:1])
+
+    def below(self, other: Location) -> str | None:
+        """The path below another location; None where it is not below it."""
+        start = f"{other.path}/"
+        return self.path[len(start) :] if self.scheme == other.scheme and self.path.startswith(start) else None
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """The way from the locations that metadata names to paths in the file system."""
+
+    storage: Storage
+    """Where the table was opened: the root is its folder."""
+    written: str
+    """Where the table is, as its metadata says."""
+    allow_outside: bool = False
+    _known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def _opened(self) -> Location:
+        match = _SCHEME.fullmatch(self.storage.uri)
+        scheme = match[1].lower() if match and not self.storage.is_local else _FILE
+        return Location(_SAME_STORE.get(scheme, scheme), self._in_store(self.storage.root))
+
+    def _in_store(self, path: str) -> str:
+        match = _SCHEME.fullmatch(self.storage.uri)
+        if match is None or self.storage.is_local:
+            return path.rstrip("/")
+        # A path of the file system, as it follows the scheme in a location.
+        return Location.of(self.storage.uri).path
+
+    @cached_property
+    def _own(self) -> Location:
+        return Location.of(self.written)
+
+    @cached_property
+    def is_moved(self) -> bool:
+        return self._own != self._opened
+
+    def refuse(self) -> None:
+        """An error where the table was moved."""
+        if self.is_moved:
+            raise UnsupportedFeature(
+                f"the table at '{self.storage.uri}' was moved: its metadata says that it is at '{self.written}'; "
+                "open it there, or leave relocate=False away to read its files from here"
+            )
+
+    @property
+    def note(self) -> str | None:
+        """What a report tells."""
+        if not self.is_moved:
+            return None
+        return f"moved: metadata names '{self.written}', files are read from '{self.storage.uri}'"
+
+    def resolve(self, location: str) -> str:
+        """The path in the file system of a file that metadata names."""
+        found = self._known.get(location)
+        if found is None:
+            found = self._known.setdefault(location, self._resolve(location))
+        return found
+
+    def _resolve(self, location: str) -> str:
+        given = Location.of(location)
+        if "\0" in location or re.search(_UPWARDS, given.path):
+            raise CorruptFile(
+                f"the metadata of '{self.storage.uri}' names {location!r}: a location goes neither upwards nor "
+                "holds a zero character"
+            )
+        root = self.storage.root.rstrip("/")
+        for folder in (self._own, self._opened):
+            inside = given.below(folder)
+            if inside is not None:
+                return f"{root}/{inside}"
+        if given.scheme != self._opened.scheme or (given.scheme == _FILE and not given.path.startswith("/")):
+            raise UnsupportedFeature(
+                f"the table at '{self.storage.uri}' names {location!r}, which is neither below its location "
+                f"'{self.written}' nor in the file system where it was opened"
+            )
+        if not self.allow_outside:
+            raise UnsupportedFeature(
+                f"the table at '{self.storage.uri}' names {location!r}, which lies outside of its folder: such a file "
+                "is read only where that is allowed (allow_outside=True)"
+            )
+        # A location has its host before the path, where the file system has none.
+        host = self._opened.path.removesuffix(root)
+        if not self._opened.path.endswith(root) or not given.path.startswith(host):
+            raise UnsupportedFeature(
+                f"the table at '{self.storage.uri}' names {location!r}, which is on another host: Tamis reads the "
+                "files of a table from one place"
+            )
+        return given.path.removeprefix(host)
+
+    def resolve_all(self, locations: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """The same for many: those that begin as the table's own location, which nearly all do, at once."""
+        if isinstance(locations, pa.ChunkedArray):
+            locations = locations.combine_chunks()
+        locations = locations.cast(pa.string())
+        start = self._start(locations)
+        root = self.storage.root.rstrip("/")
+        # Two dots are in few names, and where they are a name by themselves shows when the location is resolved.
+        suspect = pc.or_(pc.match_substring(locations, ".."), pc.match_substring(locations, "\0"))
+        is_plain = pc.and_not(pc.starts_with(locations, start), suspect)
+        # Where it begins so, the first place at which this stands is the beginning.
+        found = pc.replace_substring(locations, start, f"{root}/", max_replacements=1)
+        if pc.all(is_plain, min_count=0).as_py():
+            return found
+        is_other = pc.invert(pc.fill_null(is_plain, False))
+        others = [None if each is None else self.resolve(each) for each in locations.filter(is_other).to_pylist()]
+        return pc.replace_with_mask(found, is_other, pa.array(others, pa.string()))
+
+    def _start(self, locations: pa.StringArray) -> str:
+        """What the locations begin with, as they spell it."""
+        own = self.written.rstrip("/")
+        if not len(locations) or not locations[0].is_valid:
+            return f"{own}/"
+        first: str = locations[0].as_py()
+        inside = Location.of(first).below(self._own)
+        return f"{own}/" if inside is None or not first.endswith(inside) else first[: len(first) - len(inside)]
+
+    def sizes(self, paths: pa.Array, told: pa.Array) -> pa.Array:
+        """How many bytes files have: as metadata tells, except in a table that was moved to a local place.
+
+        Whoever moves a table may write its files anew, and there to look costs next to nothing.
+        """
+        if not self.is_moved or not self.storage.is_local or not len(paths):
+            return told
+        found = self.storage.filesystem.get_file_info(paths.to_pylist())
+        return pc.coalesce(pa.array([each.size if each.is_file else None for each in found], pa.int64()), told)

@@ -1,0 +1,171 @@
+"""Values as Iceberg puts them into bounds: one binary each, by the type of the column, decoded whole columns at a time.
+
+| type                        | bytes                                         | may also have                        |
+|-----------------------------|-----------------------------------------------|--------------------------------------|
+| boolean                     | one: 0 or 1                                   |                                      |
+| int, date                   | 4, little-endian                              |                                      |
+| long                        | 8, little-endian                              | 4: it was an int when it was written |
+| timestamp                   | 8, little-endian                              | 4: it was a date                     |
+| time                        | 8, little-endian                              |                                      |
+| float                       | 4                                             |                                      |
+| double                      | 8                                             | 4: it was a float                    |
+| decimal                     | as many as needed, big-endian, two's complement | any precision                      |
+| string                      | UTF-8, maybe cut off                          |                                      |
+| binary, fixed, uuid         | the bytes, maybe cut off                      |                                      |
+
+What has another length, or is no value of the type, is null: nobody knows what it means, and unknown keeps a unit.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.types import UNITS_PER_SECOND
+
+SECONDS_PER_DAY = 86_400
+_LONGEST_DECIMAL = 16
+_WHOLE = pa.decimal128(38, 0)
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+
+def decode_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Binaries as values of a type, null where they are none."""
+    values = values.cast(types.BINARY)
+    if types.is_text(data_type):
+        return _texts(values)
+    if pa.types.is_fixed_size_binary(data_type):
+        return _fixed(values, data_type.byte_width)
+    if types.is_bytes(data_type):
+        return values
+    raw = _Raw.of(values)
+    if pa.types.is_decimal(data_type):
+        return _decimals(raw, data_type)
+    if pa.types.is_boolean(data_type):
+        return _booleans(raw)
+    if pa.types.is_timestamp(data_type):
+        return _timestamps(raw, data_type)
+    layouts = _LAYOUTS.get(data_type)
+    if layouts is None:
+        return pa.nulls(len(values), data_type)
+    found: npt.NDArray[Any] = np.zeros(len(values), data_type.to_pandas_dtype() if data_type in _PLAIN else layouts[0])
+    is_known = np.zeros(len(values), bool)
+    for layout in layouts:
+        own = raw.lengths == np.dtype(layout).itemsize
+        found[own] = raw.numbers(own, layout)
+        is_known |= own
+    plain = pa.array(found, mask=~is_known)
+    return plain if plain.type == data_type else plain.view(data_type)
+
+
+_PLAIN = frozenset((pa.int32(), types.LONG, pa.float32(), types.DOUBLE))
+
+_LAYOUTS: dict[pa.DataType, tuple[str, ...]] = {
+    pa.int32(): ("<i4",),
+    types.LONG: ("<i8", "<i4"),
+    pa.float32(): ("<f4",),
+    types.DOUBLE: ("<f8", "<f4"),
+    types.DATE: ("<i4",),
+    types.TIME: ("<i8",),
+}
+
+
+class _Raw:
+    """The bytes of binaries, where each begins, and how many each has: -1 for null."""
+
+    def __init__(self, content: Bytes, starts: Numbers, lengths: Numbers) -> None:
+        self.content = content
+        self.starts = starts
+        self.lengths = lengths
+
+    @staticmethod
+    def of(values: pa.BinaryArray) -> _Raw:
+        buffers = values.buffers()
+        offsets = np.frombuffer(buffers[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+        content = np.frombuffer(buffers[2], np.uint8) if buffers[2] is not None else np.zeros(0, np.uint8)
+        lengths = np.diff(offsets)
+        if values.null_count:
+            lengths[np.asarray(values.is_null())] = -1
+        return _Raw(content, offsets[:-1], lengths)
+
+    def bytes(self, chosen: npt.NDArray[np.bool_], width: int) -> Bytes:
+        """The bytes of some values that have all the same number of them: a row each."""
+        found: Bytes = self.content[self.starts[chosen][:, None] + np.arange(width)]
+        return found
+
+    def numbers(self, chosen: npt.NDArray[np.bool_], layout: str) -> npt.NDArray[Any]:
+        return np.ascontiguousarray(self.bytes(chosen, np.dtype(layout).itemsize)).view(layout).reshape(-1)
+
+
+def _booleans(raw: _Raw) -> pa.Array:
+    own = raw.lengths == 1
+    values = np.zeros(len(own), np.uint8)
+    values[own] = raw.bytes(own, 1)[:, 0]
+    return pa.array(values == 1, mask=~own | (values > 1))
+
+
+def _timestamps(raw: _Raw, data_type: pa.TimestampType) -> pa.Array:
+    counts = np.zeros(len(raw.lengths), np.int64)
+    own, days = raw.lengths == 8, raw.lengths == 4
+    counts[own] = raw.numbers(own, "<i8")
+    is_known = own.copy()
+    if days.any():
+        per_day = SECONDS_PER_DAY * UNITS_PER_SECOND[data_type.unit]
+        given = raw.numbers(days, "<i4").astype(np.int64)
+        fits = np.abs(given) <= (2**63 - 1) // per_day
+        counts[days] = np.where(fits, given, 0) * per_day
+        is_known[days] = fits
+    return pa.array(counts, mask=~is_known).view(data_type)
+
+
+def _decimals(raw: _Raw, data_type: pa.Decimal128Type) -> pa.Array:
+    """Big-endian bytes, fewer than Arrow has: the sign fills up what is missing."""
+    is_known = (raw.lengths >= 1) & (raw.lengths <= _LONGEST_DECIMAL)
+    filled = np.zeros((len(is_known), _LONGEST_DECIMAL), np.uint8)
+    for length in np.unique(raw.lengths[is_known]).tolist():
+        own = raw.lengths == length
+        given = raw.bytes(own, length)
+        filled[own, _LONGEST_DECIMAL - length :] = given
+        filled[own, : _LONGEST_DECIMAL - length] = np.where(given[:, :1] >= 0x80, 0xFF, 0)
+    content = pa.py_buffer(np.ascontiguousarray(filled[:, ::-1]))
+    whole = pa.Array.from_buffers(_WHOLE, len(is_known), [None, content])
+    largest = pa.scalar(Decimal(10**data_type.precision - 1), _WHOLE)
+    fits = np.asarray(pc.less_equal(pc.abs(whole), largest))
+    mask = pa.array(is_known & fits).buffers()[1]
+    return pa.Array.from_buffers(data_type, len(is_known), [mask, content])
+
+
+def _texts(values: pa.BinaryArray) -> pa.Array:
+    try:
+        return values.cast(types.STRING)
+    except pa.ArrowInvalid:
+        # Some are no UTF-8, which happens so seldom that one by one will do.
+        return pa.array([_text(each) for each in values.to_pylist()], types.STRING)
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _fixed(values: pa.BinaryArray, width: int) -> pa.Array:
+    """Bytes of one length. A bound may be cut off: with zeros behind it is no larger than what begins so, and what was
+    below it still is."""
+    raw = _Raw.of(values)
+    found = np.zeros((len(values), width), np.uint8)
+    is_known = (raw.lengths >= 0) & (raw.lengths <= width)
+    for length in np.unique(raw.lengths[is_known]).tolist():
+        own = raw.lengths == length
+        found[own, :length] = raw.bytes(own, length)
+    mask = pa.array(is_known).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(width), len(values), [mask, pa.py_buffer(found)])

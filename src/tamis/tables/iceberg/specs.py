@@ -1,0 +1,153 @@
+"""Partition specs: the fields of a table's partitions, each under the spec that wrote them.
+
+A table may have had several specs, and a manifest keeps the one it was written under. Its fields have ids of their own,
+and name their source by the id of its column, so that renames do not matter. What a column that is gone was partitioned
+by says nothing today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.errors import CorruptFile
+from tamis.expr.nodes import Column
+from tamis.tables.iceberg.single_values import SECONDS_PER_DAY, decode_values
+from tamis.tables.iceberg.transforms import Transform
+from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
+
+_PSEUDO = "\0partition"
+
+
+@dataclass(frozen=True)
+class PartitionField:
+    """A field of a spec."""
+
+    field_id: int
+    name: str
+    transform: Transform
+    source: Column | None
+    """The column that it is made of; None where the table has it no longer, or not outside of lists and maps."""
+
+    @cached_property
+    def result_type(self) -> pa.DataType | None:
+        """The type of its values; None where nothing can be said of them."""
+        if self.source is None or self.source.type is None:
+            return None
+        return self.transform.result_type(self.source.type)
+
+    @property
+    def column(self) -> Column:
+        """The partition value itself as a column, by a name that no table has."""
+        return Column((_PSEUDO, str(self.field_id)), type=self.result_type)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A partition spec."""
+
+    spec_id: int
+    fields: tuple[PartitionField, ...]
+
+    @property
+    def is_unpartitioned(self) -> bool:
+        """Whether it has one partition only, so that its equality deletes are for the files of all specs."""
+        return all(field.transform.kind == "void" for field in self.fields)
+
+    @property
+    def useful(self) -> tuple[PartitionField, ...]:
+        """The fields that say something of a column."""
+        return tuple(field for field in self.fields if field.result_type is not None and field.transform.says_null)
+
+    def typed(self, values: Mapping[int, pa.Array], place: str) -> dict[int, pa.Array]:
+        """The values of partition tuples in their types, by the ids of fields; an error where a tuple does not fit."""
+        expected, found = {field.field_id for field in self.fields}, set(values)
+        if expected != found:
+            raise CorruptFile(
+                f"'{place}' has partition tuples of the fields {sorted(found)}, and the spec {self.spec_id}, under "
+                f"which it was written, has {sorted(expected)}: its files cannot be told apart"
+            )
+        return {
+            field.field_id: _typed(values[field.field_id], field.result_type, f"'{place}'", field.name)
+            for field in self.useful
+            if field.result_type is not None
+        }
+
+
+def make_specs(given: Sequence[Mapping[str, Any]], columns: Mapping[int, Column]) -> dict[int, Spec]:
+    """The specs that `describe_specs` described, over the columns of a schema by their ids."""
+    return {
+        each["spec_id"]: Spec(
+            each["spec_id"],
+            tuple(_field(field, columns) for field in each["fields"]),
+        )
+        for each in given
+    }
+
+
+def _field(given: Mapping[str, Any], columns: Mapping[int, Column]) -> PartitionField:
+    transform = Transform.parse(given["transform"])
+    return PartitionField(given["field_id"], given["name"], transform, columns.get(given["source_id"]))
+
+
+def columns_by_id(schema: Mapping[str, Any], arrow: pa.Schema) -> dict[int, Column]:
+    """The columns of a schema, and the fields of its structs, by their ids. Lists and maps hold none."""
+    found: dict[int, Column] = {}
+    waiting: list[tuple[Sequence[Any], Sequence[pa.Field], tuple[str, ...]]] = [(schema["fields"], list(arrow), ())]
+    while waiting:
+        fields, arrow_fields, path = waiting.pop()
+        for field, arrow_field in zip(fields, arrow_fields, strict=True):
+            own = (*path, arrow_field.name)
+            found[field["id"]] = Column(own, type=arrow_field.type)
+            if pa.types.is_struct(arrow_field.type):
+                waiting.append((field["type"]["fields"], list(arrow_field.type), own))
+    return found
+
+
+def _typed(values: pa.Array, result: pa.DataType, place: str, name: str) -> pa.Array:
+    """Partition values in their type. Avro has bytes, texts, and numbers without a unit for them."""
+    source = values.type
+    if pa.types.is_null(source) or (pa.types.is_struct(source) and not source.num_fields):
+        return pa.nulls(len(values), result)
+    if pa.types.is_integer(source) and _is_counted(result):
+        return _counted(values, result)
+    if pa.types.is_floating(source) and pa.types.is_floating(result) and source.bit_width <= result.bit_width:
+        return values.cast(result)
+    if pa.types.is_boolean(source) and pa.types.is_boolean(result):
+        return values
+    if is_text(source) and is_text(result):
+        return values.cast(result)
+    if is_bytes(source) and (is_bytes(result) or pa.types.is_decimal(result)):
+        found = decode_values(values, result)
+        if found.null_count == values.null_count:
+            return found
+    raise CorruptFile(
+        f"{place} has partition values of the type {source} in '{name}', which is {types.type_name(result)}: "
+        "they do not fit the spec under which it was written"
+    )
+
+
+def _is_counted(result: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(result) or pa.types.is_temporal(result))
+
+
+def _counted(values: pa.Array, result: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(result) and values.type == pa.int32():
+        # It was a date when the file was written.
+        per_day = SECONDS_PER_DAY * UNITS_PER_SECOND[result.unit]
+        days = pc.fill_null(values, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        fits = np.abs(days) <= (2**63 - 1) // per_day
+        return pa.array(np.where(fits, days, 0) * per_day, mask=np.asarray(values.is_null()) | ~fits).view(result)
+    wide = types.LONG if result.bit_width == 64 else pa.int32()
+    try:
+        found = values.cast(wide)
+    except pa.ArrowInvalid as error:
+        raise CorruptFile(f"a partition value is no {types.type_name(result)}: {error}") from error
+    return found if wide == result else found.view(result)

@@ -1,0 +1,126 @@
+"""An Iceberg table at one snapshot, as a scan sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from tamis.io.storage import Storage
+from tamis.parquet.field_names import FieldNames
+from tamis.skipping.predicate import Predicate
+from tamis.tables.iceberg.arrow_schema import arrow_schema
+from tamis.tables.iceberg.deletes import DeleteReader
+from tamis.tables.iceberg.field_names import field_names_of
+from tamis.tables.iceberg.file_request import Layout, Request
+from tamis.tables.iceberg.manifest_list import ManifestList, read_manifest_list
+from tamis.tables.iceberg.metadata import Metadata
+from tamis.tables.iceberg.opening import Opened
+from tamis.tables.iceberg.planning import enough, listing_of, plan_files
+from tamis.tables.iceberg.snapshots import Chosen, choose_snapshot, read_history
+from tamis.tables.planning import Planning
+from tamis.tables.source import FileIndex, FileListing
+
+
+@dataclass(frozen=True)
+class IcebergTable:
+    """An Iceberg table at a snapshot, which later commits do not change."""
+
+    opened: Opened
+    chosen: Chosen
+    planning: Planning | None = None
+    """Where manifests are pruned; None: in this process."""
+    index: FileIndex | None = None
+
+    @staticmethod
+    def open(
+        opened: Opened,
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        planning: Planning | None = None,
+    ) -> IcebergTable:
+        return IcebergTable(opened, choose_snapshot(opened.metadata, snapshot_id, ref, timestamp), planning)
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.opened.metadata
+
+    @property
+    def storage(self) -> Storage:
+        return self.opened.storage
+
+    @property
+    def name(self) -> str:
+        return self.opened.name
+
+    @property
+    def format(self) -> str:
+        return "iceberg"
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return arrow_schema(self.chosen.schema)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """None: files hold all columns, and where one does not, `identity_values` of a listing tell."""
+        return ()
+
+    @property
+    def version(self) -> int | None:
+        """The id of the snapshot; None where nothing was written yet."""
+        return self.chosen.snapshot_id
+
+    @cached_property
+    def field_names(self) -> FieldNames:
+        return field_names_of(self.chosen.schema, self.metadata.name_mapping)
+
+    @cached_property
+    def manifests(self) -> ManifestList:
+        return read_manifest_list(self.metadata, self.chosen.snapshot, self.opened.relocation)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout.of(self.metadata.table, self.chosen.schema)
+
+    def list_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
+    ) -> FileListing:
+        """The files that may hold a matching row: by manifests, by partition values, by statistics."""
+        request = Request.of(self.layout, predicate, levels)
+        relocation = self.opened.relocation
+        listing = listing_of(plan_files(self.manifests, request, relocation, self.planning, self.name), relocation)
+        assert listing.rows is not None
+        assert listing.matched is not None
+        if limit is not None and listing.matched.all():
+            return listing.take(enough(listing.rows, limit))
+        return listing
+
+    def deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
+        """The rows that deletion vectors and files of deletes delete."""
+        return self._deletes.deleted_rows(storage, files, row_groups)
+
+    @cached_property
+    def _deletes(self) -> DeleteReader:
+        others = sorted(self.metadata.schemas.items(), reverse=True)
+        schemas = [self.chosen.schema, *(schema for _, schema in others)]
+        return DeleteReader(schemas, self.metadata.name_mapping, self.name)
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        return read_history(self.metadata, self.version, limit)
+
+    def refresh(self) -> IcebergTable:
+        """The newest snapshot of the branch."""
+        newest = self.opened.reopen()
+        branch = self.chosen.branch
+        chosen = choose_snapshot(newest.metadata, ref=branch)
+        is_same = chosen.snapshot_id == self.version and newest.metadata.table == self.metadata.table
+        return self if is_same else replace(self, opened=newest, chosen=chosen)

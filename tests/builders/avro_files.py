@@ -1,0 +1,146 @@
+"""Avro container files, framed by hand: every codec, and as many records to a block as a test wants.
+
+Records are encoded by fastavro; files are read back by fastavro too, which knows nothing of the reader under test.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+MAGIC = b"Obj\x01"
+SYNC = bytes(range(16))
+
+CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda data: data,
+    "deflate": lambda data: _raw_deflate(data),
+    "snappy": lambda data: _compressed("snappy", data) + zlib.crc32(data).to_bytes(4, "big"),
+    "zstandard": lambda data: _compressed("zstd", data),
+}
+
+
+def _raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+def _compressed(codec: str, data: bytes) -> bytes:
+    return bytes(pa.Codec(codec).compress(data, asbytes=True))
+
+
+def write_avro(
+    path: Path,
+    schema: Mapping[str, Any],
+    records: Iterable[Mapping[str, Any]],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    codec: str = "deflate",
+    per_block: int = 1000,
+) -> int:
+    """Write a file and return its size. The schema stays as it is given, with field ids and whatever else."""
+    parsed = fastavro.parse_schema(json.loads(json.dumps(schema)), named_schemas={})
+    encoded = []
+    for record in records:
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, parsed, record)
+        encoded.append(buffer.getvalue())
+    header = {"avro.schema": json.dumps(schema), "avro.codec": codec, **(metadata or {})}
+    content = MAGIC + _map(header) + SYNC + b"".join(_blocks(encoded, codec, per_block))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return len(content)
+
+
+def read_avro(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    return list(fastavro.reader(_uncompressed(Path(path).read_bytes())))
+
+
+def edit_avro(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], **options: Any) -> int:
+    """Change the records of a file in its place, and return its new size."""
+    reader = fastavro.reader(_uncompressed(path.read_bytes()))
+    metadata = dict(reader.metadata)
+    records = change(list(reader))
+    schema = json.loads(metadata.pop("avro.schema"))
+    codec = metadata.pop("avro.codec", "null")
+    return write_avro(path, schema, records, metadata, **{"codec": codec} | options)
+
+
+def _uncompressed(content: bytes) -> io.BytesIO:
+    """A file whose blocks are not compressed, where fastavro would need one more library to read it."""
+    name = next((each for each in _BY_ARROW if _codec(each) in content), None)
+    if name is None:
+        return io.BytesIO(content)
+    header, left = content.split(SYNC, 1)
+    made = header.replace(_codec(name), _codec("null")) + SYNC
+    while left:
+        count, left = _number(left)
+        size, left = _number(left)
+        data = _BY_ARROW[name](left[:size])
+        made += number(count) + number(len(data)) + data + SYNC
+        left = left[size + len(SYNC) :]
+    return io.BytesIO(made)
+
+
+def _from_snappy(data: bytes) -> bytes:
+    # It begins with the length of the data, seven bits a byte; four bytes of a checksum follow.
+    length, _ = _unsigned(data)
+    return bytes(pa.Codec("snappy").decompress(data[:-4], length, asbytes=True))
+
+
+def _from_zstandard(data: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        return bytes(stream.read())
+
+
+_BY_ARROW = {"snappy": _from_snappy, "zstandard": _from_zstandard}
+
+
+def _codec(name: str) -> bytes:
+    """How the header says it."""
+    return _bytes("avro.codec") + _bytes(name)
+
+
+def _unsigned(data: bytes) -> tuple[int, bytes]:
+    length = next(index for index, byte in enumerate(data) if byte < 0x80) + 1
+    return sum((byte & 0x7F) << 7 * index for index, byte in enumerate(data[:length])), data[length:]
+
+
+def _number(data: bytes) -> tuple[int, bytes]:
+    """A whole number that is not negative, and what follows it."""
+    value, rest = _unsigned(data)
+    return value >> 1, rest
+
+
+def _blocks(encoded: Sequence[bytes], codec: str, per_block: int) -> Iterator[bytes]:
+    for start in range(0, len(encoded), per_block):
+        some = encoded[start : start + per_block]
+        data = CODECS[codec](b"".join(some))
+        yield number(len(some)) + number(len(data)) + data + SYNC
+
+
+def _map(values: Mapping[str, str]) -> bytes:
+    return number(len(values)) + b"".join(_bytes(key) + _bytes(value) for key, value in values.items()) + b"\0"
+
+
+def _bytes(text: str) -> bytes:
+    data = text.encode()
+    return number(len(data)) + data
+
+
+def number(value: int) -> bytes:
+    """A whole number as Avro has it: zigzag, seven bits a byte."""
+    left = value << 1 if value >= 0 else (-value << 1) - 1
+    found = bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    found.append(left)
+    return bytes(found)

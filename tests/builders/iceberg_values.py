@@ -1,0 +1,211 @@
+"""Types and values as Iceberg writes them: types by their texts, single values as bytes, bounds and counts of columns.
+
+Written from the specification, value by value, and not as the reader does it. Values are in the physical form of
+literals: days and ticks as whole numbers, decimals as `Decimal`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import uuid
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import Transform, parse_transform
+from pyiceberg.types import PrimitiveType
+
+from tamis.expr.evaluate import physical_value
+
+TRUNCATED_AT = 16
+"""Of texts and bytes, where nobody says otherwise."""
+
+_PLAIN: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz_ns": pa.timestamp("ns", "UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "uuid": pa.binary(16),
+}
+_STRUCTS = {"int": "<i", "date": "<i", "float": "<f", "double": "<d"}
+
+Field = dict[str, Any]
+"""A field of a schema as metadata has it."""
+
+
+def field(number: int, name: str, kind: Any, *, required: bool = False, **more: Any) -> Field:
+    """`kind` is the text of a type, a list of fields of a struct, or a nested type as metadata has it."""
+    if isinstance(kind, list):
+        kind = {"type": "struct", "fields": kind}
+    return {"id": number, "name": name, "required": required, "type": kind, **more}
+
+
+def list_of(number: int, kind: Any) -> dict[str, Any]:
+    return {"type": "list", "element-id": number, "element": kind, "element-required": False}
+
+
+def map_of(key: int, value: int, key_kind: Any, value_kind: Any) -> dict[str, Any]:
+    return {
+        "type": "map", "key-id": key, "key": key_kind, "value-id": value, "value": value_kind, "value-required": False,
+    }  # fmt: skip
+
+
+def arrow_type(kind: Any) -> pa.DataType:
+    """The type of a column that has values of an Iceberg type."""
+    match kind:
+        case {"type": "struct", "fields": fields}:
+            return pa.struct([pa.field(each["name"], arrow_type(each["type"])) for each in fields])
+        case {"type": "list", "element": element}:
+            return pa.list_(pa.field("element", arrow_type(element)))
+        case {"type": "map", "key": key, "value": value}:
+            return pa.map_(arrow_type(key), arrow_type(value))
+    if found := re.fullmatch(r"decimal\((\d+), ?(\d+)\)", kind):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    if found := re.fullmatch(r"fixed\[(\d+)\]", kind):
+        return pa.binary(int(found[1]))
+    return _PLAIN[kind]
+
+
+def iceberg_type(data_type: pa.DataType) -> str:
+    """The text of a type; bytes of a fixed length are `fixed`, never `uuid`."""
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision}, {data_type.scale})"
+    if pa.types.is_fixed_size_binary(data_type):
+        return f"fixed[{data_type.byte_width}]"
+    return next(text for text, each in _PLAIN.items() if each == data_type)
+
+
+def primitive(kind: str) -> PrimitiveType:
+    """A type as pyiceberg has it."""
+    found = Schema.model_validate({"type": "struct", "fields": [field(1, "x", kind)]}).fields[0].field_type
+    assert isinstance(found, PrimitiveType)
+    return found
+
+
+def single_value(kind: str, value: Any) -> bytes:
+    """The bytes of a bound."""
+    if kind == "boolean":
+        return b"\x01" if value else b"\x00"
+    if kind in _STRUCTS:
+        return struct.pack(_STRUCTS[kind], value)
+    if kind == "string":
+        return bytes(value.encode())
+    if kind.startswith("decimal"):
+        return unscaled_bytes(value)
+    return bytes(value) if isinstance(value, bytes) else struct.pack("<q", value)
+
+
+def physical(value: Any) -> Any:
+    """A value of pyiceberg in physical form; most are already."""
+    return value.bytes if isinstance(value, uuid.UUID) else value
+
+
+def unscaled_bytes(value: Decimal, length: int | None = None) -> bytes:
+    """The unscaled number, big-endian, in as few bytes as hold it or in so many."""
+    sign, digits, _ = value.as_tuple()
+    unscaled = (-1 if sign else 1) * int("".join(map(str, digits)))
+    return unscaled.to_bytes(length or (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+# --- Transforms ------------------------------------------------------------------------------------------------------
+
+
+def transformed(transform: str, kind: str, value: Any) -> Any:
+    """A partition value, computed by pyiceberg; that of a transform that nobody knows is a text."""
+    if not is_known(transform):
+        return "?"
+    found: Transform[Any, Any] = parse_transform(transform)
+    return found.transform(primitive(kind))(value)
+
+
+def result_type(transform: str, kind: str) -> str:
+    """The type of partition values."""
+    return str(parse_transform(transform).result_type(primitive(kind))) if is_known(transform) else "string"
+
+
+def is_known(transform: str) -> bool:
+    return bool(re.fullmatch(r"identity|year|month|day|hour|void|(bucket|truncate)\[\d+\]", transform))
+
+
+# --- Bounds and counts -----------------------------------------------------------------------------------------------
+
+
+class Leaf(NamedTuple):
+    """A column without fields of its own, perhaps inside of structs."""
+
+    number: int
+    kind: str
+    values: list[Any]
+
+
+def leaves(fields: list[Field], columns: Mapping[str, pa.Array]) -> Iterator[Leaf]:
+    """All leaves that files note statistics of: none inside of lists and maps."""
+    for each in fields:
+        if each["name"] not in columns:
+            continue
+        array = columns[each["name"]]
+        if isinstance(each["type"], str):
+            yield Leaf(each["id"], each["type"], [physical_value(value) for value in array])
+        elif each["type"]["type"] == "struct":
+            inner = {child.name: part for child, part in zip(array.type, array.flatten(), strict=True)}
+            yield from leaves(each["type"]["fields"], inner)
+
+
+def metrics(found: Iterator[Leaf], truncate: int | None = TRUNCATED_AT) -> dict[str, dict[int, Any]]:
+    """What a manifest notes of a file, by the names of its fields."""
+    noted: dict[str, dict[int, Any]] = {
+        name: {} for name in ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    }
+    for leaf in found:
+        present = [value for value in leaf.values if value is not None]
+        ordered = [value for value in present if value == value]
+        noted["value_counts"][leaf.number] = len(leaf.values)
+        noted["null_value_counts"][leaf.number] = len(leaf.values) - len(present)
+        if leaf.kind in ("float", "double"):
+            noted["nan_value_counts"][leaf.number] = len(present) - len(ordered)
+        if not ordered:
+            continue
+        lower, upper = _bounds(ordered)
+        if truncate is not None and leaf.kind in ("string", "binary"):
+            lower, upper = lower[:truncate], truncated_up(upper, truncate)
+        noted["lower_bounds"][leaf.number] = single_value(leaf.kind, lower)
+        if upper is not None:
+            noted["upper_bounds"][leaf.number] = single_value(leaf.kind, upper)
+    return noted
+
+
+def _bounds(ordered: list[Any]) -> tuple[Any, Any]:
+    lower, upper = min(ordered), max(ordered)
+    if isinstance(lower, float):
+        # The two zeros are equal, and the negative one comes first.
+        lower = -0.0 if lower == 0 and any(math.copysign(1, each) < 0 for each in ordered if each == 0) else lower
+        upper = 0.0 if upper == 0 and any(math.copysign(1, each) > 0 for each in ordered if each == 0) else upper
+    return lower, upper
+
+
+def truncated_up(value: Any, length: int) -> Any:
+    """The shortest that is not below any value with this beginning; None where there is none."""
+    if len(value) <= length:
+        return value
+    for end in range(length, 0, -1):
+        last = value[end - 1]
+        if isinstance(value, bytes):
+            if last < 0xFF:
+                return value[: end - 1] + bytes([last + 1])
+        elif last < "\U0010ffff":
+            following = ord(last) + 1
+            return value[: end - 1] + chr(0xE000 if following == 0xD800 else following)
+    return None

@@ -1,0 +1,87 @@
+"""Iceberg tables on the command line: snapshots in every command, moved tables, catalogs, `tamis history`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from tamis.cli.application import program
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> IcebergFolder:
+    """Two snapshots of a moved table, and a tag for the first."""
+    made = IcebergFolder(tmp_path / "t", [field(1, "id", "long")], location="s3://bucket/t")
+    for number in range(2):
+        made.commit(made.data_file(f"{number}.parquet", pa.table({"id": [number, number + 10]})))
+    made.tag("first", made.snapshots[0].number)
+    return made
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return lambda *arguments: CliRunner().invoke(program, [*map(str, arguments)])
+
+
+def test_snapshots_by_id_by_ref_and_by_moment(table: IcebergFolder, run: Run) -> None:
+    first = table.snapshots[0].number
+    assert run("count", table.folder).output == "4\n"
+    assert run("count", table.folder, "--snapshot-id", first).output == "2\n"
+    assert run("count", table.folder, "--ref", "first").output == "2\n"
+    assert run("count", table.folder, "--timestamp", "2023-11-14T22:13:20.500Z").output == "2\n"
+    assert run("count", table.folder, "--format", "iceberg", "--where", "id > 9").output == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "code"),
+    [
+        (["--snapshot-id", "1", "--ref", "main"], "--snapshot-id and --ref exclude each other", 2),
+        (["--version", "1"], "choose a snapshot with --snapshot-id, --ref or --timestamp;", 1),
+        (["--ref", "other"], "no branch or tag 'other'", 1),
+        (["--no-relocate"], "leave --no-relocate away", 1),
+        (["--catalog", "type=sql"], "the catalog cannot be opened", 1),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_the_command_line(
+    table: IcebergFolder, run: Run, options: list[str], message: str, code: int
+) -> None:
+    found = run("count", table.folder, *options)
+    assert found.exit_code == code
+    assert message in found.output
+
+
+def test_the_history_is_that_of_snapshots(table: IcebergFolder, run: Run) -> None:
+    found = json.loads(run("history", table.folder, "--json").output)
+    assert [each["snapshot_id"] for each in found] == [each.number for each in table.snapshots[::-1]]
+    assert found[0]["summary"] == {}
+    assert run("history", table.folder, "--ref", "first", "--columns", "operation").output.split() == [
+        "operation",
+        "append",
+    ]
+
+
+def test_a_catalog_by_its_properties(tmp_path: Path, run: Run) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    catalog = load_catalog("c", **properties)
+    catalog.create_namespace("ns")
+    rows = pa.table({"id": [1, 2, 3]})
+    catalog.create_table("ns.t", rows.schema).append(rows)
+    options = [part for name, value in {**properties, "name": "c"}.items() for part in ("--catalog", f"{name}={value}")]
+    assert run("count", "ns.t", *options).output == "3\n"
+
+
+def test_manifests_are_a_level_of_a_plan(table: IcebergFolder, run: Run) -> None:
+    plan = json.loads(run("plan", table.folder, "--where", "id = 1", "--json").output)
+    assert [each["level"] for each in plan["levels"]][:2] == ["manifests", "files"]
+    assert "moved: metadata names 's3://bucket/t'" in plan["levels"][0]["note"]

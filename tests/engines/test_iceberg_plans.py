@@ -1,0 +1,54 @@
+"""O8 over random Iceberg tables: what workers plan of manifests is what is planned here."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tamis
+from builders.by_pages import read_by_pages
+from builders.choices import Choices
+from builders.engines import WorkerHere, assert_same_plans, fresh_plan
+from builders.iceberg_cases import random_iceberg_case
+from tamis.scan import slices
+from tamis.table import open_source
+from tamis.tables.planning import Planning
+from tamis.tables.source import LEVELS
+
+FEWEST = settings(max_examples=max(1, settings().max_examples // 12))
+"""A whole table is written for each example."""
+
+SUBSETS = [subset for size in range(len(LEVELS) + 1) for subset in itertools.combinations(LEVELS, size)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _by_pages() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        read_by_pages(patch)
+        yield
+
+
+@FEWEST
+@given(st.data())
+def test_O8_I1_I6_plans_of_iceberg_tables_are_the_local_ones(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slices, "FILES_TOGETHER", choices.number(1, 4))
+        case = random_iceberg_case(choices, Path(folder), predicates=3)
+        number, _ = choices.one_of(case.states)
+        worker = WorkerHere()
+        elsewhere = tamis.Table(open_source(folder, snapshot_id=number, planning=Planning(worker, "spark")))
+        here = tamis.open(folder, snapshot_id=number)
+        for where in (None, *(said.expr for said in case.said)):
+            options = {"levels": choices.one_of([LEVELS, choices.one_of(SUBSETS)]), "limit": choices.one_of([None, 3])}
+            for depth in ("files", "pages"):
+                plans = [fresh_plan(table, where, depth, **options) for table in (elsewhere, here)]
+                assert_same_plans(*plans)
+            assert elsewhere.scan(where, **options).count() == here.scan(where, **options).count()
+        assert worker.jobs

@@ -1,0 +1,103 @@
+"""Iceberg tables on Spark: plans of executors are those of this process (O8), DataFrames have the rows of a scan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.engines import assert_same_plans, fresh_plan
+from builders.iceberg_cases import random_iceberg_case
+from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from builders.seeded import SeededChoices
+from tamis.spark.types import fit_rows, row_schema
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight files in several manifests of two specs, of which rows are deleted in three ways; a column came later."""
+    fields = [field(1, "id", "long"), field(2, "region", "string")]
+    mapping = [{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["region"]}]
+    table = IcebergFolder(
+        tmp_path_factory.mktemp("spark") / "orders",
+        fields,
+        specs=[[], [(2, "identity", "region")]],
+        version=3,
+        properties={"schema.name-mapping.default": json.dumps(mapping)},
+        location="s3://elsewhere/orders",
+    )
+    files = []
+    for number in range(8):
+        region = "eu" if number % 2 else "us"
+        rows = pa.table({"id": range(number * 10, number * 10 + 10), "region": [region] * 10})
+        ending = "avro" if number == 3 else "parquet"
+        files.append(table.data_file(f"{number}.{ending}", rows, spec=number // 4, with_ids=number != 6))
+    table.commit(*files[:4], per_manifest=2)
+    table.commit(*files[4:], per_manifest=2)
+    table.commit(
+        position_deletes(table, "p.parquet", [(files[0].path, 3), (files[3].path, 9)], spec=0),
+        equality_deletes(table, "e.parquet", pa.table({"id": [11, 47]}), spec=0),
+        *deletion_vectors(table, "v.puffin", {files[6].path: [0, 1]}, {files[6].path: files[6]}),
+    )
+    default = {"initial-default": "none", "write-default": "none"}
+    table.evolve([field(2, "area", "string"), field(1, "id", "long"), field(3, "note", "string", **default)])
+    rows = pa.table({"area": ["eu"], "id": [100], "note": [None]}, schema=table.arrow_schema)
+    table.commit(table.data_file("8.parquet", rows, spec=0))
+    return table.folder
+
+
+WHERE = (None, "id = 47", "area = 'eu' AND id > 25", "id IN (3, 39, 60, 62, 100)", "note = 'none' AND id < 20")
+
+
+def test_O8_a_plan_of_an_iceberg_table_on_spark_is_the_local_one(any_spark: Any, orders: Path) -> None:
+    on_spark = tamis.connect(spark=any_spark, planning="spark").open(orders)
+    local = tamis.open(orders)
+    for where in WHERE:
+        assert_same_plans(fresh_plan(on_spark, where, "files"), fresh_plan(local, where, "files"))
+    assert_same_plans(fresh_plan(on_spark, WHERE[2], "pages"), fresh_plan(local, WHERE[2], "pages"))
+    assert sorted(on_spark.scan(WHERE[3]).to_arrow()["id"].to_pylist()) == [62, 100]
+
+
+def test_dataframes_have_the_rows_of_the_scan(any_spark: Any, orders: Path) -> None:
+    table = tamis.open(orders)
+    for where in WHERE:
+        check(any_spark, table.scan(where))
+    check(any_spark, table.scan(columns=["note"]))
+    assert table.scan().to_spark(any_spark).count() == table.scan().count() == 75
+
+
+def test_the_data_source_reads_iceberg_tables(spark: Any, orders: Path) -> None:
+    tamis.spark.register(spark)
+    frame = spark.read.format("tamis").load(str(orders))
+    assert sorted(row["id"] for row in frame.where("area = 'us' AND id > 40").collect()) == sorted(
+        tamis.open(orders).scan("area = 'us' AND id > 40").to_arrow()["id"].to_pylist()
+    )
+    first = tamis.open(orders).history()["snapshot_id"].to_pylist()
+    for snapshot in (min(first), max(first)):
+        older = spark.read.format("tamis").option("snapshot_id", snapshot).load(str(orders))
+        assert older.count() == tamis.open(orders, snapshot_id=snapshot).scan().count()
+
+
+def check(spark: Any, scan: tamis.Scan, *context: object) -> None:
+    schema = row_schema(scan.schema)
+    expected = pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
+    found = scan.to_spark(spark).toArrow()
+    assert found.column_names == expected.column_names, context
+    rows = [sorted(map(repr, each.to_pylist())) for each in (found.cast(expected.schema), expected)]
+    assert rows[0] == rows[1], context
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("seed", range(12))
+def test_O8_random_tables_have_the_local_plans_and_rows(spark: Any, tmp_path: Path, seed: int) -> None:
+    case = random_iceberg_case(SeededChoices(seed), tmp_path, predicates=2)
+    on_spark, local = tamis.connect(spark=spark, planning="spark").open(tmp_path), tamis.open(tmp_path)
+    for where in (None, *(said.expr for said in case.said)):
+        assert_same_plans(fresh_plan(on_spark, where, "pages"), fresh_plan(local, where, "pages"))
+        check(spark, local.scan(where), case.done, where)

@@ -1,0 +1,253 @@
+"""Avro files taken apart: every codec and block layout, every type, and nothing but a clear error for damaged ones."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.avro_files import CODECS, write_avro
+from tamis import TamisError
+from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.tables.iceberg import avro
+from tamis.tables.iceberg.avro import open_avro
+from tamis.tables.iceberg.avro_rows import decode_rows
+from tamis.tables.iceberg.avro_schema import resolve, text_for_polars
+
+PAIR = {
+    "type": "record",
+    "name": "pair",
+    "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "bytes"}],
+}
+
+
+def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": "entry",
+        "fields": [
+            {"name": name, "type": kind, "field-id": number} for number, (name, kind) in enumerate(fields, start=1)
+        ],
+    }
+
+
+SCHEMA = record(
+    ("status", "int"),
+    ("path", "string"),
+    ("bounds", ["null", {"type": "array", "items": PAIR, "logicalType": "map"}]),
+    ("size", ["long", "null"]),
+    ("is_live", "boolean"),
+    ("partition", {"type": "record", "name": "r102", "fields": []}),
+)
+ROWS = [
+    {
+        "status": number % 3,
+        "path": f"s3://bucket/é{number}",
+        "bounds": None if number % 5 == 0 else [{"key": key, "value": bytes([key])} for key in range(number % 4)],
+        "size": None if number % 7 == 0 else -(2**60) + number,
+        "is_live": number % 2 == 0,
+        "partition": {},
+    }
+    for number in range(100)
+]
+
+
+def content_of(tmp_path: Path, schema: Any, rows: list[Any], **options: Any) -> bytes:
+    path = tmp_path / "some.avro"
+    write_avro(path, schema, rows, **options)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("per_block", [1, 7, 1000])
+def test_every_codec_and_any_number_of_records_to_a_block(tmp_path: Path, codec: str, per_block: int) -> None:
+    content = content_of(tmp_path, SCHEMA, ROWS, codec=codec, per_block=per_block)
+    file = open_avro(content, "place")
+    assert file.count == len(ROWS)
+    assert file.read().to_pylist() == ROWS
+
+
+def test_what_fastavro_reads_is_what_is_read(tmp_path: Path) -> None:
+    content = content_of(tmp_path, SCHEMA, ROWS)
+    assert open_avro(content, "place").read().to_pylist() == list(fastavro.reader(io.BytesIO(content)))
+
+
+def test_records_one_by_one_are_those_of_whole_columns(tmp_path: Path) -> None:
+    file = open_avro(content_of(tmp_path, SCHEMA, ROWS), "place")
+    slow = decode_rows(file.body, file.count, file.schema, "place")
+    assert slow.to_pylist() == file.read().to_pylist() == ROWS
+
+
+FIXED = {"type": "fixed", "size": 3, "name": "three"}
+LESS_KNOWN = [
+    ("null", [None, None]),
+    ({"type": "map", "values": "long"}, [{"a": 1, "b": -1}, {}]),
+    (["null", {"type": "map", "values": FIXED}], [None, {"a": b"abc"}]),
+    ({"type": "enum", "name": "color", "symbols": ["RED", "BLUE"]}, ["BLUE", "RED"]),
+    (["null", {"type": "array", "items": ["null", "double"]}], [[1.5, None], None]),
+    (
+        {"type": "record", "name": "inner", "fields": [{"name": "x", "type": ["null", "float"]}]},
+        [{"x": 0.5}, {"x": None}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), LESS_KNOWN)
+def test_types_that_manifests_have_seldom(tmp_path: Path, kind: Any, values: list[Any]) -> None:
+    schema = record(("number", "int"), ("x", kind))
+    file = open_avro(content_of(tmp_path, schema, [{"number": 1, "x": each} for each in values]), "place")
+    fast, slow = file.read(), decode_rows(file.body, file.count, file.schema, "place")
+    assert text_for_polars(file.schema) is not None
+    if kind == "null":
+        assert slow["x"].null_count == len(values)
+        return
+    assert slow.to_pylist() == fast.to_pylist()
+    plain = [each if not isinstance(each, dict) or "x" in each else list(each.items()) for each in values]
+    found = [
+        [(entry["key"], entry["value"]) for entry in each]
+        if isinstance(each, list) and each and isinstance(each[0], dict)
+        else each
+        for each in fast["x"].to_pylist()
+    ]
+    expected = [1, 0] if values == ["BLUE", "RED"] else plain
+    assert found == expected
+
+
+def test_a_type_named_again_is_the_type(tmp_path: Path) -> None:
+    schema = record(("a", FIXED), ("b", ["null", "three"]))
+    rows = [{"a": b"abc", "b": b"xyz"}, {"a": b"def", "b": None}]
+    assert open_avro(content_of(tmp_path, schema, rows), "place").read().to_pylist() == rows
+
+
+def test_a_union_that_polars_does_not_have_is_decoded_one_by_one(tmp_path: Path) -> None:
+    schema = record(("x", ["null", "int", "string"]))
+    file = open_avro(content_of(tmp_path, schema, [{"x": 1}, {"x": "a"}, {"x": None}]), "place")
+    assert text_for_polars(file.schema) is None
+    found = file.read()["x"].to_pylist()
+    assert found == [
+        {"member0": None, "member1": 1, "member2": None},
+        {"member0": None, "member1": None, "member2": "a"},
+        {"member0": None, "member1": None, "member2": None},
+    ]
+
+
+def test_logical_types_and_ids_are_told_as_arrow_has_them(tmp_path: Path) -> None:
+    schema = record(
+        ("d", {"type": "int", "logicalType": "date"}),
+        ("t", ["null", {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}]),
+        ("n", {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False}),
+        ("p", {"type": "fixed", "size": 4, "name": "p4", "logicalType": "decimal", "precision": 9, "scale": 2}),
+        ("m", {"type": "array", "items": PAIR, "logicalType": "map"}),
+    )
+    found = open_avro(content_of(tmp_path, schema, []), "place").arrow_schema
+    assert found.types[:4] == [pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.decimal128(9, 2)]
+    assert pa.types.is_map(found.field("m").type)
+    assert [field.metadata[b"PARQUET:field_id"] for field in found] == [b"1", b"2", b"3", b"4", b"5"]
+    assert [field.nullable for field in found] == [False, True, False, False, False]
+
+
+def opened_or_error(content: bytes) -> pa.Table | TamisError:
+    try:
+        return open_avro(content, "place").read()
+    except TamisError as error:
+        return error
+
+
+# --- Damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_X6_a_file_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(CorruptFile, match="'place' is no Avro file"):
+        open_avro(b"PAR1 and so on", "place")
+
+
+def test_an_unknown_codec_is_named(tmp_path: Path) -> None:
+    content = content_of(tmp_path, SCHEMA, ROWS, codec="null").replace(b"\x08null", b"\x08lzma")
+    with pytest.raises(UnsupportedFeature, match="'place' is compressed with 'lzma'"):
+        open_avro(content, "place")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_X6_a_file_cut_off_anywhere_is_an_error(tmp_path: Path, codec: str) -> None:
+    content = content_of(tmp_path, SCHEMA, ROWS, codec=codec, per_block=10)
+    whole_blocks = 0
+    for length in range(0, len(content), 97):
+        found = opened_or_error(content[:length])
+        if isinstance(found, TamisError):
+            assert "place" in str(found)
+        else:
+            # At the end of a block nothing tells that more came after it.
+            assert len(found) % 10 == 0
+            whole_blocks += 1
+    assert whole_blocks < 3
+
+
+def test_X6_a_block_that_claims_more_records_than_it_has_bytes(tmp_path: Path) -> None:
+    schema = record(("x", {"type": "record", "name": "empty", "fields": []}))
+    framed = avro._framed(json.dumps(schema), 2**40, b"")
+    with pytest.raises(CorruptFile, match="claims 1099511627776 records in 0 bytes"):
+        open_avro(framed, "place")
+
+
+def test_X5_a_block_that_inflates_beyond_all_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"x": b"\0" * 5_000_000}]
+    for codec in CODECS:
+        content = content_of(tmp_path, record(("x", "bytes")), rows, codec=codec)
+        monkeypatch.setattr(avro, "MOST_BYTES", 1_000_000)
+        with pytest.raises(CorruptFile, match="place"):
+            open_avro(content, "place")
+        monkeypatch.undo()
+        assert open_avro(content, "place").count == 1
+
+
+def test_a_type_that_holds_itself_is_refused(tmp_path: Path) -> None:
+    schema = record(("next", ["null", "entry"]))
+    with pytest.raises(ValueError, match="hold themselves"):
+        resolve(schema)
+
+
+def test_X6_a_string_that_claims_to_be_longer_than_the_file() -> None:
+    schema = resolve(record(("x", "string")))
+    claims = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+    with pytest.raises(CorruptFile, match="bytes are named"):
+        decode_rows(claims, 1, schema, "place")
+
+
+def test_X6_an_array_that_claims_more_than_there_are_bytes() -> None:
+    schema = resolve(record(("x", {"type": "array", "items": "null"})))
+    with pytest.raises(CorruptFile, match="elements are named"):
+        decode_rows(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0", 1, schema, "place")
+
+
+def test_X6_an_array_of_nothing_is_not_taken_at_its_word(tmp_path: Path) -> None:
+    for items in ("null", {"type": "record", "name": "r", "fields": [{"name": "x", "type": "null"}]}):
+        schema = record(("x", {"type": "array", "items": items}))
+        claims = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0"
+        with pytest.raises(CorruptFile, match="elements are named"):
+            open_avro(avro._framed(json.dumps(schema), 1, claims), "place").read()
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_changed_byte_gives_rows_or_an_error_of_ours(data: st.DataObject) -> None:
+    content = bytearray(avro._framed(json.dumps(SCHEMA), len(ROWS), _body()))
+    start = content.index(b"null\x00") if data.draw(st.booleans()) else len(content) - len(_body())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(start, len(content) - 1))] = data.draw(st.integers(0, 255))
+    found = opened_or_error(bytes(content))
+    assert not isinstance(found, TamisError) or "place" in str(found)
+
+
+def _body() -> bytes:
+    parsed = fastavro.parse_schema(json.loads(json.dumps(SCHEMA)))
+    encoded = io.BytesIO()
+    for row in ROWS:
+        fastavro.schemaless_writer(encoded, parsed, row)
+    return encoded.getvalue()

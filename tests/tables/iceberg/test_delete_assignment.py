@@ -1,0 +1,240 @@
+"""Deletes assigned to data files: the same as by asking every delete about every file, one after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tamis.expr.nodes import Column
+from tamis.tables.iceberg import deletes_index
+from tamis.tables.iceberg.deletes_index import PATH_ID, assign_deletes
+
+COLUMNS = {1: Column(("x",), type=pa.int32()), 2: Column(("y",), type=pa.float64())}
+GLOBAL = {0: True, 1: False, 2: False}
+PATHS = [f"s3://b/{name}" for name in "abcdefgh"]
+
+Bounds = tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Data:
+    path: str
+    sequence: int
+    spec: int = 1
+    key: bytes = b""
+    x: Bounds = None
+    nulls: int | None = None
+
+
+@dataclass(frozen=True)
+class Delete:
+    content: int
+    sequence: int
+    spec: int = 1
+    key: bytes = b""
+    file_format: str = "parquet"
+    referenced: str | None = None
+    paths: tuple[str | None, str | None] = (None, None)
+    ids: tuple[int, ...] | None = None
+    x: Bounds = None
+    nulls: int | None = None
+    count: int = 3
+
+    def is_for(self, data: Data) -> bool:
+        """As the format says it, for one file."""
+        same = (self.spec, self.key) == (data.spec, data.key)
+        if self.content == 2:
+            if not data.sequence < self.sequence or not (GLOBAL[self.spec] or same):
+                return False
+            if 1 not in (self.ids or ()) or self.x is None or data.x is None:
+                return True
+            both_null = self.nulls != 0 and data.nulls != 0
+            return both_null or not (data.x[1] < self.x[0] or self.x[1] < data.x[0])
+        if data.sequence > self.sequence:
+            return False
+        if self.file_format == "puffin":
+            return self.referenced == data.path
+        low, high = self.paths
+        if self.referenced is not None:
+            return same and self.referenced == data.path
+        return same and (low is None or low <= data.path) and (high is None or data.path <= high)
+
+
+def number(value: int | None) -> bytes | None:
+    return None if value is None else value.to_bytes(4, "little", signed=True)
+
+
+def statistics(files: list[Any]) -> dict[str, pa.Array]:
+    return {
+        "lower:1": pa.array([number(each.x[0] if each.x else None) for each in files], pa.binary()),
+        "upper:1": pa.array([number(each.x[1] if each.x else None) for each in files], pa.binary()),
+        "nulls:1": pa.array([each.nulls for each in files], pa.int64()),
+    }
+
+
+def data_table(files: list[Data]) -> pa.Table:
+    return pa.table(
+        {
+            "location": pa.array([each.path for each in files], pa.string()),
+            "sequence_number": pa.array([each.sequence for each in files], pa.int64()),
+            "spec_id": pa.array([each.spec for each in files], pa.int32()),
+            "partition_key": pa.array([each.key for each in files], pa.binary()),
+            **statistics(files),
+        }
+    )
+
+
+def delete_table(deletes: list[Delete]) -> pa.Table:
+    return pa.table(
+        {
+            "location": pa.array([f"d{index}" for index in range(len(deletes))], pa.string()),
+            "sequence_number": pa.array([each.sequence for each in deletes], pa.int64()),
+            "spec_id": pa.array([each.spec for each in deletes], pa.int32()),
+            "partition_key": pa.array([each.key for each in deletes], pa.binary()),
+            "content": pa.array([each.content for each in deletes], pa.int8()),
+            "file_format": pa.array([each.file_format for each in deletes], pa.string()),
+            "record_count": pa.array([each.count for each in deletes], pa.int64()),
+            "size": pa.array([100 + index for index in range(len(deletes))], pa.int64()),
+            "referenced": pa.array([each.referenced for each in deletes], pa.string()),
+            "offset": pa.array([4 for _ in deletes], pa.int64()),
+            "length": pa.array([40 for _ in deletes], pa.int64()),
+            "equality_ids": pa.array([each.ids for each in deletes], pa.list_(pa.int32())),
+            f"lower:{PATH_ID}": pa.array([_bytes(each.paths[0]) for each in deletes], pa.binary()),
+            f"upper:{PATH_ID}": pa.array([_bytes(each.paths[1]) for each in deletes], pa.binary()),
+            **statistics(deletes),
+        }
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def assigned(data: list[Data], deletes: list[Delete]) -> tuple[list[set[str]], list[int | None]]:
+    table = delete_table(deletes)
+    found = assign_deletes(data_table(data), table, table["location"].combine_chunks(), COLUMNS, GLOBAL)
+    found.deletes.validate(full=True)
+    paths = [{each["path"] for each in own or ()} for own in found.deletes.to_pylist()]
+    assert all(own is None or own for own in found.deletes.to_pylist())
+    return paths, found.deleted.to_pylist()
+
+
+def expected(data: list[Data], deletes: list[Delete]) -> list[set[str]]:
+    names = []
+    for file in data:
+        own = [index for index, each in enumerate(deletes) if each.is_for(file)]
+        vectors = [index for index in own if deletes[index].file_format == "puffin"]
+        if vectors:
+            newest = max(vectors, key=lambda index: deletes[index].sequence)
+            own = [newest, *(index for index in own if deletes[index].content == 2)]
+        names.append({f"d{index}" for index in own})
+    return names
+
+
+BOUNDS = st.none() | st.tuples(st.integers(-5, 5), st.integers(0, 4)).map(lambda each: (each[0], each[0] + each[1]))
+PLACES = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([b"", b"1:a", b"1:b"]))
+COUNTS = st.sampled_from([None, 0, 2])
+SEQUENCES = st.integers(0, 4)
+
+
+@st.composite
+def data_files(draw: st.DrawFn) -> Data:
+    spec, key = draw(PLACES)
+    return Data(draw(st.sampled_from(PATHS)), draw(SEQUENCES), spec, key, draw(BOUNDS), draw(COUNTS))
+
+
+@st.composite
+def delete_files(draw: st.DrawFn) -> Delete:
+    spec, key = draw(PLACES)
+    match draw(st.sampled_from(["position", "named", "one", "equality"])):
+        case "equality":
+            ids = draw(st.sampled_from([(1,), (2,), (1, 2), (7,)]))
+            return Delete(2, draw(SEQUENCES), spec, key, ids=ids, x=draw(BOUNDS), nulls=draw(COUNTS))
+        case "named":
+            return Delete(1, draw(SEQUENCES), spec, key, referenced=draw(st.sampled_from(PATHS)))
+        case "one":
+            path = draw(st.sampled_from(PATHS))
+            return Delete(1, draw(SEQUENCES), spec, key, paths=(path, path))
+        case _:
+            low, high = sorted([draw(st.sampled_from(PATHS)), draw(st.sampled_from(PATHS))])
+            cut = draw(st.sampled_from([None, 5, 6, 7]))
+            low = low if cut is None else low[:cut]
+            paths = (draw(st.sampled_from([None, low])), draw(st.sampled_from([None, high])))
+            return Delete(1, draw(SEQUENCES), spec, key, paths=paths)
+
+
+@given(st.lists(data_files(), max_size=12), st.lists(delete_files(), max_size=8), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_I6_deletes_are_for_the_files_that_the_format_says(
+    data: list[Data], deletes: list[Delete], few_pairs: bool
+) -> None:
+    before = deletes_index.MOST_PAIRS
+    deletes_index.MOST_PAIRS = 3 if few_pairs else before
+    try:
+        found, counts = assigned(data, deletes)
+    finally:
+        deletes_index.MOST_PAIRS = before
+    assert found == expected(data, deletes)
+    assert counts == [0 if not own else None for own in found]
+
+
+@given(
+    st.lists(data_files(), max_size=8, unique_by=lambda each: each.path),
+    st.lists(delete_files(), max_size=4),
+    st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_I6_a_deletion_vector_supersedes_position_deletes(
+    data: list[Data], deletes: list[Delete], more: st.DataObject
+) -> None:
+    vectors = [
+        Delete(1, more.draw(SEQUENCES), each.spec, each.key, "puffin", each.path, count=index + 1)
+        for index, each in enumerate(data)
+        if more.draw(st.booleans())
+    ]
+    everything = deletes + vectors
+    found, counts = assigned(data, everything)
+    assert found == expected(data, everything)
+    for own, count in zip(found, counts, strict=True):
+        kinds = [everything[int(name[1:])] for name in own]
+        only_vector = [each for each in kinds if each.file_format == "puffin"] if len(kinds) == 1 else []
+        assert count == (0 if not kinds else only_vector[0].count if only_vector else None)
+
+
+def test_a_file_that_is_listed_twice_gets_its_deletes_twice() -> None:
+    data = [Data("a", 1), Data("b", 1), Data("a", 2)]
+    found, _ = assigned(data, [Delete(1, 2, referenced="a")])
+    assert found == [{"d0"}, set(), {"d0"}]
+
+
+def test_I6_equality_deletes_are_for_strictly_older_files_and_position_deletes_for_the_same_age() -> None:
+    data = [Data("a", 1), Data("b", 2)]
+    found, _ = assigned(data, [Delete(2, 2, ids=(1,)), Delete(1, 2)])
+    assert found == [{"d0", "d1"}, {"d1"}]
+
+
+def test_I6_equality_deletes_of_an_unpartitioned_spec_are_global_and_position_deletes_are_not() -> None:
+    data = [Data("a", 1, 1, b"1:a"), Data("b", 1, 0)]
+    found, _ = assigned(data, [Delete(2, 2, 0, ids=(1,)), Delete(1, 2, 0)])
+    assert found == [{"d0"}, {"d0", "d1"}]
+
+
+@pytest.mark.parametrize(("nulls", "kept"), [(0, False), (1, True), (None, True)])
+def test_I6_nulls_are_equal_whatever_the_bounds_say(nulls: int | None, kept: bool) -> None:
+    found, _ = assigned([Data("a", 1, x=(1, 2), nulls=nulls)], [Delete(2, 2, ids=(1,), x=(5, 6), nulls=None)])
+    assert found == [{"d0"} if kept else set()]
+
+
+def test_where_a_vector_lies_is_told_and_of_other_deletes_it_is_not() -> None:
+    data = data_table([Data("a", 1), Data("b", 1)])
+    table = delete_table([Delete(1, 1, file_format="puffin", referenced="a"), Delete(1, 1, paths=("b", "b"))])
+    found = assign_deletes(data, table, pa.array(["/d/0", "/d/1"]), COLUMNS, GLOBAL).deletes.to_pylist()
+    assert [(own[0]["path"], own[0]["offset"], own[0]["length"]) for own in found] == [
+        ("/d/0", 4, 40),
+        ("/d/1", None, None),
+    ]

@@ -1,0 +1,147 @@
+"""The plain functions: what they tell of files, what a filter keeps, and what a foreign runtime gets."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from tamis import PartitionFilter, iceberg
+from tamis.errors import InvalidArgument, MissingFile, TableNotFound
+from tamis.tables.iceberg.functions import FILE_SCHEMA
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> IcebergFolder:
+    fields = [field(1, "id", "long"), field(2, "ts", "timestamp"), field(3, "city", "string")]
+    made = IcebergFolder(tmp_path, fields, specs=[[(2, "day", "day"), (3, "identity", "city")]], version=3)
+    for number, city in enumerate(("Bern", "Aarau", None)):
+        rows = pa.table(
+            {"id": [number], "ts": [datetime(2024, 3, 1 + number, 5)], "city": pa.array([city], pa.string())}
+        )
+        made.commit(made.data_file(f"{number}.parquet", rows))
+    return made
+
+
+def names(batch: pa.RecordBatch) -> list[str]:
+    return sorted(Path(path).name for path in batch["path"].to_pylist())
+
+
+def test_the_files_of_a_snapshot_and_what_is_told_of_them(table: IcebergFolder) -> None:
+    found = iceberg.list_files(table.folder)
+    assert found.schema == FILE_SCHEMA
+    rows = {Path(row["path"]).name: row for row in found.to_pylist()}
+    assert rows["1.parquet"] == {
+        "path": table.path_of("1.parquet"),
+        "file_format": "parquet",
+        "record_count": 1,
+        "file_size_bytes": Path(table.path_of("1.parquet")).stat().st_size,
+        "partition_values": '{"day": "2024-03-02", "city": "Aarau"}',
+        "content_type": "data",
+        "snapshot_id": table.snapshots[1].number,
+    }
+    assert json.loads(rows["2.parquet"]["partition_values"]) == {"day": "2024-03-03", "city": None}
+
+
+def test_deletes_are_files_too(table: IcebergFolder) -> None:
+    first = table.snapshots[0].files[0][0]
+    gone = pa.table({"id": [1]})
+    table.commit(
+        position_deletes(table, "p.parquet", [(first.path, 0)], spec=0, partition=first.partition),
+        equality_deletes(table, "e.parquet", gone, spec=0, partition=first.partition),
+    )
+    table.commit(*deletion_vectors(table, "v.puffin", {first.path: [0]}, {first.path: first}))
+    found = iceberg.list_files(table.folder)
+    kinds = {Path(row["path"]).name: (row["content_type"], row["file_format"]) for row in found.to_pylist()}
+    assert kinds == {
+        "0.parquet": ("data", "parquet"),
+        "1.parquet": ("data", "parquet"),
+        "2.parquet": ("data", "parquet"),
+        "p.parquet": ("position_deletes", "parquet"),
+        "e.parquet": ("equality_deletes", "parquet"),
+        "v.puffin": ("position_deletes", "puffin"),
+    }
+    assert found["content_type"].to_pylist()[:3] == ["data"] * 3
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        (PartitionFilter.eq("city", "Bern"), ["0.parquet"]),
+        (PartitionFilter.gte("day", "2024-03-02"), ["1.parquet", "2.parquet"]),
+        (PartitionFilter.is_null("city"), ["2.parquet"]),
+        (PartitionFilter.eq("city", "nowhere"), []),
+    ],
+)
+def test_a_filter_keeps_files_of_some_partitions(table: IcebergFolder, where: PartitionFilter, kept: list[str]) -> None:
+    assert names(iceberg.list_files(table.folder, filter=where)) == kept
+    info = iceberg.snapshot_info(table.folder)
+    each = [iceberg.read_manifest_file(table.folder, path, where) for path in info.manifests]
+    assert sorted(name for batch in each for name in names(batch)) == kept
+
+
+def test_manifests_together_are_the_snapshot(table: IcebergFolder) -> None:
+    info = iceberg.snapshot_info(table.folder)
+    assert info.snapshot_id == table.snapshots[-1].number
+    assert info.schema == tamis.open(table.folder).schema
+    assert info.manifest_sizes == tuple(Path(path).stat().st_size for path in info.manifests)
+    each = pa.concat_batches([iceberg.read_manifest_file(table.folder, path) for path in info.manifests])
+    whole = iceberg.list_files(table.folder)
+    assert sorted(map(str, each.to_pylist())) == sorted(map(str, whole.to_pylist()))
+
+
+def test_files_that_were_removed_are_told_by_nobody(table: IcebergFolder) -> None:
+    table.commit(removed=[table.path_of("1.parquet")], operation="delete")
+    assert names(iceberg.list_files(table.folder)) == ["0.parquet", "2.parquet"]
+    assert names(iceberg.list_files(table.folder, table.snapshots[1].number)) == ["0.parquet", "1.parquet"]
+    assert names(iceberg.list_files(table.folder, ref="main")) == ["0.parquet", "2.parquet"]
+
+
+def test_I10_paths_of_a_moved_table_are_where_they_are_now(tmp_path: Path) -> None:
+    made = IcebergFolder(tmp_path, [field(1, "id", "long")], location="s3://bucket/t")
+    made.commit(made.data_file("0.parquet", pa.table({"id": [1]})))
+    assert iceberg.list_files(tmp_path)["path"].to_pylist() == [str(tmp_path / "data/0.parquet")]
+    named = made.snapshots[0].manifests[0].listed["manifest_path"]
+    assert named.startswith("s3://bucket/t/metadata/")
+    assert names(iceberg.read_manifest_file(tmp_path, named)) == ["0.parquet"]
+
+
+def test_a_manifest_of_an_older_snapshot_describes_itself(table: IcebergFolder) -> None:
+    older = table.snapshots[0].manifests[0].listed["manifest_path"]
+    table.commit(removed=[table.path_of("0.parquet")], operation="delete")
+    found = iceberg.read_manifest_file(table.folder, older)
+    assert names(found) == ["0.parquet"]
+
+
+def test_what_is_no_manifest_is_an_error(table: IcebergFolder) -> None:
+    with pytest.raises(InvalidArgument, match="is no manifest"):
+        iceberg.read_manifest_file(table.folder, "")
+    with pytest.raises(MissingFile, match=r"other.avro"):
+        iceberg.read_manifest_file(table.folder, f"{table.folder}/metadata/other.avro")
+    with pytest.raises(TableNotFound):
+        iceberg.list_files(table.folder / "data")
+    with pytest.raises(InvalidArgument):
+        iceberg.list_files(table.folder, filter="city = 'Bern'")  # type: ignore[arg-type]
+
+
+def test_a_table_to_which_nothing_was_written_has_no_files(tmp_path: Path) -> None:
+    IcebergFolder(tmp_path, [field(1, "id", "long")])
+    assert iceberg.list_files(tmp_path).num_rows == 0
+    assert iceberg.snapshot_info(tmp_path).manifests == ()
+
+
+def test_batches_go_through_the_c_interface(table: IcebergFolder) -> None:
+    found = iceberg.list_files(table.folder)
+    array, schema = ctypes.create_string_buffer(80), ctypes.create_string_buffer(72)
+    iceberg.export_batch(found, ctypes.addressof(array), ctypes.addressof(schema))
+    imported = pa.RecordBatch._import_from_c(ctypes.addressof(array), ctypes.addressof(schema))
+    assert imported.equals(found)
+    assert pa.record_batch(found).equals(found)

@@ -1,0 +1,152 @@
+"""Tables that others wrote and that lie elsewhere now: the rows that a slow reader finds in them, written for that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import tamis
+from builders.iceberg_by_hand import TableByHand
+from tamis.errors import TamisError
+
+ROWS = {
+    "custom_write_paths": 0,
+    "equality_deletes/warehouse/mydb/mytable": 2,
+    "equality_deletes/warehouse/mydb/mytable_partitioned": 3,
+    "hive_partitioned_table": 6,
+    "iceberg/lineitem_iceberg": 51793,
+    "is_null_is_not_null": 8,
+    "map_stats/default.db/map_stats": 2,
+    "name_mapping/warehouse_1/mydb/t1": 10000,
+    "partition_bigint": 2,
+    "partition_binary": 2,
+    "partition_bool": 2,
+    "partition_decimal_integer": 3,
+    "partition_double": 2,
+    "partition_timestamp/default.db/partition_timestamp": 2,
+}
+"""How many rows each table has, so that a mistake of both readers would be seen."""
+
+
+def tables(golden: Path) -> Iterator[tuple[str, Path]]:
+    for name in ROWS:
+        yield name, golden / "iceberg" / "data" / "persistent" / name
+
+
+@cache
+def by_hand(folder: Path, snapshot: int | None = None) -> pa.Table:
+    return TableByHand(folder).rows(snapshot)
+
+
+def are_the_same(found: pa.Table, expected: pa.Table) -> bool:
+    """In whatever order; row by row where there are few, and columns that may be nested."""
+    if len(expected) < 1_000:
+        return Counter(map(repr, found.to_pylist())) == Counter(map(repr, expected.to_pylist()))
+    order = [(name, "ascending") for name in expected.column_names]
+    optional = pa.table(found.columns, names=found.column_names)
+    return bool(optional.sort_by(order).equals(expected.sort_by(order)))
+
+
+def test_every_folder_with_metadata_is_among_them(golden: Path) -> None:
+    root = golden / "iceberg" / "data" / "persistent"
+    found = {str(each.parents[1].relative_to(root)) for each in root.rglob("*.metadata.json")}
+    assert found == ROWS.keys()
+
+
+def test_I6_I10_every_table_has_the_rows_that_a_slow_reader_finds(golden: Path) -> None:
+    for name, folder in tables(golden):
+        expected = by_hand(folder)
+        opened = tamis.open(folder)
+        rows = opened.scan().to_arrow()
+        assert opened.format == "iceberg"
+        assert rows.schema.names == opened.schema.names == expected.schema.names, name
+        assert rows.schema.types == expected.schema.types, name
+        assert are_the_same(rows, expected), name
+        assert opened.scan().count() == rows.num_rows == ROWS[name], name
+
+
+def test_I8_every_snapshot_has_its_rows(golden: Path) -> None:
+    seen = 0
+    for name, folder in tables(golden):
+        slow = TableByHand(folder)
+        for number, snapshot in slow.snapshots.items():
+            if not slow.place(snapshot["manifest-list"]).exists():
+                with pytest.raises(TamisError, match=Path(snapshot["manifest-list"]).name):
+                    tamis.open(folder, snapshot_id=number).scan().to_arrow()
+                continue
+            seen += 1
+            opened = tamis.open(folder, snapshot_id=number)
+            assert opened.version == number
+            assert are_the_same(opened.scan().to_arrow(), by_hand(folder, number)), (name, number)
+    assert seen > 20
+
+
+def test_rows_are_the_same_by_every_column_alone(golden: Path) -> None:
+    for name, folder in tables(golden):
+        expected = by_hand(folder)
+        opened = tamis.open(folder)
+        for column in expected.column_names:
+            rows = opened.scan(columns=[f"`{column}`"]).to_arrow()
+            assert are_the_same(rows, expected.select([column])), (name, column)
+
+
+def test_every_value_finds_its_rows(golden: Path) -> None:
+    """Partition values and bounds of every type: a wrong one would pass over the file of a value that is there."""
+    for name, folder in tables(golden):
+        opened = tamis.open(folder)
+        expected = by_hand(folder)
+        for field in opened.schema:
+            if pa.types.is_nested(field.type):
+                continue
+            values = expected[field.name]
+            for value in values.slice(0, 200).unique().slice(0, 4 if len(expected) < 100 else 1):
+                column = tamis.col(field.name)
+                where = column.is_null() if not value.is_valid else column == value.as_py()
+                wanted = pc.sum(pc.equal(values, value)).as_py() if value.is_valid else values.null_count
+                assert opened.scan(where).count() == wanted, (name, field, value)
+
+
+def test_partitions_alone_choose_files(golden: Path) -> None:
+    root = golden / "iceberg" / "data" / "persistent"
+    for name, where, kept, total in (
+        ("partition_bigint", "partition_col = 9223372036854775807", 1, 2),
+        ("partition_bool", "partition_col", 1, 2),
+        ("partition_binary", "partition_col = X'010203'", 1, 2),
+        ("partition_decimal_integer", "partition_col BETWEEN 1 AND 50", 2, 3),
+        ("partition_double", "partition_col < 3", 1, 2),
+        ("partition_timestamp/default.db/partition_timestamp", "date(partition_col) = DATE '2023-05-15'", 1, 2),
+        ("hive_partitioned_table", "event_date = DATE '2024-01-02' OR event_type = 'purchase'", 3, 6),
+        ("equality_deletes/warehouse/mydb/mytable_partitioned", "name IN ('a', 'f')", 2, 6),
+    ):  # fmt: skip
+        opened = tamis.open(root / name)
+        plan = opened.scan(where, levels=["partitions", "manifests"]).plan("files")
+        assert (plan.num_files, opened.files().num_rows) == (kept, total), name
+
+
+def test_query_6_of_tpch_has_the_revenue_that_spark_told(golden: Path) -> None:
+    table = tamis.open(golden / "iceberg" / "data" / "persistent" / "iceberg" / "lineitem_iceberg")
+    rows = table.scan(
+        "l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01' AND "
+        "l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24",
+        columns=["l_extendedprice", "l_discount"],
+    ).to_arrow()
+    assert rows.num_rows
+    found = duckdb.connect().register("rows", rows).sql("SELECT sum(l_extendedprice * l_discount) FROM rows")
+    ((revenue,),) = found.fetchall()
+    assert revenue == Decimal("1077536.9101")
+
+
+def test_I10_moved_tables_are_told_of_and_can_be_refused(golden: Path) -> None:
+    folder = golden / "iceberg" / "data" / "persistent" / "partition_bool"
+    assert "data/persistent/partition_bool" in tamis.open(folder).scan().explain()
+    with pytest.raises(TamisError, match="data/persistent/partition_bool") as found:
+        tamis.open(folder, relocate=False)
+    assert str(folder) in str(found.value)

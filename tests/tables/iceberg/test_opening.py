@@ -1,0 +1,382 @@
+"""Iceberg tables opened: which metadata is the newest, where moved files lie, and which snapshot is meant."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.iceberg_tables import FIRST_MOMENT, IcebergFolder
+from builders.iceberg_values import field
+from tamis.errors import (
+    CorruptFile,
+    InvalidArgument,
+    MissingDependency,
+    TableNotFound,
+    UnsupportedFeature,
+    VersionNotFound,
+)
+from tamis.io.storage import open_storage
+from tamis.tables.iceberg import dependencies
+from tamis.tables.iceberg.opening import is_metadata_file, open_place
+from tamis.tables.iceberg.relocation import Location, Relocation
+
+
+def ids(table: tamis.Table) -> list[int]:
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+def folder_of(tmp_path: Path, commits: int = 2, **options: Any) -> IcebergFolder:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long")], **options)
+    for number in range(commits):
+        table.commit(table.data_file(f"{number}.parquet", pa.table({"id": [number]})))
+    return table
+
+
+# --- The newest metadata ----------------------------------------------------------------------------------------------
+
+
+def test_the_hint_names_the_newest_metadata(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    assert ids(tamis.open(tmp_path)) == [0, 1]
+
+
+def test_a_hint_that_is_out_of_date_leads_to_what_follows_it(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    (tmp_path / "metadata/version-hint.text").write_text("1\n")
+    assert ids(tamis.open(tmp_path)) == [0, 1]
+
+
+@pytest.mark.parametrize("hint", ["99", "nonsense", "", "../../v1"])
+def test_a_hint_that_leads_nowhere_is_ignored(tmp_path: Path, hint: str) -> None:
+    folder_of(tmp_path)
+    (tmp_path / "metadata/version-hint.text").write_text(hint)
+    assert ids(tamis.open(tmp_path)) == [0, 1]
+
+
+def test_a_hint_may_be_the_name_of_a_file(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    table.save("00001-abc.metadata.json")
+    table.commit(table.data_file("2.parquet", pa.table({"id": [2]})))
+    (tmp_path / "metadata/version-hint.text").write_text("00001-abc")
+    assert ids(tamis.open(tmp_path)) == [0, 1]
+
+
+def test_without_a_hint_the_highest_number_is_the_newest(tmp_path: Path) -> None:
+    table = folder_of(tmp_path, 9)
+    (tmp_path / "metadata/version-hint.text").unlink()
+    assert table.save("v10.metadata.json", hint=False).exists()
+    assert len(ids(tamis.open(tmp_path))) == 9
+
+
+def test_of_two_with_one_number_the_one_that_was_written_last_is_the_newest(tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long")])
+    first = table.save("00007-b.metadata.json", hint=False)
+    table.commit(table.data_file("0.parquet", pa.table({"id": [0]})))
+    second = table.save("00007-a.metadata.json", hint=False)
+    for path in (tmp_path / "metadata").glob("v*"):
+        path.unlink()
+    os.utime(first, ns=(1, 10**18))
+    os.utime(second, ns=(1, 2 * 10**18))
+    assert ids(tamis.open(tmp_path)) == [0]
+    os.utime(second, ns=(1, 10**17))
+    assert ids(tamis.open(tmp_path)) == []
+
+
+@pytest.mark.parametrize("name", ["v9.gz.metadata.json", "v9.metadata.json.gz"])
+def test_compressed_metadata(tmp_path: Path, name: str) -> None:
+    table = folder_of(tmp_path)
+    path = table.save(name)
+    (tmp_path / "metadata/version-hint.text").write_text("9")
+    assert path.read_bytes().startswith(b"\x1f\x8b")
+    assert ids(tamis.open(tmp_path)) == [0, 1]
+    assert ids(tamis.open(path)) == [0, 1]
+
+
+def test_a_metadata_file_is_opened_as_it_is(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    table = tamis.open(tmp_path / "metadata/v2.metadata.json")
+    assert ids(table) == [0]
+    assert table.format == "iceberg"
+    assert table.uri == str(tmp_path)
+    assert is_metadata_file("v2.metadata.json.gz")
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match="no Iceberg table at"):
+        tamis.open(tmp_path, format="iceberg")
+    (tmp_path / "metadata").mkdir()
+    with pytest.raises(TableNotFound, match=r"has no file \*.metadata.json"):
+        tamis.open(tmp_path, format="iceberg")
+    with pytest.raises(TableNotFound, match="no metadata file"):
+        tamis.open(tmp_path / "metadata/v1.metadata.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "is no JSON"),
+        (b"[]", "holds no JSON object"),
+        (b'{"format-version": 9}', "of format version 9"),
+        (b'{"format-version": 2, "format-version": 2}', "'format-version' comes twice"),
+        (b'{"format-version": 2}', "is no metadata of an Iceberg table"),
+        (b"[" * 100_000, "is no JSON"),
+        (gzip.compress(b"{}")[:-6], "compressed, and cut off"),
+        (b"\x1f\x8bnonsense", "compressed, and damaged"),
+    ],
+)
+def test_X8_metadata_that_is_none(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "metadata/v1.metadata.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises((CorruptFile, UnsupportedFeature), match=message):
+        tamis.open(tmp_path)
+
+
+def test_an_absent_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder_of(tmp_path)
+    monkeypatch.setattr(dependencies, "_PACKAGES", ("pyiceberg", "a_package_that_nobody_has"))
+    with pytest.raises(MissingDependency, match=r"a_package_that_nobody_has: pip install 'tamis\[iceberg\]'"):
+        tamis.open(tmp_path)
+
+
+# --- Moved tables -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("location", "other", "is_same"),
+    [
+        ("s3://b/t", "s3a://b/t/", True),
+        ("file:///a/t", "/a/t", True),
+        ("file:/a/t", "/a/t", True),
+        ("file://localhost/a/t", "/a/t", True),
+        ("./t", "t", True),
+        ("s3://b/t", "gs://b/t", False),
+        ("s3://b/t", "/b/t", False),
+        ("s3://b/t", "s3://b/T", False),
+    ],
+)
+def test_locations_are_compared_without_their_spelling(location: str, other: str, is_same: bool) -> None:
+    assert (Location.of(location) == Location.of(other)) is is_same
+
+
+@pytest.mark.parametrize(
+    "location", ["s3://bucket/wh/t", "/nowhere/t", "warehouse/t", "./t", "file://data/t", "hdfs://host:80/t"]
+)
+def test_I10_a_moved_table_is_read_where_it_is(tmp_path: Path, location: str) -> None:
+    folder_of(tmp_path, location=location)
+    table = tamis.open(tmp_path)
+    assert ids(table) == [0, 1]
+    (level,) = [each for each in table.scan().plan("files").report.levels if each.level == "manifests"]
+    assert level.note == f"moved: metadata names '{location}', files are read from '{tmp_path}'"
+    with pytest.raises(UnsupportedFeature) as refused:
+        tamis.open(tmp_path, relocate=False)
+    assert f"'{tmp_path}'" in str(refused.value)
+    assert f"'{location}'" in str(refused.value)
+
+
+def test_a_table_that_was_not_moved_says_nothing_of_it(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    table = tamis.open(tmp_path, relocate=False)
+    assert [level.note for level in table.scan().plan("files").report.levels if level.level == "manifests"] == [None]
+
+
+def test_I10_a_copied_table_does_not_read_the_original(tmp_path: Path) -> None:
+    folder_of(tmp_path / "first")
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    shutil.rmtree(tmp_path / "first")
+    assert ids(tamis.open(tmp_path / "second")) == [0, 1]
+
+
+def relocation(written: str, **options: Any) -> Relocation:
+    return Relocation(open_storage("/data/t"), written, **options)
+
+
+@pytest.mark.parametrize(
+    "location", ["s3://b/t/../other/a.parquet", "/data/t/../x", "s3://b/t/..", "s3://b/t/a\0b", "s3://b/t/data/../../x"]
+)
+def test_X7_locations_that_go_upwards_are_refused(location: str) -> None:
+    with pytest.raises(CorruptFile, match="goes neither upwards"):
+        relocation("s3://b/t").resolve_all(pa.array(["s3://b/t/data/1", location]))
+
+
+def test_X7_locations_outside_of_the_folder_are_refused_unless_allowed() -> None:
+    with pytest.raises(UnsupportedFeature, match=r"outside of its folder.*allow_outside=True"):
+        relocation("/data/t").resolve("/data/t2/a.parquet")
+    assert relocation("/data/t", allow_outside=True).resolve("/data/t2/a.parquet") == "/data/t2/a.parquet"
+    with pytest.raises(UnsupportedFeature, match="nor in the file system where it was opened"):
+        relocation("/data/t", allow_outside=True).resolve("s3://b/a.parquet")
+
+
+def test_locations_of_one_table_in_several_spellings() -> None:
+    given = ["s3://b/t/data/1", "s3a://b/t/data/2", "s3://b/t/data/a..b", "/data/t/data/3", "s3://b/t/x%20y/é"]
+    found = relocation("s3a://b/t/").resolve_all(pa.chunked_array([given]))
+    assert found.to_pylist() == [
+        "/data/t/data/1",
+        "/data/t/data/2",
+        "/data/t/data/a..b",
+        "/data/t/data/3",
+        "/data/t/x%20y/é",
+    ]
+    assert relocation("s3://b/t").resolve_all(pa.array([], pa.string())).to_pylist() == []
+
+
+def test_metadata_that_is_kept_elsewhere_does_not_move_the_table(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere/metadata"
+    table = folder_of(tmp_path / "t", properties={"write.metadata.path": str(elsewhere)})
+    elsewhere.mkdir(parents=True)
+    path = shutil.copy(table.save("v9.metadata.json"), elsewhere)
+    opened = tamis.open(path)
+    assert ids(opened) == [0, 1]
+    assert opened.uri == str(tmp_path / "t")
+
+
+def test_a_metadata_file_that_lies_elsewhere_in_the_folder_of_its_table(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    (tmp_path / "a/b").mkdir(parents=True)
+    path = shutil.copy(table.save("v9.metadata.json"), tmp_path / "a/b")
+    opened = tamis.open(path, relocate=False)
+    assert opened.uri == str(tmp_path)
+    assert ids(opened) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("uri", "location", "found"),
+    [
+        ("s3://b/t", "s3a://b/other/1.parquet", "b/other/1.parquet"),
+        ("s3://b/t", "s3://c/1.parquet", "c/1.parquet"),
+        ("s3://b/t", "s3n://b/t/1.parquet", "b/t/1.parquet"),
+    ],
+)
+def test_paths_in_an_object_store_begin_with_the_bucket(uri: str, location: str, found: str) -> None:
+    storage = open_storage(uri, {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})
+    moved = Relocation(storage, uri, allow_outside=True)
+    assert not moved.is_moved
+    assert moved.resolve(location) == found
+
+
+# --- Snapshots --------------------------------------------------------------------------------------------------------
+
+
+def test_I8_a_snapshot_by_id_by_ref_and_by_moment(tmp_path: Path) -> None:
+    table = folder_of(tmp_path, 3)
+    first, second, _ = (each.number for each in table.snapshots)
+    table.tag("release", first)
+    table.refs["audit"] = {"snapshot-id": second, "type": "branch"}
+    table.save()
+    assert ids(tamis.open(tmp_path, snapshot_id=first)) == [0]
+    assert ids(tamis.open(tmp_path, ref="release")) == [0]
+    assert ids(tamis.open(tmp_path, ref="audit")) == [0, 1]
+    assert ids(tamis.open(tmp_path, ref="main")) == [0, 1, 2]
+    moment = datetime.fromtimestamp((FIRST_MOMENT + 1500) / 1000, UTC)
+    assert ids(tamis.open(tmp_path, timestamp=moment)) == [0, 1]
+    assert ids(tamis.open(tmp_path, timestamp=moment.isoformat())) == [0, 1]
+    assert tamis.open(tmp_path, ref="audit").version == second
+
+
+def test_I8_what_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    with pytest.raises(VersionNotFound, match="has no snapshot 17"):
+        tamis.open(tmp_path, snapshot_id=17)
+    with pytest.raises(VersionNotFound, match=r"no branch or tag 'other'\. It has: main"):
+        tamis.open(tmp_path, ref="other")
+    with pytest.raises(VersionNotFound, match="had no snapshot at 2001-01-01T00:00:00Z: its first known is of 2023"):
+        tamis.open(tmp_path, timestamp="2001-01-01")
+    with pytest.raises(InvalidArgument, match="snapshot_id= and ref= both choose a snapshot"):
+        tamis.open(tmp_path, snapshot_id=1, ref="main")
+    with pytest.raises(UnsupportedFeature, match="choose a snapshot with snapshot_id=, ref= or timestamp="):
+        tamis.open(tmp_path, version=3)
+    with pytest.raises(InvalidArgument, match="snapshot_id is a whole number"):
+        tamis.open(tmp_path, snapshot_id="17")  # type: ignore[arg-type]
+
+
+def test_a_table_to_which_nothing_was_written(tmp_path: Path) -> None:
+    folder_of(tmp_path, 0)
+    table = tamis.open(tmp_path)
+    assert table.version is None
+    assert table.scan("id > 3").count() == 0
+    assert table.files().num_rows == 0
+    assert tamis.open(tmp_path, ref="main").version is None
+    assert table.history().num_rows == 0
+
+
+def test_an_old_snapshot_is_read_with_its_schema_and_a_branch_with_that_of_today(tmp_path: Path) -> None:
+    table = folder_of(tmp_path, 1)
+    first = table.snapshots[0].number
+    table.evolve([field(1, "number", "long"), field(2, "name", "string")])
+    table.commit(table.data_file("1.parquet", pa.table({"number": [7], "name": ["x"]})))
+    table.tag("old", first)
+    table.refs["branch"] = {"snapshot-id": first, "type": "branch"}
+    table.save()
+    assert tamis.open(tmp_path, snapshot_id=first).schema.names == ["id"]
+    assert tamis.open(tmp_path, ref="old").schema.names == ["id"]
+    assert tamis.open(tmp_path, ref="branch").schema.names == ["number", "name"]
+    assert tamis.open(tmp_path, ref="branch").scan("number = 0").to_arrow().to_pylist() == [{"number": 0, "name": None}]
+
+
+def test_E1_a_table_stays_at_its_snapshot_until_it_is_refreshed(tmp_path: Path) -> None:
+    table = folder_of(tmp_path, 1)
+    opened = tamis.open(tmp_path)
+    assert opened.refresh() is not None
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1]})))
+    assert ids(opened) == [0]
+    assert ids(opened.refresh()) == [0, 1]
+    pinned = tamis.open(tmp_path, snapshot_id=table.snapshots[0].number)
+    assert ids(pinned) == [0]
+    assert ids(pinned.refresh()) == [0, 1]
+
+
+def test_the_history_goes_back_from_the_snapshot(tmp_path: Path) -> None:
+    table = folder_of(tmp_path, 3)
+    numbers = [each.number for each in table.snapshots]
+    history = tamis.open(tmp_path).history()
+    assert history["snapshot_id"].to_pylist() == numbers[::-1]
+    assert history["parent_id"].to_pylist() == [numbers[1], numbers[0], None]
+    assert history["operation"].to_pylist() == ["append"] * 3
+    assert history["timestamp"][2].as_py() == datetime.fromtimestamp(FIRST_MOMENT / 1000, UTC)
+    assert tamis.open(tmp_path).history(1)["snapshot_id"].to_pylist() == numbers[2:]
+    assert tamis.open(tmp_path, snapshot_id=numbers[1]).history()["snapshot_id"].to_pylist() == numbers[1::-1]
+    assert json.loads(history["summary"][0].as_py()) == {}
+
+
+# --- Catalogs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_catalog_by_object_by_properties_and_what_is_none(tmp_path: Path) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    catalog = load_catalog("here", **properties)
+    catalog.create_namespace("ns")
+    rows = pa.table({"id": [1, 2, 3]})
+    created = catalog.create_table("ns.t", rows.schema)
+    created.append(rows)
+    for given in (catalog, {**properties, "name": "here"}):
+        opened = tamis.open("ns.t", catalog=given)
+        assert ids(opened) == [1, 2, 3]
+        assert opened.name == "t"
+        created.append(rows.slice(0, 1))
+        assert ids(opened) == [1, 2, 3]
+        assert len(ids(opened.refresh())) > 3
+        created.overwrite(rows)
+    with pytest.raises(TableNotFound, match=r"no table 'ns.other' in the catalog 'here'"):
+        tamis.open("ns.other", catalog=catalog)
+    with pytest.raises(InvalidArgument, match="catalog= is a catalog of pyiceberg"):
+        tamis.open("ns.t", catalog=17)
+    with pytest.raises(InvalidArgument, match="a catalog has Iceberg tables, not delta"):
+        tamis.open("ns.t", "delta", catalog=catalog)
+
+
+def test_the_folder_of_a_place_is_opened_as_its_storage_says(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    opened = open_place(open_storage(tmp_path))
+    assert opened.storage.root == str(tmp_path)
+    assert not opened.relocation.is_moved

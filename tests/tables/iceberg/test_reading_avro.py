@@ -1,0 +1,177 @@
+"""Avro data files: nested types, every codec, blocks of any size, read in parts."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from builders.avro_files import write_avro
+from tamis.errors import CorruptFile
+from tamis.io.storage import open_storage
+from tamis.tables.iceberg.arrow_schema import arrow_schema
+from tamis.tables.iceberg.data_files import DataFile
+from tamis.tables.iceberg.field_names import field_names_of
+from tamis.tables.iceberg.stored_types import as_type
+
+FIXED = {"type": "fixed", "name": "f9", "size": 9, "logicalType": "decimal", "precision": 20, "scale": 3}
+INNER = {
+    "type": "record",
+    "name": "inner",
+    "fields": [
+        {
+            "name": "at",
+            "type": ["null", {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}],
+            "field-id": 11,
+        },
+        {"name": "price", "type": ["null", FIXED], "field-id": 12},
+    ],
+}
+SCHEMA = {
+    "type": "record",
+    "name": "table",
+    "fields": [
+        {"name": "id", "type": "long", "field-id": 1},
+        {
+            "name": "numbers",
+            "type": ["null", {"type": "array", "items": ["null", "int"], "element-id": 21}],
+            "field-id": 2,
+        },
+        {
+            "name": "words",
+            "type": ["null", {"type": "map", "values": "long", "key-id": 22, "value-id": 23}],
+            "field-id": 3,
+        },
+        {
+            "name": "by_number",
+            "field-id": 4,
+            "type": {
+                "type": "array",
+                "logicalType": "map",
+                "items": {
+                    "type": "record",
+                    "name": "k24_v25",
+                    "fields": [
+                        {"name": "key", "type": {"type": "int", "logicalType": "date"}, "field-id": 24},
+                        {"name": "value", "type": ["null", INNER], "field-id": 25},
+                    ],
+                },
+            },
+        },
+        {"name": "inners", "type": {"type": "array", "items": "inner", "element-id": 26}, "field-id": 5},
+        {
+            "name": "tiny",
+            "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}],
+            "field-id": 6,
+        },
+    ],
+}
+
+
+def field(number: int, name: str, kind: Any) -> dict[str, Any]:
+    return {"id": number, "name": name, "required": False, "type": kind}
+
+
+STRUCT = {"type": "struct", "fields": [field(11, "at", "timestamptz"), field(12, "price", "decimal(20,3)")]}
+FIELDS = [
+    field(6, "small", "decimal(12,2)"),
+    field(1, "id", "long"),
+    field(2, "numbers", {"type": "list", "element-id": 21, "element": "long", "element-required": False}),
+    field(
+        3,
+        "words",
+        {"type": "map", "key-id": 22, "key": "string", "value-id": 23, "value": "long", "value-required": True},
+    ),
+    field(
+        4,
+        "days",
+        {"type": "map", "key-id": 24, "key": "date", "value-id": 25, "value": STRUCT, "value-required": False},
+    ),
+    field(5, "inners", {"type": "list", "element-id": 26, "element": STRUCT, "element-required": True}),
+]
+
+
+def inner(number: int) -> dict[str, Any]:
+    return {"at": number * 1_000_000, "price": (number * 7).to_bytes(9, "big", signed=True)}
+
+
+def record(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "numbers": None if number % 5 == 0 else [number, None],
+        "words": None if number % 7 == 0 else {"a": number, "b": -number},
+        "by_number": [] if number % 3 == 0 else [{"key": number, "value": inner(number)}, {"key": 1, "value": None}],
+        "inners": [inner(number), inner(-number)] if number % 2 else [],
+        "tiny": None if number % 4 == 0 else (-number).to_bytes(1 + number % 3, "big", signed=True),
+    }
+
+
+def expected_inner(number: int) -> dict[str, Any]:
+    return {"at": number * 1_000_000, "price": Decimal(number * 7) / 1000}
+
+
+def expected(number: int) -> dict[str, Any]:
+    return {
+        "small": None if number % 4 == 0 else Decimal(-number) / 100,
+        "id": number,
+        "numbers": record(number)["numbers"],
+        "words": None if number % 7 == 0 else [("a", number), ("b", -number)],
+        "days": [] if number % 3 == 0 else [(number, expected_inner(number)), (1, None)],
+        "inners": [expected_inner(number), expected_inner(-number)] if number % 2 else [],
+    }
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
+@pytest.mark.parametrize("per_block", [1, 7, 1000])
+def test_nested_values_of_avro_files_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, per_block: int
+) -> None:
+    place = tmp_path / "a.avro"
+    size = write_avro(place, SCHEMA, map(record, range(100)), codec=codec, per_block=per_block)
+    schema = {"fields": FIELDS}
+    file = DataFile(open_storage(tmp_path), str(place), size, "AVRO", 100)
+    wanted = pa.Table.from_pylist(list(map(expected, range(100))), arrow_schema(schema))
+    names = field_names_of(schema)
+    for part_bytes in (2**26, 500):
+        monkeypatch.setattr("tamis.tables.iceberg.avro.PART_BYTES", part_bytes)
+        batches = list(file.read(arrow_schema(schema), names))
+        assert pa.Table.from_batches(batches).equals(wanted)
+        assert (len(batches) > 1) is (part_bytes == 500 and per_block < 1000)
+        starts = [start for start, _ in file.read_places(arrow_schema(schema), names)]
+        assert starts[0] == 0
+        assert starts[-1] == sum(batch.num_rows for batch in batches[:-1])
+
+
+def test_only_the_columns_that_are_wanted_are_shaped(tmp_path: Path) -> None:
+    place = tmp_path / "a.avro"
+    size = write_avro(place, SCHEMA, map(record, range(10)))
+    schema = {"fields": [field(99, "later", "string"), FIELDS[1]]}
+    file = DataFile(open_storage(tmp_path), str(place), size, "avro", 10)
+    (batch,) = file.read(arrow_schema(schema), field_names_of(schema), {"later": pa.scalar("now")})
+    assert batch.to_pydict() == {"later": ["now"] * 10, "id": list(range(10))}
+
+
+def test_decimals_of_any_width_keep_their_sign() -> None:
+    numbers = [0, 1, -1, 127, -128, 128, 2**63, -(2**63) - 1, 10**37]
+    given = [
+        None if number is None else number.to_bytes(17, "big", signed=True)[-width:]
+        for number in numbers
+        for width in (16,)
+    ]
+    short = [number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True) for number in numbers]
+    target = pa.decimal128(38, 2)
+    for stored in (given, short, [*short, None, b""]):
+        values = as_type(pa.array(stored, pa.binary()), target, "f")
+        found = [None if each is None else int(each.scaleb(2)) for each in values.to_pylist()]
+        assert found == numbers + [None, 0][: len(stored) - len(numbers)]
+        assert as_type(pa.array(stored, pa.binary()).slice(3), target, "f").equals(values.slice(3))
+
+
+def test_a_decimal_that_is_too_wide_is_an_error() -> None:
+    with pytest.raises(CorruptFile, match="a decimal of 17 bytes"):
+        as_type(pa.array([b"\0" * 17]), pa.decimal128(9, 2), "f")
+    with pytest.raises(CorruptFile, match="does not fit into"):
+        as_type(pa.array([(10**9).to_bytes(8, "big")]), pa.decimal128(9, 2), "f")

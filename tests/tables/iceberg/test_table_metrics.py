@@ -1,0 +1,173 @@
+"""Which files the bounds and counts of manifests keep: cut short, missing, of older types, with NaN."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import arrow_type, field
+from builders.values import array_of
+
+LONG = "0123456789abcdef"
+
+
+def table_of(
+    folder: Path,
+    kind: str,
+    files: list[list[Any]],
+    noted: Mapping[int, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> tamis.Table:
+    """A file for each list of values of `x`; what is noted of some of them is replaced."""
+    table = IcebergFolder(folder, [field(1, "x", kind)])
+    made = []
+    for number, values in enumerate(files):
+        file = table.data_file(f"{number}.parquet", pa.table({"x": array_of(arrow_type(kind), values)}), **options)
+        made.append(file.with_less(**(noted or {}).get(number, {})))
+    table.commit(*made)
+    return tamis.open(folder)
+
+
+def planned(table: tamis.Table, where: object) -> set[int]:
+    paths = table.scan(where, levels=["files"]).plan("files").files["path"].to_pylist()
+    return {int(Path(path).stem) for path in paths}
+
+
+def test_I3_S1_texts_are_cut_at_16_and_their_bounds_are_no_values(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "string", [[LONG + "1"], [LONG + "2", LONG], [LONG[:-1] + "g"], ["\U0010ffff" * 20]])
+    assert planned(table, f"x = '{LONG}1'") == {0, 1}
+    assert planned(table, f"x > '{LONG}9'") == {0, 1, 2, 3}
+    assert planned(table, f"x >= '{LONG[:-1]}g'") == {0, 1, 2, 3}
+    assert planned(table, f"x > '{LONG[:-1]}h'") == {3}
+    assert planned(table, f"x = '{LONG}'") == {0, 1}
+    for value, count in ((LONG + "1", 1), (LONG, 1), (LONG[:-1] + "g", 1), ("\U0010ffff" * 20, 1), (LONG + "0", 0)):
+        assert table.scan(f"x = '{value}'").count() == count, value
+    listing = table.scan(f"x > '{LONG[:-1]}'")._listing
+    assert listing.matched is not None
+    # A lower bound that was cut is below the value, so that what is above it is above both.
+    assert listing.matched.all()
+
+
+def test_I4_a_list_of_many_values_still_passes_over_files(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "long", [[number * 1000, number * 1000 + 9] for number in range(6)])
+    wanted = [1000 + each for each in range(10)] + [4000 + each for each in range(10)]
+    between = [2500 + each for each in range(280)]
+    assert planned(table, f"x IN ({', '.join(map(str, wanted + between))})") == {1, 4}
+    assert table.scan(f"x IN ({', '.join(map(str, wanted + between))})").count() == 4
+
+
+def test_I7_F1_F2_F3_nan_is_in_no_bound_and_a_bound_that_is_nan_says_nothing(tmp_path: Path) -> None:
+    nan = float("nan")
+    spoiled = {"lower_bounds": {1: struct.pack("<d", nan)}, "upper_bounds": {1: struct.pack("<d", nan)}}
+    table = table_of(
+        tmp_path,
+        "double",
+        [[1.0, 2.0], [1.0, nan], [nan, nan], [1.0, nan], [5.0, nan]],
+        {3: {"nan_value_counts": {}}, 4: spoiled},
+    )
+    assert planned(table, "x > 3") == {1, 2, 3, 4}
+    assert planned(table, "x < 0.5") == {3, 4} - {3}
+    assert planned(table, "x = CAST('NaN' AS double)") == {1, 2, 3, 4}
+    assert table.scan("x > 3").count() == 6
+    assert table.scan("x = 5").count() == 1
+    assert table.scan("NOT (x > 3)").count() == 4
+
+
+def test_N1_N8_counts_that_are_missing_are_unknown(tmp_path: Path) -> None:
+    table = table_of(
+        tmp_path,
+        "int",
+        [[1, 2], [1, None], [None, None], [1, 2], [None, None]],
+        {3: {"null_value_counts": {}}, 4: {"value_counts": {}}},
+    )
+    assert planned(table, "x IS NULL") == {1, 2, 3, 4}
+    assert planned(table, "x IS NOT NULL") >= {0, 1, 3}
+    assert 2 not in planned(table, "x IS NOT NULL")
+    assert planned(table, "x = 1") - {4} == {0, 1, 3}
+    assert table.scan("x IS NULL").count() == 5
+    assert table.scan("x = 1").count() == 3
+
+
+def test_T11_bounds_of_older_types_are_read_by_their_width(tmp_path: Path) -> None:
+    fields = [field(1, "x", "int"), field(2, "y", "float"), field(3, "z", "decimal(5, 2)")]
+    table = IcebergFolder(tmp_path, fields)
+
+    def rows(start: int, kinds: list[str]) -> pa.Table:
+        values = [start, start + 9]
+        x, y = (pa.array(values).cast(arrow_type(kind)) for kind in kinds[:2])
+        return pa.table({"x": x, "y": y, "z": pa.array(map(Decimal, values), arrow_type(kinds[2]))})
+
+    older = ["int", "float", "decimal(5, 2)"]
+    table.commit(*(table.data_file(f"{number}.parquet", rows(number * 10, older)) for number in range(3)))
+    newer = ["long", "double", "decimal(12, 2)"]
+    table.evolve([{**each, "type": kind} for each, kind in zip(fields, newer, strict=True)])
+    table.commit(table.data_file("3.parquet", rows(30, newer)))
+    opened = tamis.open(tmp_path)
+    for name in ("x", "y", "z"):
+        assert planned(opened, f"{name} = 19") == {1}
+        assert planned(opened, f"{name} > 25") == {2, 3}
+        assert opened.scan(f"{name} IN (9, 20, 39)").count() == 3
+    assert opened.schema.types == [arrow_type(kind) for kind in newer]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "where"),
+    [
+        ("long", [-(2**63), 2**63 - 1], "x = 9223372036854775807"),
+        ("time", [0, 86_399_999_999], "x IS NOT NULL"),
+        ("timestamp_ns", [-1, 1], "x < TIMESTAMP '1970-01-01 00:00:00'"),
+        ("timestamptz_ns", [-1, 1], "x >= TIMESTAMP '1970-01-01 00:00:00Z'"),
+        ("fixed[3]", [b"abc", b"\xff\x00\x01"], "x > X'616263'"),
+        ("uuid", [bytes(range(16)), b"\xf0" * 16], "x >= X'F0F0F0F0F0F0F0F0F0F0F0F0F0F0F0F0'"),
+        ("decimal(38, 10)", None, "x < 0"),
+        ("boolean", [False, True], "x"),
+    ],
+)
+def test_S6_T2_bounds_of_every_type_choose_the_file(
+    tmp_path: Path, kind: str, values: list[Any] | None, where: str
+) -> None:
+    if values is None:
+        values = [pa.scalar(each).cast(arrow_type(kind)).as_py() for each in ("-1234567890.5", "0.1")]
+    table = table_of(tmp_path, kind, [[value] for value in values])
+    found = table.scan(where, levels=[]).to_arrow()
+    assert table.scan(where).to_arrow().equals(found)
+    if "IS NOT" not in where:
+        assert len(planned(table, where)) == found.num_rows == 1
+
+
+def test_N9_a_null_struct_makes_its_fields_null(tmp_path: Path) -> None:
+    fields = [field(1, "id", "long"), field(2, "st", [field(3, "a", "int")])]
+    table = IcebergFolder(tmp_path, fields)
+    kind = pa.struct([("a", pa.int32())])
+    table.commit(
+        table.data_file("0.parquet", pa.table({"id": [0, 1], "st": pa.array([None, {"a": 5}], kind)})),
+        table.data_file("1.parquet", pa.table({"id": [2, 3], "st": pa.array([{"a": 6}, {"a": 7}], kind)})),
+    )
+    opened = tamis.open(tmp_path)
+    assert planned(opened, "st.a IS NULL") == {0}
+    assert planned(opened, "st.a > 5") == {1}
+    assert opened.scan("st.a IS NULL").to_arrow()["id"].to_pylist() == [0]
+
+
+def test_T10_bounds_the_wrong_way_round_say_nothing(tmp_path: Path) -> None:
+    wrong = {"lower_bounds": {1: struct.pack("<q", 9)}, "upper_bounds": {1: struct.pack("<q", 1)}}
+    table = table_of(tmp_path, "long", [[1, 9], [20]], {0: wrong})
+    assert planned(table, "x = 9") == {0}
+    assert table.scan("x = 1").count() == 1
+
+
+def test_count_of_whole_files_needs_no_data(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "long", [[1, 2], [3, 4], [5, None]])
+    for name in ("1.parquet", "2.parquet"):
+        (tmp_path / "data" / name).unlink()
+    assert table.scan().count() == 6
+    assert table.scan("x >= 3 AND x < 5").count() == 2
+    assert table.scan("x < 3").count() == 2

@@ -1,0 +1,266 @@
+"""Which files partitions of Iceberg tables keep: every transform, several specs, tuples and summaries of manifests."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.avro_files import read_avro, write_avro
+from builders.iceberg_manifests import entry_schema
+from builders.iceberg_tables import File, IcebergFolder
+from builders.iceberg_values import arrow_type, field, transformed
+from builders.values import array_of
+from tamis.errors import TamisError
+
+PARTITIONS = ("partitions", "manifests")
+
+
+def moment(text: str) -> int:
+    return int(
+        (datetime.datetime.fromisoformat(text) - datetime.datetime(1970, 1, 1)) / datetime.timedelta(microseconds=1)
+    )
+
+
+def day(text: str) -> int:
+    return (datetime.date.fromisoformat(text) - datetime.date(1970, 1, 1)).days
+
+
+def partitioned(folder: Path, kind: str, transform: str, values: list[Any]) -> tamis.Table:
+    """A file for each value, about which nothing is known but its partition; two of them share a manifest."""
+    table = IcebergFolder(folder, [field(1, "x", kind)], specs=[[(1, transform, "p")]])
+    files = [
+        table.data_file(f"{number}.parquet", pa.table({"x": array_of(arrow_type(kind), [value])}), noted={})
+        for number, value in enumerate(values)
+    ]
+    table.commit(*files, per_manifest=2)
+    return tamis.open(folder)
+
+
+def planned(table: tamis.Table, where: object, levels: tuple[str, ...] = PARTITIONS) -> set[int]:
+    """The numbers of the files that are planned."""
+    return {int(Path(path).stem) for path in table.scan(where, levels=levels).plan("files").files["path"].to_pylist()}
+
+
+def whole(table: tamis.Table, where: object) -> set[int]:
+    """The numbers of the files that match whole."""
+    listing = table.scan(where)._listing
+    assert listing.matched is not None
+    paths = listing.files["path"].to_pylist()
+    return {int(Path(path).stem) for path, matched in zip(paths, listing.matched, strict=True) if matched}
+
+
+NUMBERS = [-9, -5, -4, -1, 0, 3, 4, 9, None]
+CENTS = [Decimal("-0.01"), Decimal("0.00"), Decimal("0.49"), Decimal("0.50")]
+TEXTS = ["a", "ab", "abc", "abd", "b", "ba", "éa", "\U0010ffff\U0010ffffx", None]
+DAYS = [day(each) for each in ("1968-02-29", "1969-12-31", "1970-01-01", "2023-12-31", "2024-01-01", "2024-03-15")] + [
+    None
+]
+MOMENTS = [
+    moment(each)
+    for each in ("1969-12-31T22:30:00", "1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "2024-03-01T00:00:00",
+                 "2024-03-01T05:59:59.999999", "2024-03-01T06:00:00", "2024-04-01T00:00:00")
+] + [None]  # fmt: skip
+
+# Writers of the past rounded times before 1970 towards it: a period up to the first may hold times of the one before.
+CASES: list[tuple[str, str, list[Any], str, set[int]]] = [
+    ("identity", "int", NUMBERS, "x > 3", {6, 7}),
+    ("identity", "int", NUMBERS, "x IS NULL", {8}),
+    ("identity", "int", NUMBERS, "x <> 3", {0, 1, 2, 3, 4, 6, 7}),
+    ("identity", "int", NUMBERS, "NOT x IN (3, 4, -9)", {1, 2, 3, 4, 7}),
+    ("identity", "int", NUMBERS, "x + 1 = 4", {5}),
+    ("identity", "boolean", [True, False, None], "x", {0}),
+    ("identity", "boolean", [True, False, None], "NOT x", {1}),
+    ("identity", "double", [1.5, float("nan"), float("-inf"), None], "x > 1", {0, 1}),
+    ("identity", "binary", [b"a", b"\xff", b"", None], "x >= X'61'", {0, 1}),
+    ("identity", "decimal(9, 2)", [Decimal("-1.50"), Decimal("0.00"), Decimal("99.99"), None], "x < 0.5", {0, 1}),
+    ("truncate[4]", "int", NUMBERS, "x < 0", {0, 1, 2, 3}),
+    ("truncate[4]", "int", NUMBERS, "x = -5", {1}),
+    ("truncate[4]", "int", NUMBERS, "x < -4", {0, 1}),
+    ("truncate[4]", "int", NUMBERS, "x >= 4", {6, 7}),
+    ("truncate[4]", "long", NUMBERS, "x BETWEEN 1 AND 2", {4, 5}),
+    ("truncate[4]", "long", NUMBERS, "x IS NOT NULL", {0, 1, 2, 3, 4, 5, 6, 7}),
+    ("truncate[50]", "decimal(9, 2)", CENTS, "x < 0", {0}),
+    ("truncate[50]", "decimal(9, 2)", CENTS, "x >= 0.5", {3}),
+    ("truncate[2]", "string", TEXTS, "x = 'abz'", {1, 2, 3}),
+    ("truncate[2]", "string", TEXTS, "x < 'ab'", {0}),
+    ("truncate[2]", "string", TEXTS, "x LIKE 'ab%'", {1, 2, 3}),
+    ("truncate[2]", "string", TEXTS, "x NOT LIKE 'ab%'", {0, 4, 5, 6, 7}),
+    ("truncate[2]", "string", TEXTS, "x NOT LIKE 'abc%'", {0, 1, 2, 3, 4, 5, 6, 7}),
+    ("truncate[2]", "string", TEXTS, "x NOT LIKE 'a%'", {4, 5, 6, 7}),
+    ("truncate[2]", "string", TEXTS, "x IS NULL", {8}),
+    ("truncate[2]", "binary", [b"a", b"ab", b"abc", b"\xff\xff\xff", None], "x > X'6162'", {1, 2, 3}),
+    ("year", "date", DAYS, "x < DATE '1970-01-01'", {0, 1, 2}),
+    ("year", "date", DAYS, "year(x) = 2024", {4, 5}),
+    ("month", "date", DAYS, "x BETWEEN DATE '1969-12-05' AND DATE '1970-01-02'", {1, 2}),
+    ("month", "date", DAYS, "x = DATE '2023-12-01'", {3}),
+    ("day", "date", DAYS, "x = DATE '1969-12-31'", {1}),
+    ("day", "timestamp", MOMENTS, "x < TIMESTAMP '1970-01-01 00:00:00'", {0, 1, 2}),
+    ("day", "timestamp", MOMENTS, "date(x) = DATE '2024-03-01'", {3, 4, 5}),
+    ("hour", "timestamp", MOMENTS, "x >= TIMESTAMP '2024-03-01 05:30:00' AND x < TIMESTAMP '2024-03-01 06:00:00'", {4}),
+    ("hour", "timestamp", MOMENTS, "x < TIMESTAMP '1969-12-31 23:00:00'", {0, 1}),
+    ("hour", "timestamptz", MOMENTS, "x = TIMESTAMP '1969-12-31 23:59:59.5Z'", {1, 2}),
+    ("month", "timestamptz", MOMENTS, "x > TIMESTAMP '2024-03-31 00:00:00Z'", {3, 4, 5, 6}),
+    ("year", "timestamp", MOMENTS, "x IS NULL", {7}),
+    ("void", "int", NUMBERS, "x = 3", set(range(9))),
+    ("of_nobody[2]", "int", NUMBERS, "x = 3", set(range(9))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("transform", "kind", "values", "where", "kept"), CASES)
+def test_T6_I2_I11_partitions_keep_these_files(
+    tmp_path: Path, transform: str, kind: str, values: list[Any], where: str, kept: set[int]
+) -> None:
+    table = partitioned(tmp_path, kind, transform, values)
+    assert planned(table, where) == planned(table, where, ("partitions",)) == kept
+    assert planned(table, where, ("manifests",)) >= kept
+    assert planned(table, where, ()) == set(range(len(values)))
+    assert table.scan(where).count() == table.scan(where, levels=[]).to_arrow().num_rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "own", "literal"),
+    [
+        ("int", NUMBERS, 5, "3"),
+        ("long", NUMBERS, 0, "-9"),
+        ("decimal(9, 2)", [Decimal("-1.50"), Decimal("0.00"), Decimal("14.20"), None], 2, "14.2"),
+        ("string", TEXTS, 6, "'éa'"),
+        ("binary", [b"a", b"ab", b"\xff", None], 2, "X'FF'"),
+        ("date", DAYS, 1, "DATE '1969-12-31'"),
+        ("timestamp", MOMENTS, 4, "TIMESTAMP '2024-03-01 05:59:59.999999'"),
+        ("timestamptz", MOMENTS, 0, "TIMESTAMP '1969-12-31 22:30:00Z'"),
+    ],
+)
+def test_buckets_of_a_literal_keep_the_files_of_that_bucket(
+    tmp_path: Path, kind: str, values: list[Any], own: int, literal: str
+) -> None:
+    table = partitioned(tmp_path, kind, "bucket[4]", values)
+    buckets = [transformed("bucket[4]", kind, value) for value in values]
+    same = {number for number, bucket in enumerate(buckets) if bucket == buckets[own]}
+    assert len(same) < len(values)
+    assert planned(table, f"x = {literal}") == planned(table, f"x <=> {literal}") == same
+    assert planned(table, f"x IN ({literal}, {literal})") == same
+    assert planned(table, f"x > {literal}") >= set(range(len(values) - 1))
+    assert planned(table, f"x <> {literal}") >= set(range(len(values) - 1))
+    assert table.scan(f"x = {literal}").count() == 1
+
+
+def test_several_buckets_of_a_list(tmp_path: Path) -> None:
+    values = list(range(12))
+    table = partitioned(tmp_path, "long", "bucket[5]", values)
+    buckets = [transformed("bucket[5]", "long", value) for value in values]
+    for one, other in itertools.combinations(values[:4], 2):
+        expected = {number for number in values if buckets[number] in (buckets[one], buckets[other])}
+        assert planned(table, f"x IN ({one}, {other})") == expected
+        assert planned(table, f"x = {other} OR x = {one}") == expected
+    assert table.scan("x IN (1, 7, 3)").count() == 3
+
+
+@pytest.mark.parametrize(
+    ("transform", "kind", "values", "where", "matched"),
+    [
+        ("identity", "int", NUMBERS, "x >= 3", {5, 6, 7}),
+        ("truncate[4]", "int", NUMBERS, "x >= 4", {6, 7}),
+        ("truncate[4]", "int", NUMBERS, "x >= 3", {6, 7}),
+        ("month", "date", DAYS, "x >= DATE '2024-01-01'", {4, 5}),
+        ("month", "date", DAYS, "x >= DATE '2024-01-02'", {5}),
+        ("day", "timestamp", MOMENTS, "x < TIMESTAMP '1970-01-01 00:00:00'", {0, 1}),
+        ("truncate[2]", "string", TEXTS, "x LIKE 'a%'", {0, 1, 2, 3}),
+        ("identity", "int", NUMBERS, "x IS NULL", {8}),
+        ("day", "date", DAYS, "x IS NOT NULL", {0, 1, 2, 3, 4, 5}),
+    ],
+)
+def test_O4_files_of_some_partitions_match_whole(
+    tmp_path: Path, transform: str, kind: str, values: list[Any], where: str, matched: set[int]
+) -> None:
+    assert whole(partitioned(tmp_path, kind, transform, values), where) == matched
+
+
+def test_I1_each_manifest_is_judged_under_the_spec_that_wrote_it(tmp_path: Path) -> None:
+    fields = [field(1, "id", "long"), field(2, "region", "string"), field(3, "day", "date")]
+    specs = [
+        [(2, "identity", "region")],
+        [],
+        [(2, "void", "region"), (3, "month", "day_month")],
+        [(1, "bucket[4]", "b")],
+    ]
+    table = IcebergFolder(tmp_path, fields, specs=specs)
+
+    def file(number: int, region: str, date: str, spec: int) -> File:
+        rows = pa.table({"id": [number], "region": [region], "day": [datetime.date.fromisoformat(date)]})
+        return table.data_file(f"{number}.parquet", rows, spec=spec, noted={})
+
+    table.commit(file(0, "eu", "2024-01-05", 0), file(1, "us", "2024-01-05", 0))
+    table.commit(file(2, "us", "2024-01-06", 1), file(3, "us", "2024-02-07", 2), file(4, "eu", "2024-01-08", 2))
+    table.commit(file(5, "us", "2024-02-09", 3), file(6, "eu", "2024-01-09", 3))
+    opened = tamis.open(tmp_path)
+    assert planned(opened, "region = 'eu'") == {0, 2, 3, 4, 5, 6}
+    assert planned(opened, "day = DATE '2024-01-08'") == {0, 1, 2, 4, 5, 6}
+    assert planned(opened, "region = 'eu' AND day < DATE '2024-02-01'") == {0, 2, 4, 5, 6}
+    of_six = transformed("bucket[4]", "long", 6)
+    same = {number for number in (5, 6) if transformed("bucket[4]", "long", number) == of_six}
+    assert planned(opened, "id = 6") == {0, 1, 2, 3, 4} | same
+    assert sorted(opened.scan("region = 'eu'").to_arrow()["id"].to_pylist()) == [0, 4, 6]
+
+
+def test_manifests_that_are_passed_over_are_not_read(tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "x", "int")], specs=[[(1, "identity", "p")]])
+    for number in range(4):
+        table.commit(table.data_file(f"{number}.parquet", pa.table({"x": pa.array([number], pa.int32())})))
+    manifests = [Path(each.listed["manifest_path"]) for each in table.snapshots[-1].manifests]
+    sizes = [each.stat().st_size for each in manifests]
+    for path in (manifests[0], manifests[3]):
+        path.unlink()
+    scan = tamis.open(tmp_path).scan("x IN (1, 2)")
+    assert sorted(scan.to_arrow()["x"].to_pylist()) == [1, 2]
+    (level,) = [each for each in scan.report.to_dict()["levels"] if each["level"] == "manifests"]
+    assert (level["total"], level["kept"]) == (4, 2)
+    assert (level["bytes_total"], level["bytes_kept"]) == (sum(sizes), sizes[1] + sizes[2])
+    with pytest.raises(TamisError, match=manifests[0].name):
+        tamis.open(tmp_path).scan("x IN (1, 2)", levels=["partitions", "files"]).to_arrow()
+
+
+def test_manifests_are_a_level_between_partitions_and_files(tmp_path: Path) -> None:
+    plan = partitioned(tmp_path, "int", "identity", [1, 2]).scan("x = 1").plan("files")
+    levels = [each["level"] for each in plan.report.to_dict()["levels"]]
+    assert levels[:3] == ["partitions", "manifests", "files"]
+
+
+def test_I12_a_partition_tuple_that_does_not_fit_its_spec_is_an_error(tmp_path: Path) -> None:
+    fields = [field(1, "x", "int"), field(2, "y", "int")]
+    table = IcebergFolder(tmp_path, fields, specs=[[(1, "identity", "x"), (2, "identity", "y")]])
+    rows = pa.table({"x": pa.array([1], pa.int32()), "y": pa.array([2], pa.int32())})
+    table.commit(table.data_file("1.parquet", rows))
+    manifest = Path(table.snapshots[-1].manifests[0].listed["manifest_path"])
+    entries = read_avro(manifest)
+    for entry in entries:
+        del entry["data_file"]["partition"]["y"]
+    write_avro(manifest, entry_schema(2, [(1000, "x", "int")]), entries, {"partition-spec-id": "0"})
+    with pytest.raises(TamisError, match=manifest.name):
+        tamis.open(tmp_path).scan("y = 2").to_arrow()
+
+
+def test_partition_values_of_a_column_inside_of_a_struct(tmp_path: Path) -> None:
+    fields = [field(1, "id", "long"), field(2, "st", [field(3, "k", "string")])]
+    table = IcebergFolder(tmp_path, fields, specs=[[(3, "identity", "k")]])
+    for number, key in enumerate(["a", "b", None]):
+        rows = pa.table({"id": [number], "st": [{"k": key}]})
+        table.commit(table.data_file(f"{number}.parquet", rows, partition=(key,), noted={}))
+    opened = tamis.open(tmp_path)
+    assert planned(opened, "st.k = 'b'") == {1}
+    assert opened.scan("st.k IS NULL").to_arrow()["id"].to_pylist() == [2]
+
+
+def test_H6_names_of_partition_fields_may_be_anything(tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "a b.c", "int")], specs=[[(1, "identity", "1 of `a`.b=c é")]])
+    for number in range(2):
+        table.commit(
+            table.data_file(f"{number}.parquet", pa.table({"a b.c": pa.array([number], pa.int32())}), noted={})
+        )
+    assert planned(tamis.open(tmp_path), "`a b.c` = 1") == {1}
