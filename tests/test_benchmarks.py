@@ -118,6 +118,7 @@ def test_plans_of_delta_logs_find_the_same_files_and_only_small_logs_stay(tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["delta-2-parts-1000", "delta-20-commits-100"]
 
 
+@pytest.mark.interop
 def test_plans_of_iceberg_tables_find_the_same_files(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg", reason="the peer in planning Iceberg tables comes with tamis[test]")
     done = run("iceberg", "--quick", "--data", str(tmp_path))

@@ -165,6 +165,7 @@ def test_a_frame_and_a_view_answer_one_question_after_another(registered: Any, t
     assert counts == [1, 5, 2]
 
 
+@pytest.mark.interop
 def test_golden_tables_by_the_data_source(connect_spark: Any, golden: Path) -> None:
     tamis.spark.register(connect_spark)
     for name in ("data-reader-primitives", "dv-partitioned-with-checkpoint", "table-with-columnmapping-mode-name"):

@@ -85,6 +85,7 @@ def delta_table(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.interop
 def test_checkpoint_parts_and_commits_are_one_table(any_spark: Any, tmp_path: Path) -> None:
     table = tamis.open(delta_table(tmp_path))
     before = leftovers(any_spark)

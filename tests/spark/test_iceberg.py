@@ -72,6 +72,7 @@ def test_dataframes_have_the_rows_of_the_scan(any_spark: Any, orders: Path) -> N
     assert table.scan().count() == 75
 
 
+@pytest.mark.interop
 def test_the_data_source_reads_iceberg_tables(spark: Any, orders: Path) -> None:
     tamis.spark.register(spark)
     frame = spark.read.format("tamis").load(str(orders))

@@ -151,6 +151,7 @@ def test_files_of_an_empty_table(spark: Any, tmp_path: Path) -> None:
         assert files.files_for_scan("id = 1").files.num_rows == 0
 
 
+@pytest.mark.interop
 def test_E2_files_that_are_read_again_in_vain_are_told(spark: Any, checkpointed: Path) -> None:
     with tamis.open(checkpointed).files_dataframe(spark) as files:
         assert files.files_for_scan().files.num_rows == 3
