@@ -287,19 +287,11 @@ def file_of_ranges(
     return pa.BufferReader(pa.py_buffer(content))
 
 
-class PrefetchedFile:
-    """A file of which only some ranges are in memory, for readers that take a Python file.
+class PythonFile:
+    """A file for readers that take a Python file, which comes in buffers. Who inherits says how `_fetched` fetches."""
 
-    What is read are slices of the fetched buffers, without a copy. A read that leaves the fetched ranges is a
-    defect of the code that chose them, never a reason to fetch more.
-    """
-
-    def __init__(self, ranges: Sequence[tuple[int, pa.Buffer]], size: int, name: str = "file") -> None:
-        ordered = sorted(ranges, key=lambda fetched: fetched[0])
-        self._starts = [start for start, _ in ordered]
-        self._buffers = [buffer for _, buffer in ordered]
+    def __init__(self, size: int) -> None:
         self._size = size
-        self._name = name
         self._position = 0
         self.closed = False
 
@@ -337,6 +329,24 @@ class PrefetchedFile:
 
     def close(self) -> None:
         self.closed = True
+
+    def _fetched(self, start: int, end: int) -> pa.Buffer:
+        raise NotImplementedError
+
+
+class PrefetchedFile(PythonFile):
+    """A file of which only some ranges are in memory, for readers that take a Python file.
+
+    What is read are slices of the fetched buffers, without a copy. A read that leaves the fetched ranges is a
+    defect of the code that chose them, never a reason to fetch more.
+    """
+
+    def __init__(self, ranges: Sequence[tuple[int, pa.Buffer]], size: int, name: str = "file") -> None:
+        super().__init__(size)
+        ordered = sorted(ranges, key=lambda fetched: fetched[0])
+        self._starts = [start for start, _ in ordered]
+        self._buffers = [buffer for _, buffer in ordered]
+        self._name = name
 
     def _fetched(self, start: int, end: int) -> pa.Buffer:
         pieces: list[pa.Buffer] = []

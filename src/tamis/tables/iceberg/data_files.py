@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tamis.errors import CorruptFile, UnsupportedFeature, counted, one_line
-from tamis.io.ranges import MIB, NEVER_CHANGES, RangedFile, file_of_ranges, read_ranges
+from tamis.io.ranges import MIB, NEVER_CHANGES, PythonFile, RangedFile, file_of_ranges, read_ranges
 from tamis.io.storage import Storage
 from tamis.parquet import batches
 from tamis.parquet.arrow_reader import open_reader
@@ -209,55 +209,24 @@ def _in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-class _ReadAhead:
+class _ReadAhead(PythonFile):
     """A Python file over a ranged one, which fetches more than it is asked for and keeps what it fetched last."""
 
-    closed = False
-
     def __init__(self, file: RangedFile) -> None:
+        super().__init__(file.size)
         self._file = file
-        self._position = 0
         self._start = 0
         self._kept = pa.py_buffer(b"")
 
-    def size(self) -> int:
-        return self._file.size
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = (0, self._position, self._file.size)[whence] + offset
-        return self._position
-
-    def read(self, length: int = -1) -> pa.Buffer:
-        left = max(0, self._file.size - self._position)
-        length = left if length < 0 else min(length, left)
-        offset = self._position - self._start
+    def _fetched(self, start: int, end: int) -> pa.Buffer:
+        length = max(0, end - start)
+        offset = start - self._start
         if not 0 <= offset <= self._kept.size - length:
-            self._start, offset = self._position, 0
+            self._start, offset = start, 0
             # What is asked for first is the end, where the footer is.
-            if left <= _READ_AHEAD:
-                self._start = max(0, self._file.size - _READ_AHEAD)
-                offset = self._position - self._start
-            wanted = min(max(length + offset, _READ_AHEAD), self._file.size - self._start)
+            if self._size - start <= _READ_AHEAD:
+                self._start = max(0, self._size - _READ_AHEAD)
+                offset = start - self._start
+            wanted = min(max(length + offset, _READ_AHEAD), self._size - self._start)
             (self._kept,) = self._file.read([(self._start, wanted)])
-        self._position += length
         return self._kept.slice(offset, length)
-
-    read_buffer = read
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
