@@ -56,6 +56,17 @@ def test_D13_a_feature_that_is_not_known_is_an_error_at_its_version_only(log: De
     assert load(log, 4).version == 4
 
 
+def test_D13_a_moment_before_a_feature_that_is_not_known_can_be_read(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    for version in range(3):
+        log.commit(add(f"{version}"), milliseconds=1_700_000_000_000 + version * 1000)
+    log.commit(protocol(features=["timeMachine"]), milliseconds=1_700_000_010_000)
+    storage = open_storage(log.table)
+    assert Snapshot.load(storage, timestamp="2023-11-14T22:13:21.500Z").version == 1
+    with pytest.raises(UnsupportedFeature, match="timeMachine"):
+        Snapshot.load(storage, timestamp="2023-11-14T22:13:40Z")
+
+
 @pytest.mark.parametrize("version", [-1, "3", 1.0, True])
 def test_a_version_is_a_whole_number(log: DeltaLog, version: Any) -> None:
     with pytest.raises(InvalidArgument, match="a version is a whole number from 0 on"):
@@ -135,6 +146,19 @@ def test_refresh_takes_new_metadata_and_keeps_the_old_where_none_came(log: Delta
     log.commit(protocol(features=["timeMachine"]))
     with pytest.raises(UnsupportedFeature, match="timeMachine"):
         newest.refresh()
+
+
+def test_refresh_over_a_change_of_the_partition_columns_reads_the_older_commits_for_them_too(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long", "day": "string"})
+    log.commit(add("0"), add("1", {"day": "a"}))
+    table = tamis.open(tmp_path)
+    assert table.files().num_rows == 2
+    by_day = metadata({"id": "long", "day": "string"}, partition_columns=["day"])
+    log.commit(by_day, remove("0"), add("2", {"day": "b"}))
+    refreshed, fresh = table.refresh(), tamis.open(tmp_path)
+    by_path = [("path", "ascending")]
+    assert refreshed.files().sort_by(by_path).equals(fresh.files().sort_by(by_path))
+    assert refreshed.scan("day = 'a'").plan("files").files.num_rows == 1
 
 
 def test_refresh_over_a_log_that_was_cleaned_up_loads_anew(log: DeltaLog) -> None:

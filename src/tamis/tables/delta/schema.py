@@ -98,7 +98,7 @@ def parse_metadata(action: Mapping[str, Any], place: str, *, has_column_mapping:
 
     `has_column_mapping` is the protocol's: where it does not have the feature, the property that turns it on is idle.
     """
-    configuration = _configuration(action.get("configuration"), place)
+    configuration = table_configuration(action.get("configuration"), place)
     provider = (action.get("format") or {}).get("provider", "parquet")
     if provider != "parquet":
         raise UnsupportedFeature(f"the data files of the Delta table {place} are {provider!r}; Tamis reads parquet")
@@ -121,7 +121,7 @@ def parse_metadata(action: Mapping[str, Any], place: str, *, has_column_mapping:
     )
 
 
-def _configuration(given: Any, place: str) -> dict[str, str]:
+def table_configuration(given: Any, place: str) -> dict[str, str]:
     # A checkpoint has a map, which Arrow gives as pairs.
     pairs = given.items() if isinstance(given, Mapping) else given or ()
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -27,10 +27,12 @@ from tamis.tables.delta.log import LogFile, LogListing, LogSegment, candidate_se
 from tamis.tables.delta.log_time import from_milliseconds, time_of_version, version_at_time
 from tamis.tables.delta.protocol import Protocol, parse_protocol
 from tamis.tables.delta.replay import FileChanges, reconcile
-from tamis.tables.delta.schema import TableMetadata, parse_metadata
+from tamis.tables.delta.schema import TableMetadata, parse_metadata, table_configuration
 from tamis.tables.moments import to_milliseconds
 
 logger = logging.getLogger("tamis")
+
+Made = TypeVar("Made")
 
 
 class _Once:
@@ -77,10 +79,7 @@ class Snapshot:
         listing = list_log(storage)
         if timestamp is None:
             return _load(listing, version)
-        moment = to_milliseconds(timestamp)
-        newest = _load(listing, None)
-        found = version_at_time(listing, newest.metadata.configuration, moment)
-        return newest if found == newest.version else _load(listing, found)
+        return _load(listing, _version_at(listing, to_milliseconds(timestamp)))
 
     def refresh(self) -> Snapshot:
         """The newest version: this very snapshot where nothing is new. Only commits that are new are read."""
@@ -96,6 +95,8 @@ class Snapshot:
             lines = read_actions(self.storage, deltas)
             actions = {name: lines.newest(name) or self._actions[name] for name in self._actions}
             protocol, metadata = _parse(self.storage, actions)
+            if partition_names(metadata) != partition_names(self.metadata):
+                return _load(listing, None)  # older commits were decoded for other partition columns
             newer = _changes_of(lines, metadata)
         except CorruptFile:
             # Cleaned up meanwhile, and a newer checkpoint has what is gone; or damaged, and other files say the same.
@@ -159,9 +160,14 @@ class Snapshot:
 
 def version_at(storage: Storage, timestamp: datetime | str) -> int:
     """The newest version that was there at a moment (without a zone: in UTC)."""
-    moment = to_milliseconds(timestamp)
-    listing = list_log(storage)
-    return version_at_time(listing, _load(listing, None).metadata.configuration, moment)
+    return _version_at(list_log(storage), to_milliseconds(timestamp))
+
+
+def _version_at(listing: LogListing, milliseconds: int) -> int:
+    """The newest version may have features that nobody knows here, and an older one that is asked for none of them."""
+    _, _, _, actions = _passing_over_compactions(_gather, listing, None)
+    configuration = table_configuration(actions["metaData"].get("configuration"), f"'{listing.storage.uri}'")
+    return version_at_time(listing, configuration, milliseconds)
 
 
 def partition_names(metadata: TableMetadata) -> list[str]:
@@ -170,17 +176,24 @@ def partition_names(metadata: TableMetadata) -> list[str]:
 
 
 def _load(listing: LogListing, version: int | None) -> Snapshot:
+    return _passing_over_compactions(_put_together, listing, version)
+
+
+def _passing_over_compactions(
+    make: Callable[[LogListing, int | None], Made], listing: LogListing, version: int | None
+) -> Made:
     """A version put together of what is there. Compactions only repeat commits, so a damaged one is passed over."""
     try:
-        return _put_together(listing, version)
+        return make(listing, version)
     except (CorruptFile, MissingFile) as error:
         if not listing.compactions:
             raise
         damaged = [file for file in listing.compactions if _is_damaged(listing.storage, file)]
         others = tuple(file for file in listing.compactions if file not in damaged) if damaged else ()
+        # The newest version stays the same, also where nothing but a compaction leads to it.
+        wanted = listing.latest if version is None else version
         try:
-            # The newest version stays the same, also where nothing but a compaction leads to it.
-            found = _load(replace(listing, compactions=others), listing.latest if version is None else version)
+            found = _passing_over_compactions(make, replace(listing, compactions=others), wanted)
         except (CorruptFile, MissingFile, VersionNotFound):
             raise error from None
         if not damaged:
@@ -202,20 +215,27 @@ def _is_damaged(storage: Storage, compaction: LogFile) -> bool:
 
 def _put_together(listing: LogListing, version: int | None) -> Snapshot:
     storage = listing.storage
+    segment, opened, lines, actions = _gather(listing, version)
+    protocol, metadata = _parse(storage, actions)
+    changes = _changes_of(lines, metadata)
+    top_lines = opened.lines if opened is not None else None
+    top = _Once(lambda: FileChanges.none() if top_lines is None else _file_changes(top_lines, metadata))
+    return Snapshot(storage, segment.version, segment, protocol, metadata, listing, opened, changes, top, actions)
+
+
+def _gather(
+    listing: LogListing, version: int | None
+) -> tuple[LogSegment, OpenedCheckpoint | None, ActionLines, dict[str, dict[str, Any]]]:
+    """What a version is put together of, and the actions that say what kind of table it is, not yet understood."""
     segment, opened = _open_segment(listing, version)
-    lines = read_actions(storage, segment.deltas)
+    lines = read_actions(listing.storage, segment.deltas)
     found = {"protocol": lines.newest("protocol"), "metaData": lines.newest("metaData")}
     if opened is not None:
         found = {
             "protocol": found["protocol"] or opened.protocol,
             "metaData": found["metaData"] or opened.metadata,
         }
-    actions = {name: _required(listing, segment, name, action) for name, action in found.items()}
-    protocol, metadata = _parse(storage, actions)
-    changes = _changes_of(lines, metadata)
-    top_lines = opened.lines if opened is not None else None
-    top = _Once(lambda: FileChanges.none() if top_lines is None else _file_changes(top_lines, metadata))
-    return Snapshot(storage, segment.version, segment, protocol, metadata, listing, opened, changes, top, actions)
+    return segment, opened, lines, {name: _required(listing, segment, name, each) for name, each in found.items()}
 
 
 def _open_segment(listing: LogListing, version: int | None) -> tuple[LogSegment, OpenedCheckpoint | None]:
