@@ -5,19 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tamis.engines.worker import JobRunner
-
 
 class DiesOnce:
     """Kills its own process after the first result that it gave away, unless one did so before."""
 
-    def __init__(self, runner: JobRunner, grave: Path) -> None:
+    def __init__(self, runner: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], grave: Path) -> None:
         self._runner = runner
         self._grave = str(grave)
 

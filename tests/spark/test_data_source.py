@@ -232,6 +232,22 @@ def test_options_are_checked() -> None:
             SourceOptions.of(given)
 
 
+def test_options_are_those_of_open_in_the_spellings_of_spark(tmp_path: Path) -> None:
+    for day, names in (("01", ["id"]), ("02", ["id", "more"])):
+        folder = tmp_path / "orders" / f"day=2024-03-{day}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({name: [1] for name in names}), folder / "part.parquet")
+    path = str(tmp_path / "orders")
+    given = {"path": path, "mergeSchema": "TRUE", "partitioning.day": "string", "index": "false"}
+    table = SourceOptions.of(given).open()
+    assert table.schema.names == ["id", "more", "day"]
+    assert table.schema.field("day").type == pa.string()
+    assert SourceOptions.of({"path": path, "versionAsOf": "3"}).version == 3
+    assert SourceOptions.of({"path": path, "timestampAsOf": "2024-03-01"}).timestamp == "2024-03-01"
+    with pytest.raises(InvalidArgument, match="the option version is given twice, once as 'versionAsOf'"):
+        SourceOptions.of({"path": path, "version": "3", "versionAsOf": "3"})
+
+
 def test_a_schema_must_name_columns_of_the_table(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a.b": [1], "x": [2], "X": [3]}), tmp_path / "t.parquet")
     table = tamis.open(tmp_path / "t.parquet")

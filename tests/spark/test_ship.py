@@ -7,6 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from tamis.spark.on_workers import on_workers
 from tamis.spark.ship import write_package
 
 
@@ -28,3 +29,21 @@ def test_what_is_sent_can_be_imported_as_it_is(tmp_path: Path) -> None:
     script = f"import sys; sys.path.insert(0, {str(path)!r}); import tamis; print(tamis.__file__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert path.name in done.stdout
+
+
+def test_a_frame_says_so_where_tamis_is_not_on_the_workers(tmp_path: Path) -> None:
+    """What PySpark sends to a worker is unpickled and called where tamis cannot be imported."""
+    from pyspark import cloudpickle
+
+    function = on_workers("tamis.spark.task_runner", "read_batches", "{}", "tamis_read_orders")
+    sent = tmp_path / "function"
+    sent.write_bytes(cloudpickle.dumps(function))
+    script = (
+        "import sys; sys.modules['tamis'] = None\n"
+        "from pyspark import cloudpickle\n"
+        f"cloudpickle.loads(open({str(sent)!r}, 'rb').read())(iter(()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "tamis is not on Spark's workers, which read the table with it" in done.stderr
+    assert "tamis.spark.ship(spark)" in done.stderr

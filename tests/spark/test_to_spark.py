@@ -13,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark")
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import tamis
+from builders import dying_workers
 from builders.delta_cases import random_delta_case
 from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
@@ -25,7 +27,8 @@ from builders.seeded import SeededChoices
 from builders.tables import write_hive_table
 from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
 from tamis.scan.tasks import ScanTask
-from tamis.spark import to_spark
+from tamis.spark import task_runner, to_spark
+from tamis.spark.on_workers import on_workers
 from tamis.spark.task_runner import SMALLEST, pack
 from tamis.spark.types import fit_rows, row_schema
 
@@ -279,6 +282,17 @@ def test_golden_delta_tables_have_the_rows_of_a_local_scan(connect_spark: Any, g
     )  # fmt: skip
     for name in names:
         check(connect_spark, tamis.open(golden / "delta" / name / "delta").scan(), name)
+
+
+@pytest.mark.interop
+def test_E4_a_worker_that_dies_while_it_reads_a_table_loses_and_repeats_no_row(
+    spark: Any, hive_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grave = tmp_path / "grave"
+    cloudpickle.register_pickle_by_value(dying_workers)
+    monkeypatch.setattr(task_runner, "on_workers", lambda *given: dying_workers.DiesOnce(on_workers(*given), grave))
+    check(spark, tamis.open(hive_table).scan(), reader="arrow")
+    assert grave.exists()
 
 
 def test_nothing_is_left_behind(spark: Any, hive_table: Path, tmp_path: Path) -> None:

@@ -9,7 +9,11 @@
 | `catalog`, `catalog.…`        | the name, or the properties, of a catalog of Iceberg tables         |
 | `format`                      | `delta`, `iceberg`, `hive` or `parquet`, where it should not be found out |
 | `pushdown`                    | `true`: Spark's filters prune too; for DataFrames of one query only |
+| `index`                       | where the statistics index is, or `false` to use none               |
+| `merge_schema`, `allow_outside`, `relocate`, `partitioning.…` | as the arguments of `tamis.open` of these names |
 | `storage.…`                   | an option of the storage: `storage.aws_region`                      |
+
+Names are taken in any case and with underscores or without; `versionAsOf` and `timestampAsOf` are known too.
 """
 
 from __future__ import annotations
@@ -21,8 +25,25 @@ from typing import Any
 from tamis.errors import InvalidArgument
 from tamis.table import Table, open_table
 
-_NAMES = ("path", "filter", "version", "timestamp", "snapshot_id", "ref", "catalog", "format", "pushdown")
-_STORAGE, _CATALOG = "storage.", "catalog."
+_NAMES = (
+    "path",
+    "filter",
+    "version",
+    "timestamp",
+    "snapshot_id",
+    "ref",
+    "catalog",
+    "format",
+    "pushdown",
+    "index",
+    "merge_schema",
+    "allow_outside",
+    "relocate",
+)
+_STORAGE, _CATALOG, _PARTITIONING = "storage.", "catalog.", "partitioning."
+
+_SPELLINGS = {name.replace("_", ""): name for name in _NAMES} | {"versionasof": "version", "timestampasof": "timestamp"}
+"""What options may be called, in small letters and without underscores: `mergeSchema` and `versionAsOf`, as Spark's."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +61,31 @@ class SourceOptions:
     catalog: str | None = None
     catalog_properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     pushdown: bool = False
+    index: str | bool | None = None
+    merge_schema: bool = False
+    allow_outside: bool = False
+    relocate: bool = True
+    partitioning: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
-        given: dict[str, Any] = {str(name).lower(): value for name, value in options.items()}
-        unknown = sorted(name for name in given if name not in _NAMES and not name.startswith((_STORAGE, _CATALOG)))
-        if unknown:
-            raise InvalidArgument(
-                f"the data source tamis has no option {unknown[0]!r}. Options: {', '.join(_NAMES)}, and {_STORAGE}… "
-                f"for those of the storage, as {_STORAGE}aws_region, {_CATALOG}… for those of a catalog"
-            )
+        given: dict[str, Any] = {}
+        for name, value in options.items():
+            small = str(name).lower()
+            is_part = small.startswith((_STORAGE, _CATALOG, _PARTITIONING))
+            known = small if is_part else _SPELLINGS.get(small.replace("_", ""))
+            if known is None:
+                raise InvalidArgument(
+                    f"the data source tamis has no option {name!r}. Options: {', '.join(_NAMES)}, and {_STORAGE}… "
+                    f"for those of the storage, as {_STORAGE}aws_region, {_CATALOG}… for those of a catalog, "
+                    f"{_PARTITIONING}… for types of partition columns"
+                )
+            if known in given:
+                raise InvalidArgument(f"the option {known} is given twice, once as {name!r}")
+            given[known] = value
         if not given.get("path"):
             raise InvalidArgument("the data source tamis needs the place of a table: .load('s3://bucket/table')")
-        pushdown = str(given.get("pushdown", "false")).strip().lower()
-        if pushdown not in ("true", "false"):
-            raise InvalidArgument(f"the option pushdown is true or false, not {given['pushdown']!r}")
+        index = given.get("index")
         return SourceOptions(
             given["path"],
             given.get("filter"),
@@ -66,7 +97,12 @@ class SourceOptions:
             given.get("ref"),
             given.get("catalog"),
             _beginning(given, _CATALOG),
-            pushdown == "true",
+            _truth(given, "pushdown", default=False),
+            _TRUTHS.get(str(index).strip().lower(), index),
+            _truth(given, "merge_schema", default=False),
+            _truth(given, "allow_outside", default=False),
+            _truth(given, "relocate", default=True),
+            _beginning(given, _PARTITIONING),
         )
 
     def open(self) -> Table:
@@ -82,6 +118,11 @@ class SourceOptions:
             self.ref,
             dict(self.storage) or None,
             properties or self.catalog,
+            partitioning=dict(self.partitioning) or None,
+            merge_schema=self.merge_schema,
+            allow_outside=self.allow_outside,
+            relocate=self.relocate,
+            index=self.index,
         )
 
     def pinned(self, table: Table) -> SourceOptions:
@@ -101,6 +142,16 @@ class SourceOptions:
         storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())
         place = source.metadata.place
         return replace(self, path=place, storage=storage, format="iceberg", catalog=None, catalog_properties=())
+
+
+_TRUTHS = {"true": True, "false": False}
+
+
+def _truth(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    found = _TRUTHS.get(str(given.get(name, default)).strip().lower())
+    if found is None:
+        raise InvalidArgument(f"the option {name} is true or false, not {given[name]!r}")
+    return found
 
 
 def _number(given: Mapping[str, Any], name: str) -> int | None:

@@ -1,6 +1,6 @@
 """Arrow tasks: row groups, or single pages of them, read in Spark's Python workers by the reader that scans use here.
 
-What travels is data: tasks as Arrow, the rest as JSON. Spark finds `TaskRunner` by its name.
+What travels is data: tasks as Arrow, the rest as JSON.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from tamis.scan.read import TaskReader
 from tamis.scan.scan import weight
 from tamis.scan.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
 from tamis.scan.tasks import ScanTask, put_together
+from tamis.spark.on_workers import on_workers
 from tamis.spark.types import fit_rows, row_schema, spark_schema
 from tamis.tables.jobs import Arguments, Item, read_table
 
@@ -28,18 +28,11 @@ SMALLEST, LARGEST = 1024 * 1024, 64 * 1024 * 1024
 _INPUT = pa.schema([pa.field("task", pa.int32(), nullable=False), pa.field("tasks", pa.binary(), nullable=False)])
 
 
-@dataclass(frozen=True)
-class TaskRunner:
-    """Reads the tasks of one Spark task: a function for `mapInArrow`."""
-
-    arguments: str = field(repr=False)
-    __name__: str = "tamis"
-    """What Spark calls it where it shows its plan."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for packed in batch.column("tasks").to_pylist():
-                yield from read_packed(self.arguments, packed)
+def read_batches(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of the tasks of one Spark task."""
+    for batch in batches:
+        for packed in batch.column("tasks").to_pylist():
+            yield from read_packed(arguments, packed)
 
 
 def read_packed(arguments: str, packed: bytes) -> Iterator[pa.RecordBatch]:
@@ -64,7 +57,8 @@ def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title
     """A lazy DataFrame of the rows of tasks, the filter applied."""
     packed = packed_tasks(reader, tasks)
     given = pa.table([pa.array(range(len(packed)), pa.int32()), pa.array(packed, pa.binary())], schema=_INPUT)
-    runner = TaskRunner(reader_text(reader), re.sub(r"\W+", "_", title))
+    # Spark shows the name in its plan.
+    runner = on_workers(__name__, read_batches.__name__, reader_text(reader), re.sub(r"\W+", "_", title))
     return (
         spark.createDataFrame(given, spark_schema(_INPUT))
         .repartitionById(max(1, len(packed)), "task")
