@@ -158,6 +158,7 @@ def _footers_opened(path: Path, number: object) -> int:
     import tamis
 
     table = tamis.open(path, index=_index_of(path))
-    before = table._source.storage.counters.counts().requests
+    before = table._source.storage.counters.counts()
     table.scan(f"id = {number}").plan(depth="files")
-    return table._source.storage.counters.counts().requests - before
+    spent = table._source.storage.counters.counts() - before
+    return spent.requests - spent.listing_calls

@@ -26,11 +26,13 @@ from builders.deltalake_cases import random_deltalake_case
 from builders.seeded import SeededChoices
 from builders.tables import write_hive_table
 from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
+from tamis.scan.plan import PlannedFiles
 from tamis.scan.tasks import ScanTask
 from tamis.spark import task_runner, to_spark
 from tamis.spark.on_workers import on_workers
 from tamis.spark.task_runner import SMALLEST, pack
 from tamis.spark.types import fit_rows, row_schema
+from tamis.tables.source import FileListing
 
 
 def texts(rows: pa.Table) -> list[str]:
@@ -274,6 +276,32 @@ def test_a_narrow_selection_is_read_by_pages(
     assert not uses_tasks(tamis.open(tmp_path / "many.parquet").scan("id > 1000").to_spark(connect_spark))
 
 
+@pytest.mark.parametrize(("where", "is_narrow"), [("id % 1000 = 5", False), ("id IN (5, 1500, 19999)", True)])
+def test_page_indexes_of_many_files_are_read_where_those_of_some_are_worth_it(
+    tmp_path: Path, where: str, is_narrow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(to_spark, "NARROW", 0.2)
+    for number in range(20):
+        # Every file and every row group has small and large numbers, its pages do not.
+        ids = pa.array(sorted((row * 20 + number) % 20_000 for row in range(1000)), pa.int64())
+        pq.write_table(
+            pa.table({"id": ids}), tmp_path / f"{number}.parquet", write_page_index=True, use_dictionary=False,
+            data_page_size=200, write_batch_size=20,
+        )  # fmt: skip
+    scan = tamis.open(tmp_path).scan(where)
+    planned: list[tuple[int, bool]] = []
+
+    def plan(listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
+        planned.append((listing.files.num_rows, to_pages))
+        return scan._plan_listing(listing, to_pages=to_pages)
+
+    wanted = to_spark.Wanted(scan._source, scan._reader, scan._listing, None, plan)
+    files, in_pages = to_spark._looked_into(wanted, scan._listing)
+    assert (in_pages is not None) == is_narrow
+    assert files.files.num_rows == 20
+    assert planned == [(20, False), (to_spark.SAMPLED, True), *([(20, True)] if is_narrow else [])]
+
+
 def test_golden_delta_tables_have_the_rows_of_a_local_scan(connect_spark: Any, golden: Path) -> None:
     names = (
         "data-reader-nested-struct", "data-reader-partition-values", "data-reader-primitives", "parquet-all-types",
@@ -293,6 +321,27 @@ def test_E4_a_worker_that_dies_while_it_reads_a_table_loses_and_repeats_no_row(
     monkeypatch.setattr(task_runner, "on_workers", lambda *given: dying_workers.DiesOnce(on_workers(*given), grave))
     check(spark, tamis.open(hive_table).scan(), reader="arrow")
     assert grave.exists()
+
+
+def test_many_local_files_are_looked_for_by_the_driver_and_the_session_stays_as_it_was(
+    spark: Any, tmp_path: Path
+) -> None:
+    for number in range(40):
+        pq.write_table(pa.table({"id": [number] * 3}), tmp_path / f"{number}.parquet")
+    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    before = spark.conf.getAll
+    tracker = spark.sparkContext.statusTracker()
+    jobs = set(tracker.getJobIdsForGroup(None))
+    frame = tamis.open(tmp_path).scan().to_spark(spark, reader="spark")
+    assert set(tracker.getJobIdsForGroup(None)) == jobs
+    assert spark.conf.getAll == before
+    assert frame.count() == 120
+    spark.conf.set(name, "7")
+    try:
+        tamis.open(tmp_path).scan().to_spark(spark, reader="spark")
+        assert spark.conf.get(name) == "7"
+    finally:
+        spark.conf.unset(name)
 
 
 def test_nothing_is_left_behind(spark: Any, hive_table: Path, tmp_path: Path) -> None:

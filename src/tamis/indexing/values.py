@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.indexing.bloom_bits import bits_of, canonical_leaf, hashes_of_values, most_distinct
+from tamis.indexing.bloom_bits import ascending, bits_of, canonical_leaf, hashes_of_values, most_distinct
 from tamis.indexing.spec import IndexedColumn, IndexSpec
 from tamis.parquet.bloom import Array
 from tamis.scan.read import TaskReader
 from tamis.scan.tasks import ScanTask
 
-_NO_HASHES = np.empty(0, np.uint64)
+FEW_HASHES = 256 * 1024
+"""So many hashes wait before they are sorted into those that are known, or as many as are known."""
 
 
 @dataclass
@@ -42,8 +43,8 @@ def read_values(
     hand.
     """
     found = ValuesOfFile({column: [] for column in spec.valued if column.counts_nan})
-    hashed: dict[IndexedColumn, Array | None] = {column: _NO_HASHES for column in spec.valued if column.has_bloom}
     most = most_distinct(spec.false_positives)
+    hashed = {column: _Hashes(column, most) for column in spec.valued if column.has_bloom}
     for row_group, count in enumerate(rows):
         task = ScanTask(*file, row_group, count, 0, {}, (), None, content)  # type: ignore[arg-type]
         for counts in found.nan_counts.values():
@@ -54,19 +55,40 @@ def read_values(
                 if column in found.nan_counts:
                     found.nan_counts[column][-1] += pc.is_nan(values).true_count
                 if column.has_bloom:
-                    hashed[column] = _joined(hashed[column], values, column, most)
-    for column, hashes in hashed.items():
+                    hashed[column].add(values)
+    for column, collected in hashed.items():
+        hashes = collected.all()
         found.filters[column] = None if hashes is None else bits_of(hashes, spec.false_positives)
     return found
 
 
-def _joined(known: Array | None, values: pa.Array, column: IndexedColumn, most: int) -> Array | None:
-    leaf = canonical_leaf(column.type)
-    more = None if known is None or leaf is None else hashes_of_values(values, leaf)
-    if known is None or more is None:
-        return None
-    joined = np.union1d(known, more)
-    return joined if len(joined) <= most else None
+class _Hashes:
+    """The hashes of the values of a column, each once; none where there are too many, or some have no certain form."""
+
+    def __init__(self, column: IndexedColumn, most: int) -> None:
+        self._leaf = canonical_leaf(column.type)
+        self._most = most
+        self._known: Array | None = None if self._leaf is None else np.empty(0, np.uint64)
+        self._waiting: list[Array] = []
+
+    def add(self, values: pa.Array) -> None:
+        if self._known is None or self._leaf is None:
+            return
+        more = hashes_of_values(values, self._leaf)
+        if more is None:
+            self._known, self._waiting = None, []
+            return
+        self._waiting.append(more)
+        if sum(map(len, self._waiting)) > max(FEW_HASHES, len(self._known)):
+            self.all()
+
+    def all(self) -> Array | None:
+        """All of them, ascending."""
+        if self._known is not None and self._waiting:
+            joined = ascending(np.concatenate([self._known, *self._waiting]))
+            self._known = joined if len(joined) <= self._most else None
+        self._waiting = []
+        return self._known
 
 
 def _values(batch: pa.RecordBatch, column: IndexedColumn) -> pa.Array:

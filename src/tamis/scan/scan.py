@@ -255,9 +255,9 @@ class Scan:
             wanted = to_spark.Wanted(self._source, self._reader, self._listing, self._limit, self._plan_listing)
             return to_spark.frame_of(spark, wanted, reader)
 
-    def _plan_listing(self, listing: FileListing) -> PlannedFiles:
-        """Some files, planned to their pages where the table's plans are made."""
-        planner = self._planner(self._projection, to_pages=True)
+    def _plan_listing(self, listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
+        """Some files, planned to their pages or row groups where the table's plans are made."""
+        planner = self._planner(self._projection, to_pages=to_pages)
         return self._planned(listing, *plan_in_slices(planner, listing, self._source.planning, self._source.name))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

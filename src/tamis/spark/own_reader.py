@@ -32,6 +32,7 @@ from tamis.skipping.prune import prune
 from tamis.spark.columns import ColumnCompiler
 from tamis.spark.constants import EPOCH, Constants, sql_type
 from tamis.spark.handler import quoted
+from tamis.spark.listing import listed_by_the_driver
 from tamis.spark.types import about_null, has_nested_requirement, row_schema, spark_schema
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.source import FileListing, TableSource
@@ -247,7 +248,8 @@ class OwnReader:
         options |= {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         nullable = pa.schema([field.with_nullable(True) for field in schema])
         reader = self._spark.read.schema(spark_schema(nullable)).options(**options)
-        return reader.parquet(*(f"{prefix}{path}" for path in paths))
+        with listed_by_the_driver(self._spark, len(paths), is_local=prefix == "file://"):
+            return reader.parquet(*(f"{prefix}{path}" for path in paths))
 
     def _with_partition_values(self, frame: Any, listing: FileListing, schema: pa.Schema) -> Any:
         """The rows with the partition values of their files: constants where all files have the same, else a join."""

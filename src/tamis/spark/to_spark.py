@@ -12,9 +12,8 @@ Files and partitions are pruned here, when the DataFrame is made; nothing is rea
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow.compute as pc
@@ -45,6 +44,16 @@ SMALL_FILE = 4 * 1024 * 1024
 took 40 s by its reader and 7 s by Arrow tasks."""
 
 
+SAMPLED = 8
+"""Of so many files the page indexes are read to see whether those of all others are worth reading."""
+
+
+class Planner(Protocol):
+    """Plans files down to their pages, or only to their row groups."""
+
+    def __call__(self, listing: FileListing, *, to_pages: bool = True) -> PlannedFiles: ...
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a scan asks of its table, and how its files are planned further."""
@@ -53,7 +62,7 @@ class Wanted:
     reader: TaskReader
     listing: FileListing
     limit: int | None
-    plan: Callable[[FileListing], PlannedFiles]
+    plan: Planner
 
 
 def frame_of(spark: Any, wanted: Wanted, reader: str = AUTO) -> Any:
@@ -90,12 +99,29 @@ def _shared_out(spark: Any, wanted: Wanted, own: OwnReader, reader: str) -> tupl
     others = listing.take(np.flatnonzero(~readable))
     planned = [wanted.plan(others)] if others.files.num_rows else []
     if reader == AUTO and _may_be_narrow(wanted, for_spark):
-        looked_into = wanted.plan(for_spark)
-        left = looked_into.row_groups
-        if int(left.units.bytes.sum()) <= NARROW * (left.report.bytes_total or 0):
-            return for_spark.slice(0, 0), [*planned, looked_into]
-        for_spark = for_spark.take(np.unique(left.units.file))
+        for_spark, in_pages = _looked_into(wanted, for_spark)
+        if in_pages is not None:
+            return for_spark.slice(0, 0), [*planned, in_pages]
     return for_spark, planned
+
+
+def _looked_into(wanted: Wanted, listing: FileListing) -> tuple[FileListing, PlannedFiles | None]:
+    """The files of which some row group is left; planned to their pages too where those are narrow."""
+    groups = wanted.plan(listing, to_pages=False).row_groups
+    left, first = np.unique(groups.units.file, return_index=True)
+    narrow = NARROW * (groups.report.bytes_total or 0)
+    files = listing.take(left)
+    if not len(left):
+        return files, None
+    bytes_left = np.add.reduceat(groups.units.bytes, first)
+    if len(left) > SAMPLED and bytes_left.sum() > narrow:
+        sample = np.linspace(0, len(left) - 1, SAMPLED).astype(np.int64)
+        in_pages = int(wanted.plan(files.take(sample)).row_groups.units.bytes.sum())
+        # Whether it is as narrow as that everywhere shows when all are planned.
+        if in_pages * bytes_left.sum() > 2 * narrow * max(1, bytes_left[sample].sum()):
+            return files, None
+    planned = wanted.plan(files)
+    return files, planned if int(planned.row_groups.units.bytes.sum()) <= narrow else None
 
 
 def _are_many_and_small(listing: FileListing) -> bool:

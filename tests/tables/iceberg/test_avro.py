@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,49 @@ def test_a_type_named_again_is_the_type(tmp_path: Path) -> None:
     assert open_avro(content_of(tmp_path, schema, rows), "place").read().to_pylist() == rows
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [("status", "file", "path", "partition"), ("file", "bounds"), ("size", "file"), ("status",), ("file", "empty")],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("is_decoded_one_by_one", [False, True])
+def test_fields_that_nobody_wants_are_passed_over(
+    tmp_path: Path, wanted: tuple[str, ...], is_decoded_one_by_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = [each for each in SCHEMA["fields"] if each["name"] not in ("status", "size")]
+    inner[-1] = {**inner[-1], "type": {**record(("day", ["null", "int"]), ("region", "string")), "name": "tuple"}}
+    inner.append({"name": "empty", "type": {"type": "record", "name": "nothing", "fields": []}})
+    file = {"name": "file", "type": {"type": "record", "name": "inner", "fields": inner}}
+    schema = record(("status", "int"), ("size", ["long", "null"]))
+    schema["fields"].insert(1, file)
+    rows = [
+        {
+            "status": each["status"],
+            "size": each["size"],
+            "file": {**each, "partition": {"day": number % 3 or None, "region": f"r{number}"}, "empty": {}},
+        }
+        for number, each in enumerate(ROWS)
+    ]
+    opened = open_avro(content_of(tmp_path, schema, rows, per_block=7), "file")
+    everything = opened.read()
+    if is_decoded_one_by_one:
+        monkeypatch.setattr(avro, "text_for_polars", lambda schema: None)
+    found, left = opened.read_fields(lambda field: field["name"] in wanted)
+    assert [each["name"] for each in left["fields"]] == found.column_names
+    names = [each["name"] for each in schema["fields"]]
+    assert found.column_names == (names if is_decoded_one_by_one else [name for name in names if name in wanted])
+    for name in set(found.column_names) - {"file"}:
+        assert found[name].to_pylist() == everything[name].to_pylist()
+    if "file" in found.column_names:
+        told = {field["name"]: field["type"] for field in left["fields"]}["file"]["fields"]
+        inside = [each["name"] for each in told]
+        assert inside == [each.name for each in found["file"].type]
+        assert found["file"].to_pylist() == [
+            {key: row[key] for key in inside} for row in everything["file"].to_pylist()
+        ]
+        assert set(inside) == ({each["name"] for each in inner} if is_decoded_one_by_one else set(wanted) - set(names))
+
+
 def test_a_union_that_polars_does_not_have_is_decoded_one_by_one(tmp_path: Path) -> None:
     schema = record(("x", ["null", "int", "string"]))
     file = open_avro(content_of(tmp_path, schema, [{"x": 1}, {"x": "a"}, {"x": None}]), "place")
@@ -153,9 +197,10 @@ def test_logical_types_and_ids_are_told_as_arrow_has_them(tmp_path: Path) -> Non
     assert [field.nullable for field in found] == [False, True, False, False, False]
 
 
-def opened_or_error(content: bytes) -> pa.Table | TamisError:
+def opened_or_error(content: bytes, wanted: Collection[str] | None = None) -> pa.Table | TamisError:
     try:
-        return open_avro(content, "place").read()
+        file = open_avro(content, "place")
+        return file.read() if wanted is None else file.read_fields(lambda field: field["name"] in wanted)[0]
     except TamisError as error:
         return error
 
@@ -241,8 +286,9 @@ def test_a_changed_byte_gives_rows_or_an_error_of_ours(data: st.DataObject) -> N
     start = content.index(b"null\x00") if data.draw(st.booleans()) else len(content) - len(_body())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(start, len(content) - 1))] = data.draw(st.integers(0, 255))
-    found = opened_or_error(bytes(content))
-    assert not isinstance(found, TamisError) or "place" in str(found)
+    for wanted in (None, ("path", "size")):
+        found = opened_or_error(bytes(content), wanted)
+        assert not isinstance(found, TamisError) or "place" in str(found)
 
 
 def _body() -> bytes:

@@ -172,7 +172,7 @@ class DeleteReader:
 
 def bitmap_of(positions: Positions) -> BitMap64:
     """The bitmap of rows, in any order."""
-    return bitmap64_of_runs(*runs_of_sorted(np.unique(positions)))
+    return bitmap64_of_runs(*runs_of_sorted(np.sort(positions)))
 
 
 def _by_file_of_deletes(entries: pa.Table) -> dict[Place, list[int]]:

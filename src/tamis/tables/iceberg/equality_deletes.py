@@ -211,7 +211,7 @@ def find_deleted(batches: Iterator[tuple[int, pa.RecordBatch]], looked: Sequence
         found += [
             positions[each.keys.find(rows.select([str(number) for number in each.ids]), each.files)] for each in looked
         ]
-    return np.unique(np.concatenate(found))
+    return np.sort(np.concatenate(found))
 
 
 def _in_large_pieces(batches: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[Codes, pa.Table]]:

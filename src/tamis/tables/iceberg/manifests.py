@@ -10,7 +10,7 @@ entries for columns that somebody asks about become columns: `lower:5`, `upper:5
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,8 @@ def read_manifest(
     """
     file = open_avro(read_whole(storage, path, length), storage.place(path))
     _check_spec(file, spec_id)
-    entries = Fields.of_table(file.read(), file.schema, file.place, _ENTRY_NAMES)
+    read, schema = file.read_fields(_wanted(has_statistics=bool(statistics) or of_compared))
+    entries = Fields.of_table(read, schema, file.place, _ENTRY_NAMES)
     data = entries.inside(2, _FILE_NAMES)
     partition = data.inside(102, _partition_names(file))
     status = entries.required(0, pa.int32())
@@ -133,6 +134,13 @@ def read_manifest(
         files = files.filter(is_live)
         tuples = {field_id: values.filter(is_live) for field_id, values in tuples.items()}
     return Entries(files, tuples, {key: nullable(value)[0] for key, value in partition.schemas.items()})
+
+
+def _wanted(*, has_statistics: bool) -> Callable[[Mapping[str, Any]], bool]:
+    """Which fields of entries and files are read: some of those that nobody asks for are as large as statistics."""
+    names = _ENTRY_NAMES | _FILE_NAMES
+    ids = set(names.values()) if has_statistics else set(names.values()) - set(STATISTICS.values())
+    return lambda field: field.get("field-id", names.get(field["name"])) in ids
 
 
 def _partition_names(file: AvroFile) -> dict[str, int]:
