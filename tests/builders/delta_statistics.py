@@ -17,6 +17,8 @@ from tamis.expr.temporal import format_date, format_timestamp
 from tamis.tables.delta.schema import TableMetadata, parse_metadata
 
 SPARK, PARQUET_RS, OLD_SPARK, CARELESS = "Delta on Spark", "deltalake", "Delta on Spark of old", "one that just cuts"
+_WITHOUT_SECONDS = 63_676_800_000_000
+"""1972-01-08, in microseconds."""
 WRITERS = (SPARK, PARQUET_RS, OLD_SPARK, CARELESS)
 
 _CUT = 32
@@ -124,6 +126,9 @@ def _spell_timestamp(value: int, data_type: pa.DataType, writer: str) -> str:
         text = format_timestamp(milliseconds, "ms", digits=3)
         return text if writer == PARQUET_RS else text.replace(" ", "T")
     offset = {SPARK: (0, "Z"), PARQUET_RS: (0, "Z"), OLD_SPARK: (-8 * 3600, "-08:00"), CARELESS: (-28_378, "-07:52:58")}
+    if value < _WITHOUT_SECONDS:
+        # Zones had seconds in their offsets once, and these two cut them off.
+        offset |= {OLD_SPARK: (-28_378, "-07:52"), CARELESS: (3208, "+00:53")}
     seconds, zone = offset[writer]
     return format_timestamp(milliseconds + seconds * 1000, "ms", digits=3).replace(" ", "T") + zone
 

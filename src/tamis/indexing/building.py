@@ -28,7 +28,6 @@ from tamis.indexing.merging import merge_parts
 from tamis.indexing.spec import Asked, IndexSpec
 from tamis.indexing.store import DamagedPart, IndexStore
 from tamis.io.listing import FileEntry
-from tamis.io.ranges import NEVER_CHANGES
 from tamis.parquet.footer import load_footer
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import Predicate
@@ -344,8 +343,7 @@ def _is_recent(files: pa.Table, seconds: float) -> pa.Array:
     now = time.time_ns()
     moment = int(seconds * 1e9)
     times = files["modified_ns"].combine_chunks()
-    is_recent = pc.and_(pc.greater(times, now - moment), pc.less(times, now + moment))
-    return pc.fill_null(pc.and_(is_recent, pc.not_equal(times, NEVER_CHANGES)), False)
+    return pc.fill_null(pc.and_(pc.greater(times, now - moment), pc.less(times, now + moment)), False)
 
 
 def _pieces(files: pa.Table, *, reads_values: bool) -> Iterator[pa.Table]:

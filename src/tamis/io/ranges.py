@@ -10,6 +10,7 @@ small piece does not keep a large buffer alive.
 from __future__ import annotations
 
 import os
+import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -92,6 +93,19 @@ NEVER_CHANGES = -(2**62)
 """In place of the time when a file was written: the log of a table names it and tells its size, and nobody writes
 another one under its name."""
 
+_LAST_MARK = -(2**61)
+"""Earlier than any file was written."""
+
+
+def never_changes(table: str) -> int:
+    """The same for the files of one table: one that is made anew in its place has an id of its own."""
+    return NEVER_CHANGES + zlib.crc32(table.encode("utf-8", "surrogatepass"))
+
+
+def is_never_changed(modified_ns: int | None) -> bool:
+    return modified_ns is not None and modified_ns < _LAST_MARK
+
+
 _SECOND = 1_000_000_000
 
 
@@ -115,10 +129,14 @@ class RangedFile:
             self.close()
             raise (
                 self._unlike_log(size)
-                if modified_ns == NEVER_CHANGES
+                if is_never_changed(modified_ns)
                 else self._replaced(f"it has {self.size} bytes, it had {size} when listed")
             )
-        if modified_ns not in (None, NEVER_CHANGES) and not self._was_modified_at(modified_ns, path):
+        if (
+            modified_ns is not None
+            and not is_never_changed(modified_ns)
+            and not self._was_modified_at(modified_ns, path)
+        ):
             self.close()
             raise self._replaced("it was written again after it was listed")
 

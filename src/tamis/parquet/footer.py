@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature, one_line
-from tamis.io.ranges import NEVER_CHANGES, RangedFile
+from tamis.io.ranges import RangedFile, is_never_changed
 from tamis.io.storage import Storage
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.field_names import FieldNames
@@ -115,7 +115,7 @@ def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int 
     """The footer, and the end of the file with which it came."""
     place = storage.place(path)
     # Whether the file is the one that was listed matters to those who read more of it than this.
-    with RangedFile(storage, path, size, modified_ns if modified_ns == NEVER_CHANGES else None) as file:
+    with RangedFile(storage, path, size, modified_ns if is_never_changed(modified_ns) else None) as file:
         _check_size(size, place)
         is_short = storage.is_local and size > WHOLE_FILE
         tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)

@@ -321,3 +321,44 @@ def test_a_json_top_file_that_is_cut_off_in_its_only_sidecar_is_passed_over(log:
     top.write_text("\n".join([*top.read_text().splitlines()[:-1], as_line({"sidecar": {"path": None}})]))
     assert load(log).segment.checkpoint is None
     assert len(rows(load(log))) == 10
+
+
+@pytest.mark.parametrize("top", ["json", "parquet"])
+def test_D8_a_sidecar_of_another_size_or_named_twice_is_no_use(log: DeltaLog, top: str) -> None:
+    expected = rows(load(log))
+    _, sidecar, _ = log.checkpoint(sidecars=2, top=top)
+    pq.write_table(pq.read_table(sidecar).slice(0, 1), sidecar)
+    assert rows(load(log)) == expected  # by the commits
+    log.path(0).unlink()
+    with pytest.raises(CorruptFile, match=r"sidecar .* bytes, and the checkpoint .* says"):
+        load(log)
+
+
+def test_D8_a_checkpoint_that_names_a_sidecar_twice_is_no_use(log: DeltaLog) -> None:
+    expected = rows(load(log))
+    top, *_ = log.checkpoint(sidecars=2, top="json")
+    text = top.read_text()
+    top.write_text(text + "".join(f"{line}\n" for line in text.splitlines() if '"sidecar"' in line))
+    assert rows(load(log)) == expected
+
+
+def test_a_checkpoint_that_adds_files_without_paths_is_no_use(log: DeltaLog) -> None:
+    expected = rows(load(log))
+    log.checkpoint(omit=["path"])
+    assert rows(load(log)) == expected
+
+
+def test_a_checkpoint_with_paths_in_a_dictionary(log: DeltaLog) -> None:
+    """Writers of Arrow count no NULL in such a column, although most rows are about something else."""
+    expected = rows(load(log))
+    (path,) = log.checkpoint()
+    table = pq.read_table(path)
+    position = table.schema.get_field_index("add")
+    kind = table.schema.field("add").type
+    fields = [pa.field(each.name, pa.dictionary(pa.int32(), pa.string()) if each.name == "path" else each.type)
+              for each in kind]  # fmt: skip
+    pq.write_table(table.set_column(position, "add", pa.array(table["add"].to_pylist(), pa.struct(fields))), path)
+    for version in range(log.version + 1):
+        log.path(version).unlink()
+    assert rows(load(log)) == expected
+    assert sorted(row["size"] for row in rows(load(log), ("size",))) == sorted(row["size"] for row in expected)

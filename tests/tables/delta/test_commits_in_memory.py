@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import tamis
 from builders.delta_log import DeltaLog, add, remove
+from tamis.io.storage import open_storage
+from tamis.tables.delta import file_parts
 from tamis.tables.delta.file_batches import LIVE_FILES
+from tamis.tables.delta.snapshot import Snapshot
 
 
 def file(number: int) -> dict[str, object]:
@@ -37,3 +42,25 @@ def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_take_each_others_rows(tmp_p
             }
         assert planned(table, "id < 10") == set()
     assert planned(first, "id < 10") == {"f0"}
+
+
+@pytest.mark.parametrize("most", [1, 700, 2000, 10_000])
+def test_long_statistics_of_commits_are_read_in_pieces_of_all_columns_alike(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An array of Arrow holds 2 GiB of text; where statistics are longer, none of them may be left out."""
+    monkeypatch.setattr(file_parts, "MOST_TEXT", most)
+    log = DeltaLog(tmp_path, {"id": "long"})
+    lengths = [0, 500, 5, 1500, 10, 10, 600, 90]
+    for number, length in enumerate(lengths):
+        stats = json.dumps(
+            {"numRecords": number, "minValues": {"id": number}, "maxValues": {"id": number}, "x": "x" * length}
+        )
+        log.commit(add(f"f{number}", stats=stats if length else None))
+    log.commit(remove("f5"))
+    (part,) = Snapshot.load(open_storage(tmp_path)).parts()
+    by_columns = [[batch.num_rows for batch in part.read(columns)] for columns in (("path",), ("path", "stats"))]
+    assert by_columns[0] == by_columns[1]
+    assert sum(by_columns[0]) == len(lengths) - 1
+    assert (len(by_columns[0]) > 1) == (most < 10_000)
+    assert planned(tamis.open(tmp_path), "id < 2") == {"f0", "f1"}

@@ -98,3 +98,14 @@ def test_a_plan_after_one_that_left_row_groups_out_sees_all_files(table: tuple[s
 def test_levels_that_are_off_leave_nothing_out(table: tuple[str, Path], levels: tuple[str, ...]) -> None:
     found = tamis.open(table[1]).scan("day = 2 AND id = 2050", levels=levels).plan("files").num_files
     assert found == {("partitions",): 9, ("files",): 1, (): 39}[levels]
+
+
+def test_a_row_group_with_a_file_without_parsed_partition_values_is_read(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"city": "string", "id": "long"}, partition_columns=["city"])
+    held = [add(f"f{city}", {"city": city}) for city in ("a", "b", "c")]
+    log.commit(*held)
+    parsed = pa.struct([("city", pa.string())])
+    for each, city in zip(held, ("a", None, "a"), strict=True):
+        each["add"]["partitionValues_parsed"] = {"city": city}
+    log.checkpoint(0, actions=[*log.start, *held], add_fields=[("partitionValues_parsed", parsed)])
+    assert tamis.open(tmp_path).scan("city = 'b'").plan("files").files.num_rows == 1

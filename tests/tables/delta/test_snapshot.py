@@ -1,17 +1,25 @@
 """A snapshot is pinned, refreshes by the new commits alone, and agrees with tables that others wrote."""
 
 import json
+import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import tamis
 from builders.delta_log import DeltaLog, add, commit_info, metadata, protocol, remove
+from builders.delta_tables import data_file
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
-from tamis.io.storage import open_storage
+from tamis.io.listing import list_directory
+from tamis.io.storage import Storage, open_storage
+from tamis.tables.delta import log as log_files
+from tamis.tables.delta import snapshot as snapshots
 from tamis.tables.delta.log import find_segment
 from tamis.tables.delta.snapshot import Snapshot, read_changes
 
@@ -159,6 +167,100 @@ def test_refresh_over_a_change_of_the_partition_columns_reads_the_older_commits_
     by_path = [("path", "ascending")]
     assert refreshed.files().sort_by(by_path).equals(fresh.files().sort_by(by_path))
     assert refreshed.scan("day = 'a'").plan("files").files.num_rows == 1
+
+
+def test_any_number_of_refreshes_may_come_before_the_first_plan(log: DeltaLog) -> None:
+    table = tamis.open(log.table)
+    for version in range(600):
+        log.commit(add(f"more {version}", size=1), remove("0") if version == 300 else commit_info())
+        table = table.refresh()
+    assert table.files().num_rows == 604
+
+
+def test_a_snapshot_with_many_commits_moves_on_to_a_newer_checkpoint(
+    log: DeltaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "MOST_DELTAS", 5)
+    snapshot = load(log)
+    for version in range(5, 12):
+        log.commit(add(f"{version}"))
+        snapshot = snapshot.refresh()
+    assert snapshot.segment.checkpoint is None
+    log.checkpoint(11)
+    log.commit(add("12"))
+    newest = snapshot.refresh()
+    assert newest.segment.checkpoint is not None
+    assert [file.first for file in newest.segment.deltas] == [12]
+    assert paths(newest) == sorted(map(str, range(13)))
+
+
+def test_E1_commits_that_a_listing_missed_are_looked_for(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is written to while it is listed may show a later file and not an earlier one."""
+    whole = list_directory(open_storage(log.table), f"{log.table}/_delta_log")
+    seen = pc.invert(pc.match_substring_regex(whole.file_paths, "00[13].json"))
+    partial = replace(
+        whole,
+        file_paths=whole.file_paths.filter(seen),
+        file_sizes=whole.file_sizes.filter(seen),
+        file_modified_ns=whole.file_modified_ns.filter(seen),
+    )
+    monkeypatch.setattr(log_files, "list_directory", lambda storage, folder: partial)
+    snapshot = load(log)
+    assert [file.first for file in snapshot.segment.deltas] == [0, 1, 2, 3, 4]
+    assert paths(snapshot) == ["0", "1", "2", "3", "4"]
+    log.path(3).unlink()
+    with pytest.raises(CorruptFile, match="version 3 is missing"):
+        load(log)
+
+
+def test_a_file_of_the_log_that_is_cleaned_up_after_it_was_listed(
+    log: DeltaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def listed(storage: Storage) -> log_files.LogListing:
+        found = log_files.list_log(storage)
+        if not calls:
+            log.checkpoint(4)
+            log.path(2).unlink()
+        calls.append(found)
+        return found
+
+    monkeypatch.setattr(snapshots, "list_log", listed)
+    assert paths(load(log)) == ["0", "1", "2", "3", "4"]
+    assert len(calls) == 2
+
+
+def test_compactions_that_overlap_are_put_together_in_the_way_that_leads_there(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    for version in range(6):
+        log.commit(add(f"{version}"))
+    log.compact(1, 3)
+    log.compact(2, 5)
+    for version in (2, 3, 4, 5):
+        log.path(version).unlink()
+    assert paths(load(log)) == [str(version) for version in range(6)]
+    assert [(file.first, file.last) for file in load(log).segment.deltas] == [(0, 0), (1, 1), (2, 5)]
+
+
+def test_a_moment_after_everything_is_the_newest_version_also_without_its_commit(log: DeltaLog) -> None:
+    log.checkpoint(4)
+    log.path(4).unlink()
+    storage = open_storage(log.table)
+    assert Snapshot.load(storage, timestamp="2100-01-01").version == 4
+
+
+def test_a_table_that_is_made_anew_with_files_of_the_same_names_and_sizes(tmp_path: Path) -> None:
+    for number, start in enumerate((0, 100_000)):
+        shutil.rmtree(tmp_path / "orders", ignore_errors=True)
+        log = DeltaLog(tmp_path / "orders")
+        log.start = (protocol(), metadata({"id": "long"}, id=f"table {number}"))
+        rows = pa.table({"id": pa.array(range(start, start + 50_000), pa.int64())})
+        plain = {"compression": "none", "use_dictionary": False}
+        log.commit(data_file(log, "part.parquet", rows, stats=None, options=plain))
+        found = tamis.open(log.table).scan(f"id = {start + 40_000}")
+        assert found.count() == 1
+        assert found.to_arrow().num_rows == 1
 
 
 def test_refresh_over_a_log_that_was_cleaned_up_loads_anew(log: DeltaLog) -> None:

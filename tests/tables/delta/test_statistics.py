@@ -22,6 +22,10 @@ from tamis.tables.delta.statistics import num_records, statistics_metadata
 PHYSICAL = {pa.date32(): pa.int32(), types.TIMESTAMP: pa.int64(), types.TIMESTAMP_NTZ: pa.int64()}
 
 
+MINUTE = 60_000_000
+"""How far bounds of long ago may be off: see `test_T8_an_offset_without_its_seconds_does_not_lose_the_row`."""
+
+
 def described(
     table: TableMetadata,
     stats: list[str | None] | None,
@@ -216,6 +220,21 @@ def test_T7_T8_timestamps_are_instants_cut_to_milliseconds(text: str) -> None:
     assert bounds("timestamp", quoted(text), quoted(text)) == (moment, moment + 999, False, False)
 
 
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [
+        ("1850-01-01T01:01:01.000+00:53", "1850-01-01 00:07:33"),  # in Stockholm, 28 seconds more
+        ("1880-01-01T11:00:00.000-07:52", "1880-01-01 18:52:58"),  # in Los Angeles, 58 seconds more
+    ],
+)
+def test_T8_an_offset_without_its_seconds_does_not_lose_the_row(text: str, truth: str) -> None:
+    table = table_metadata(field("ts", "timestamp"))
+    stats = f'{{"numRecords":1,"minValues":{{"ts":"{text}"}},"maxValues":{{"ts":"{text}"}}}}'
+    for comparison in ("=", "<=", ">="):
+        assert kept(table, [stats], f"ts {comparison} TIMESTAMP '{truth}'") == [True]
+    assert kept(table, [stats], f"ts > TIMESTAMP '{truth}' + INTERVAL '2' MINUTE") == [False]
+
+
 def test_T8_the_last_microseconds_of_a_millisecond_are_found() -> None:
     table = table_metadata(field("ts", "timestamp"), field("s", pa.struct([("ts", types.TIMESTAMP_NTZ)])))
     stats = (
@@ -237,7 +256,7 @@ def test_T7_timestamps_without_a_zone_never_shift() -> None:
 
 def test_T6_timestamps_before_1970_and_beyond_9999() -> None:
     found = bounds("timestamp", quoted("1969-12-31T23:59:59.999Z"), quoted("+10000-01-01T00:00:00.000Z"))
-    assert found[:2] == (-1_000, 253_402_300_800_000_999)
+    assert found[:2] == (-1_000 - MINUTE, 253_402_300_800_000_999)
 
 
 def test_the_last_timestamp_does_not_overflow() -> None:
@@ -245,8 +264,8 @@ def test_the_last_timestamp_does_not_overflow() -> None:
 
 
 def test_digits_beyond_the_microsecond() -> None:
-    found = bounds("timestamp", *[quoted("1970-01-01T00:00:00.123456789Z")] * 2)
-    assert found[:2] == (123_456, 124_455)
+    found = bounds("timestamp", *[quoted("1973-01-01T00:00:00.123456789Z")] * 2)
+    assert found[:2] == (94_694_400_123_456, 94_694_400_124_455)
 
 
 # --- Types of before -------------------------------------------------------------------------------------------------
@@ -431,8 +450,8 @@ def test_D14_structs_alone() -> None:
     table = table_metadata(field("x", "timestamp"), field("other", "long"))
     times = pa.array([1_500_000_999, -1, None], pa.timestamp("ns"))
     found = described(table, None, "x", parsed=parsed_statistics(times, times, [0, 0, 10]))
-    assert found["lower"] == [1_500_000, -1, None]
-    assert found["upper"] == [1_500_999, 998, None]
+    assert found["lower"] == [1_500_000 - MINUTE, -1 - MINUTE, None]
+    assert found["upper"] == [1_500_999 + MINUTE, 998 + MINUTE, None]
     assert found["null_count"] == [0, 0, 10]
     unknown = described(table, None, "other", parsed=parsed_statistics(times, times, [0, 0, 10]))
     assert unknown["lower"] == unknown["null_count"] == [None] * 3
@@ -447,7 +466,7 @@ def test_D14_structs_alone() -> None:
         ("decimal(5,2)", pa.array([7], pa.int32()), Decimal(7)),
         ("timestamp_ntz", pa.array([1], pa.int32()).cast(pa.date32()), 86_400_000_000),
         ("timestamp_ntz", pa.array([1], types.TIMESTAMP), None),
-        ("timestamp", pa.array([1], pa.timestamp("ms")), 1_000),
+        ("timestamp", pa.array([94_694_400_001], pa.timestamp("ms")), 94_694_400_001_000),
         ("timestamp", pa.array([2**62], pa.timestamp("s")), None),
         ("date", pa.array([1], pa.int32()).cast(pa.date32()), 1),
         ("double", pa.array([0.5], pa.float32()), 0.5),

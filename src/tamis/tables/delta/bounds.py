@@ -10,10 +10,12 @@ otherwise, has to be put right, so that no value of the file is outside.
 | floats              | the value; zero is -0.0       | the value; zero is 0.0                      | yes; zero is not |
 | doubles, once float | the lesser of two readings    | the greater of two readings                 | where they agree |
 | timestamps          | cut to milliseconds, so lower | 999 microseconds more                       | no               |
+| of long ago         | a minute less                 | a minute more                               | no               |
 | texts               | cut, so lower                 | the next text after the first 32 characters | no               |
 
 Texts are cut at 32 characters unless the writer was told another number, and nothing in the log tells: a short text may
-be cut as well, so that none is exact. Decimals beyond 15 digits may have been a double on their way into the log.
+be cut as well, so that none is exact. Timestamps of long ago may be spelled with an offset cut to minutes, of a zone
+that had seconds then. Decimals beyond 15 digits may have been a double on their way into the log.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ from tamis.tables.delta.fields import DeltaField
 LENGTH_OF_CUT_TEXTS = 32
 _REPLACEMENT = "\ufffd"
 _REST_OF_MILLISECOND = 999
+_MINUTE = 60_000_000
+_WITHOUT_SECONDS = 63_676_800_000_000
+"""1972-01-08, in microseconds: no zone has seconds in its offset from then on."""
 _LAST_MICROSECOND = types.integer_range(types.LONG)[1]
 _MOST_DIGITS = 76
 _DIGITS_OF_A_DOUBLE = 15
@@ -67,6 +72,8 @@ def file_bounds(smallest: pa.Array, largest: pa.Array, field: DeltaField) -> Fil
     low, high = _converted(smallest, target), _converted(largest, target)
     if pa.types.is_floating(target):
         return _float_bounds(low, high, may_be_single="float" in field.former_types)
+    if pa.types.is_timestamp(target) and target.tz is not None:
+        low, high = _a_minute_off(low, -_MINUTE), _a_minute_off(high, _MINUTE)
     low, high = _in_order(low, high)
     if pa.types.is_timestamp(target):
         return _inexact(low, _to_end_of_millisecond(high))
@@ -230,6 +237,17 @@ def _to_end_of_millisecond(values: pa.TimestampArray) -> pa.TimestampArray:
     limit = pa.scalar(_LAST_MICROSECOND - _REST_OF_MILLISECOND, types.LONG)
     ends = pc.add(pc.min_element_wise(counts, limit, skip_nulls=False), _REST_OF_MILLISECOND)
     return ends.cast(values.type)
+
+
+def _a_minute_off(values: pa.TimestampArray, step: int) -> pa.TimestampArray:
+    """Instants of long ago moved by a step; null where they are so long ago that there is none before them."""
+    counts = values.cast(types.LONG)
+    is_old = pc.less(counts, _WITHOUT_SECONDS)
+    if not pc.any(is_old, min_count=0).as_py():
+        return values
+    first = pa.scalar(-_LAST_MICROSECOND + _MINUTE, types.LONG)
+    moved = pc.add(_without(counts, pc.less(counts, first)), step)
+    return pc.if_else(is_old, moved, counts).cast(values.type)
 
 
 def _above_cut_texts(largest: pa.StringArray) -> pa.StringArray:

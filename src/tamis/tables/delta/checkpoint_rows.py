@@ -166,7 +166,14 @@ def _has_no_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
     """Whether the statistics of a row group say that a column has a value in every row."""
     leaf = footer.schema.leaves.get(path)
     statistics = None if leaf is None else footer.metadata.row_group(row_group).column(leaf.index).statistics
-    return bool(statistics is not None and statistics.has_null_count and statistics.null_count == 0)
+    return bool(
+        leaf is not None
+        # Writers of Arrow count only the NULLs of the dictionary itself, and none of the rows without an action.
+        and not pa.types.is_dictionary(leaf.arrow_type)
+        and statistics is not None
+        and statistics.has_null_count
+        and statistics.null_count == 0
+    )
 
 
 @lru_cache(maxsize=1)

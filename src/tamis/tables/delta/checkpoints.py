@@ -8,6 +8,7 @@ which anything is missing is no use at all, but says nothing that older checkpoi
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -56,15 +57,14 @@ def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoin
     files = [_Opened(storage, file, *loaded) for file, loaded in zip(checkpoint.files, footers, strict=True)]
     own = tuple(file.file for file in files if file.may_have_files)
     found = [file.few_actions() for file in files]
-    sidecars = find_sidecars(storage, [row["path"] for few in found for row in few["sidecar"]], checkpoint)
+    sidecars = find_sidecars(storage, [row for few in found for row in few["sidecar"]], checkpoint)
     protocol, metadata = (_only(name, found, files[0].place) for name in ("protocol", "metaData"))
     return OpenedCheckpoint(checkpoint, protocol, metadata, (*own, *sidecars), None)
 
 
 def _open_json(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoint:
     lines = read_actions(storage, checkpoint.files)
-    names = [action.get("path") for action in lines.all("sidecar")]
-    sidecars = find_sidecars(storage, names, checkpoint)
+    sidecars = find_sidecars(storage, list(lines.all("sidecar")), checkpoint)
     return OpenedCheckpoint(checkpoint, lines.newest("protocol"), lines.newest("metaData"), sidecars, lines)
 
 
@@ -81,6 +81,9 @@ class _Opened:
 
     @property
     def may_have_files(self) -> bool:
+        schema = self.footer.schema.arrow
+        if "add" in schema.names and self.footer.schema.lacks(("add", "path")):
+            raise CorruptFile(f"the checkpoint '{self.place}' adds files without their paths")
         groups = range(self.footer.metadata.num_row_groups)
         return any(not all_null(self.footer, group, ("add", "path")) for group in groups)
 
@@ -120,9 +123,9 @@ def _only(action: str, found: list[dict[str, list[dict[str, Any]]]], place: str)
     return rows[0] if rows else None
 
 
-def find_sidecars(storage: Storage, names: list[Any], checkpoint: Checkpoint) -> tuple[LogFile, ...]:
-    """The sidecars with these paths. All lie in one folder, so the name is all that counts of a path."""
-    if not names:
+def find_sidecars(storage: Storage, actions: Sequence[dict[str, Any]], checkpoint: Checkpoint) -> tuple[LogFile, ...]:
+    """The sidecars of which actions tell. All lie in one folder, so the name is all that counts of a path."""
+    if not actions:
         return ()
     place = storage.place(checkpoint.files[0].path)
     folder = f"{storage.root}/{FOLDER}/{SIDECARS}"
@@ -132,12 +135,19 @@ def find_sidecars(storage: Storage, names: list[Any], checkpoint: Checkpoint) ->
         posixpath.basename(path): (path, size, modified_ns)
         for path, size, modified_ns in zip(*(column.to_pylist() for column in columns), strict=True)
     }
-    found: list[LogFile] = []
-    for name in names:
+    found: dict[str, LogFile] = {}
+    for action in actions:
+        name, size = action.get("path"), action.get("sizeInBytes")
         if not isinstance(name, str):
             raise CorruptFile(f"the checkpoint '{place}' names a sidecar without a path")
         file = known.get(posixpath.basename(unquote(name)))
         if file is None:
             raise MissingFile(f"the sidecar '{storage.place(folder)}/{name}' of the checkpoint '{place}' is gone")
-        found.append(LogFile(*file, checkpoint.version, checkpoint.version))
-    return tuple(found)
+        if size is not None and size != file[1]:
+            raise CorruptFile(
+                f"the sidecar '{storage.place(file[0])}' has {file[1]} bytes, and the checkpoint '{place}' says {size}"
+            )
+        if file[0] in found:
+            raise CorruptFile(f"the checkpoint '{place}' names the sidecar '{storage.place(file[0])}' twice")
+        found[file[0]] = LogFile(*file, checkpoint.version, checkpoint.version)
+    return tuple(found.values())

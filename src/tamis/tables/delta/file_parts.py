@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.io.storage import Storage
 from tamis.parquet.batches import MOST_ROWS
@@ -19,6 +22,9 @@ from tamis.tables.delta.checkpoint_rows import Column, KeepRowGroup, read_checkp
 from tamis.tables.delta.log import LogFile
 from tamis.tables.delta.replay import FileChanges, still_holds
 from tamis.tables.delta.replay_keys import replay_keys
+
+MOST_TEXT = 1024 * 1024 * 1024
+"""How many bytes of statistics are in one batch of the files that commits add."""
 
 KEY_COLUMNS = ("path", "deletion_vector")
 """The columns that `FilePart.live` looks at."""
@@ -99,8 +105,27 @@ def _read_changes(
 ) -> Iterator[pa.RecordBatch]:
     names = {column if isinstance(column, str) else column[0] for column in columns}
     table = changes.added.select([name for name in ADD.names if name in names] or ["path"])
-    if touched is not None and len(touched):
-        table = table.filter(still_holds(changes.added_keys, touched))
-    # Cut by rows and not where chunks end, so that batches of other columns have the same rows.
-    for start in range(0, table.num_rows, MOST_ROWS):
-        yield table.slice(start, MOST_ROWS).combine_chunks().to_batches()[0]
+    stays = still_holds(changes.added_keys, touched) if touched is not None and len(touched) else None
+    if stays is not None:
+        table = table.filter(stays)
+    # Cut by the rows and the texts of all files and not where chunks end, so that batches of other columns have the
+    # same rows.
+    for start, end in pairwise(_cuts(changes, stays)):
+        (batch,) = table.slice(start, end - start).combine_chunks().to_batches()
+        yield batch
+
+
+def _cuts(changes: FileChanges, stays: pa.ChunkedArray | None) -> list[int]:
+    """Where batches begin and end: an array of Arrow holds 2 GiB of text at most, and statistics may be long."""
+    texts = changes.added["stats"]
+    rows = len(texts) if stays is None else pc.sum(stays).as_py() or 0
+    if texts.nbytes <= MOST_TEXT:
+        return [*range(0, rows, MOST_ROWS), rows] if rows else []
+    lengths = pc.fill_null(pc.binary_length(texts if stays is None else texts.filter(stays)), 0)
+    ends = np.cumsum(lengths.to_numpy().astype(np.int64))
+    cuts = [0]
+    while cuts[-1] < rows:
+        before = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
+        fits = int(np.searchsorted(ends, before + MOST_TEXT, side="right"))
+        cuts.append(min(max(fits, cuts[-1] + 1), cuts[-1] + MOST_ROWS))
+    return cuts

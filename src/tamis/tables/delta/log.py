@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, MissingFile, TableNotFound, VersionNotFound
-from tamis.io.listing import list_directory
+from tamis.io.listing import find_file, list_directory
 from tamis.io.storage import Storage
 
 logger = logging.getLogger("tamis")
@@ -60,6 +60,10 @@ class LogFile:
     @property
     def is_compaction(self) -> bool:
         return self.path.endswith(".compacted.json")
+
+
+MOST_MISSED = 64
+"""Where more commits than this are missing, that is how the log is."""
 
 
 class CheckpointKind(IntEnum):
@@ -168,7 +172,32 @@ def list_log(storage: Storage) -> LogListing:
     )
     if not (len(found.versions) or found.checkpoints or found.compactions):
         raise TableNotFound(f"no Delta table at '{storage.uri}': its {FOLDER} has neither a commit nor a checkpoint")
-    return found
+    return _with_missed(found)
+
+
+def _with_missed(listing: LogListing) -> LogListing:
+    """The listing with commits that came to be while it was made: some stores tell a later one and not an earlier."""
+    versions = listing.versions
+    start = max((checkpoint.version + 1 for checkpoint in listing.checkpoints), default=0)
+    if not len(versions) or start > versions[-1]:
+        return listing
+    start = max(start, int(versions[0]))
+    if versions[-1] - start + 1 - np.count_nonzero(versions >= start) not in range(1, MOST_MISSED + 1):
+        return listing
+    missed = np.setdiff1d(np.arange(start, int(versions[-1])), versions)
+    found = [(version, find_file(listing.storage, f"{listing.folder}/{version:020}.json")) for version in missed]
+    there = [(int(version), file) for version, file in found if file is not None]
+    if not there:
+        return listing
+    places = np.searchsorted(versions, [version for version, _ in there])
+    written = np.insert(np.arange(len(versions)), places, range(len(versions), len(versions) + len(there)))
+    times = pa.concat_arrays([listing.modified_ns, pa.array([file.modified_ns for _, file in there], pa.int64())])
+    return replace(
+        listing,
+        versions=np.insert(versions, places, [version for version, _ in there]),
+        sizes=np.insert(listing.sizes, places, [file.size for _, file in there]),
+        modified_ns=times.take(pa.array(written)),
+    )
 
 
 def _named(files: pa.Table, pattern: str) -> list[dict[str, object]]:
@@ -266,26 +295,42 @@ def _no_version(listing: LogListing, version: int) -> VersionNotFound:
 
 
 def deltas_after(listing: LogListing, version: int, wanted: int) -> tuple[LogFile, ...]:
-    """Commits and compactions for every version after one up to another. Compactions are taken where they fit."""
-    longest: dict[int, LogFile] = {}
-    for file in listing.compactions:
-        known = longest.get(file.first)
-        if version < file.first and file.last <= wanted and (known is None or known.last < file.last):
-            longest[file.first] = file
+    """Commits and compactions for every version after one up to another: as few as there can be."""
+    starting: dict[int, list[LogFile]] = defaultdict(list)
+    for file in (*listing.commits(version + 1, wanted), *listing.compactions):
+        if version < file.first and file.last <= wanted:
+            starting[file.first].append(file)
+    following: dict[int, tuple[int, LogFile]] = {}
+    for first in range(wanted, version, -1):
+        ways = [
+            (1 + (following[file.last + 1][0] if file.last < wanted else 0), file)
+            for file in starting[first]
+            if file.last == wanted or file.last + 1 in following
+        ]
+        if ways:
+            following[first] = min(ways, key=lambda way: (way[0], -way[1].last))
     deltas: list[LogFile] = []
-    commits = {file.first: file for file in listing.commits(version + 1, wanted)}
     while version < wanted:
-        following = longest.get(version + 1) or commits.get(version + 1)
-        if following is None:
-            raise _gap(listing, version + 1, wanted)
-        if following.size == 0:
+        if version + 1 not in following:
+            raise _gap(listing, _first_missing(starting, version), wanted)
+        file = following[version + 1][1]
+        if file.size == 0:
             raise CorruptFile(
-                f"the commit '{listing.storage.place(following.path)}' has no bytes: it was not written whole; "
+                f"the commit '{listing.storage.place(file.path)}' has no bytes: it was not written whole; "
                 "remove it if it is the last one and its writer failed"
             )
-        deltas.append(following)
-        version = following.last
+        deltas.append(file)
+        version = file.last
     return tuple(deltas)
+
+
+def _first_missing(starting: Mapping[int, Sequence[LogFile]], version: int) -> int:
+    """The first version that no file leads to, from a version on."""
+    reached = {version}
+    while reached:
+        version = max(version, *reached)
+        reached = {file.last for end in reached for file in starting.get(end + 1, ())}
+    return version + 1
 
 
 def _gap(listing: LogListing, missing: int, wanted: int) -> CorruptFile:

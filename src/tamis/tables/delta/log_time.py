@@ -60,6 +60,8 @@ def modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
 
 def version_at_time(listing: LogListing, configuration: Mapping[str, str], milliseconds: int) -> int:
     """The newest version that was there at a moment; `configuration` is that of the newest version."""
+    if _is_after_all(listing, milliseconds):
+        return listing.latest
     versions = listing.versions
     enabled = first_with_own_time(configuration)
     split = len(versions) if enabled is None else int(np.searchsorted(versions, enabled))
@@ -76,6 +78,15 @@ def version_at_time(listing: LogListing, configuration: Mapping[str, str], milli
     if found:
         return int(versions[found - 1])
     raise _too_early(listing, milliseconds, int(times[0]) if split else None)
+
+
+def _is_after_all(listing: LogListing, milliseconds: int) -> bool:
+    """Whether it is after the newest version, of which there is no commit any more: its checkpoint is no older."""
+    if len(listing.versions) and listing.versions[-1] == listing.latest:
+        return False
+    files = [file for each in listing.checkpoints if each.version == listing.latest for file in each.files]
+    times = [file.modified_ns for file in files if file.modified_ns is not None]
+    return bool(times) and max(times) <= milliseconds * 1_000_000
 
 
 def _commit(listing: LogListing, position: int) -> LogFile:

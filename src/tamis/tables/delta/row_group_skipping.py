@@ -3,8 +3,8 @@
 Some checkpoints have the partition values and the statistics of files in their types too, in columns of their own, and
 Parquet keeps the smallest and the largest value of those for each row group. Few types are safe to judge by:
 
-- Partition values of whole numbers, dates and texts. Not timestamps, which the writer of the checkpoint may have read
-  in another zone. Of NULL nothing is concluded, since an empty text is NULL too.
+- Partition values of whole numbers, dates and texts, where every file of the row group has one that is not NULL. Not
+  timestamps, which the writer of the checkpoint may have read in another zone.
 - Statistics of whole numbers and dates, where every file of the row group has them. Others are rounded, cut, or say
   nothing of NaN.
 """
@@ -87,8 +87,10 @@ class RowGroupSkipper:
                 continue
             physical = self._metadata.physical(column.path)
             if column.path[0] in self._metadata.partition_columns:
-                if self._by_partitions and (is_text(column.type) or _is_whole(column.type)):
-                    found |= _bounds(footer, column, (*_PARTITIONS, *physical), ("lower", "upper"))
+                path = (*_PARTITIONS, *physical)
+                is_safe = is_text(column.type) or _is_whole(column.type)
+                if self._by_partitions and is_safe and _all_files_have(footer, path):
+                    found |= _bounds(footer, column, path, ("lower", "upper"))
             elif self._by_statistics and _is_whole(column.type):
                 for path, kind in (((*_SMALLEST, *physical), "lower"), ((*_LARGEST, *physical), "upper")):
                     if _all_files_have(footer, path):

@@ -34,22 +34,38 @@ logger = logging.getLogger("tamis")
 
 Made = TypeVar("Made")
 
+MOST_DELTAS = 1000
+"""With more commits behind its checkpoint than this, a snapshot is refreshed from a newer one where there is one."""
+
 
 class _Once:
     """Something worked out when it is first asked for, by one thread; what it was made of is forgotten then."""
 
-    def __init__(self, work_out: Callable[[], FileChanges]) -> None:
+    def __init__(self, work_out: Callable[[], FileChanges], links: Sequence[_Once] = ()) -> None:
         self._lock = Lock()
         self._work_out: Callable[[], FileChanges] | None = work_out
         self._found: FileChanges | None = None
+        self._links = tuple(links) or (self,)
 
     def __call__(self) -> FileChanges:
         with self._lock:
             if self._found is None:
                 assert self._work_out is not None
                 self._found = self._work_out()
-                self._work_out = None
+                self._work_out, self._links = None, (self,)
             return self._found
+
+    def then(self, newer: _Once) -> _Once:
+        """Both, one after the other. Any number of them can follow each other before somebody asks."""
+        links = (*self._links, newer)
+
+        def work_out() -> FileChanges:
+            found = links[0]()
+            for link in links[1:]:
+                found = found.then(link())
+            return found
+
+        return _Once(work_out, links)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,10 +92,11 @@ class Snapshot:
             raise InvalidArgument("a snapshot is of a version or of a timestamp: give one of them")
         if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
             raise InvalidArgument(f"a version is a whole number from 0 on, not {version!r}")
-        listing = list_log(storage)
-        if timestamp is None:
-            return _load(listing, version)
-        return _load(listing, _version_at(listing, to_milliseconds(timestamp)))
+        try:
+            return _load_wanted(storage, version, timestamp)
+        except MissingFile:
+            # What was listed may have been cleaned up before it was read.
+            return _load_wanted(storage, version, timestamp)
 
     def refresh(self) -> Snapshot:
         """The newest version: this very snapshot where nothing is new. Only commits that are new are read."""
@@ -90,6 +107,10 @@ class Snapshot:
             return _load(listing, None)  # the table was replaced by another
         if self.segment.checkpoint is not None and self.segment.checkpoint not in listing.checkpoints:
             return _load(listing, None)  # cleaned up, or written anew: a newer one takes its place
+        if len(self.segment.deltas) > MOST_DELTAS and any(
+            checkpoint.version >= self.version for checkpoint in listing.checkpoints
+        ):
+            return _load(listing, None)  # what came since the checkpoint would grow for ever
         try:
             deltas = deltas_after(listing, self.version, listing.latest)
             lines = read_actions(self.storage, deltas)
@@ -98,11 +119,10 @@ class Snapshot:
             if partition_names(metadata) != partition_names(self.metadata):
                 return _load(listing, None)  # older commits were decoded for other partition columns
             newer = _changes_of(lines, metadata)
-        except CorruptFile:
+        except (CorruptFile, MissingFile):
             # Cleaned up meanwhile, and a newer checkpoint has what is gone; or damaged, and other files say the same.
-            return _load(listing, None)
+            return _load(list_log(self.storage), None)
         segment = LogSegment(listing.latest, self.segment.checkpoint, (*self.segment.deltas, *deltas))
-        older = self._changes
         return replace(
             self,
             version=listing.latest,
@@ -110,7 +130,7 @@ class Snapshot:
             protocol=protocol,
             metadata=metadata,
             _listing=listing,
-            _changes=_Once(lambda: older().then(newer())),
+            _changes=self._changes.then(newer),
             _actions=actions,
         )
 
@@ -156,6 +176,11 @@ class Snapshot:
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits up to this version that are still there, newest first: see `tamis.tables.delta.history`."""
         return read_history(self._listing, self.metadata.configuration, self.version, limit)
+
+
+def _load_wanted(storage: Storage, version: int | None, timestamp: datetime | str | None) -> Snapshot:
+    listing = list_log(storage)
+    return _load(listing, version if timestamp is None else _version_at(listing, to_milliseconds(timestamp)))
 
 
 def version_at(storage: Storage, timestamp: datetime | str) -> int:

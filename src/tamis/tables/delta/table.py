@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
-from tamis.io.ranges import NEVER_CHANGES
+from tamis.io.ranges import never_changes
 from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldName, FieldNames
 from tamis.skipping.predicate import Predicate
@@ -95,6 +95,8 @@ class DeltaTable:
             chosen = chosen.take(_enough(chosen, limit))
         reports = level_reports(chosen, request, bool(self.partition_columns))
         files = chosen.files
+        metadata = self.snapshot.metadata
+        mark = never_changes(f"{metadata.id} {metadata.created_time}")
         paths = pa.chunked_array(
             [resolve_paths(self.storage, each, allow_outside=self.allow_outside) for each in files["path"].chunks],
             types.STRING,
@@ -103,7 +105,7 @@ class DeltaTable:
             {
                 "path": paths,
                 "size": pc.fill_null(files["size"], UNKNOWN),
-                "modified_ns": pa.repeat(pa.scalar(NEVER_CHANGES, types.LONG), len(files)),
+                "modified_ns": pa.repeat(pa.scalar(mark, types.LONG), len(files)),
                 "deletion_vector": files["deletion_vector"],
                 "num_records": files["num_records"],
             }
