@@ -215,7 +215,9 @@ def test_D3_D6_texts_as_they_are_in_the_log() -> None:
     table = table_metadata(
         field("p", "long", **mapping(1, "col-1")), delta__columnMapping__mode="name", partitioned_by=["p"]
     )
-    maps = pa.array([[("col-1", "007")], [("col-1", "")], [("p", "1")], None], TEXT_MAP)
+    maps = pa.array([[("col-1", "007")], [("col-1", "")], [("p", "1")]], TEXT_MAP)
     assert {name: texts.to_pylist() for name, texts in partition_texts(maps, table).items()} == {
-        "p": ["007", None, None, None]
+        "p": ["007", None, None]
     }
+    with pytest.raises(CorruptFile, match="no texts for a PartitionFilter"):
+        partition_texts(pa.array([None], TEXT_MAP), table)

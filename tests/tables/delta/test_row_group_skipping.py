@@ -11,6 +11,7 @@ import pytest
 
 import tamis
 from builders.delta_log import DeltaLog, add, remove
+from tamis.errors import CorruptFile
 from tamis.tables.delta import checkpoint_rows
 from tamis.tables.delta.file_batches import LIVE_FILES
 
@@ -109,3 +110,20 @@ def test_a_row_group_with_a_file_without_parsed_partition_values_is_read(tmp_pat
         each["add"]["partitionValues_parsed"] = {"city": city}
     log.checkpoint(0, actions=[*log.start, *held], add_fields=[("partitionValues_parsed", parsed)])
     assert tamis.open(tmp_path).scan("city = 'b'").plan("files").files.num_rows == 1
+
+
+def test_a_partition_filter_is_refused_where_partition_values_have_no_texts(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"city": "string", "id": "long"}, partition_columns=["city"])
+    held = [add(f"f{city}", {"city": city}) for city in ("a", "b")]
+    log.commit(*held)
+    for each, city in zip(held, ("a", "b"), strict=True):
+        each["add"]["partitionValues_parsed"] = {"city": city}
+    parsed = [("partitionValues_parsed", pa.struct([("city", pa.string())]))]
+    log.checkpoint(0, actions=[*log.start, *held], add_fields=parsed, omit=["partitionValues"])
+    log.path(0).unlink()
+    assert tamis.open(tmp_path).scan("city = 'b'").plan("files").files.num_rows == 1
+    wanted = tamis.PartitionFilter.eq("city", "b")
+    with pytest.raises(CorruptFile, match="no texts for a PartitionFilter to compare"):
+        tamis.open(tmp_path).scan(wanted).plan("files")
+    with pytest.raises(CorruptFile, match="without texts of its partition values"):
+        tamis.delta.list_files(tmp_path, filter=wanted)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, MissingFile
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile
 from tamis.expr.partition_filter import PartitionFilter, check_partition_filter
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
@@ -160,6 +160,11 @@ def _described(
     if names is not None and any(physical != name for physical, name in names.items()):
         values = _renamed(values, names)
     if filter is not None:
+        if values.null_count:
+            raise CorruptFile(
+                f"the log adds {batch.column('path')[values.is_null().index(True).as_py()]} without texts of its "
+                "partition values, which a PartitionFilter compares"
+            )
         kept = filter.evaluate(values)
         if kept.true_count < batch.num_rows:
             batch, values = batch.filter(kept), values.filter(kept)

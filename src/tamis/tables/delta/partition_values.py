@@ -46,6 +46,11 @@ def typed_partition_values(
 
 def partition_texts(values: pa.MapArray, metadata: TableMetadata) -> dict[str, pa.StringArray]:
     """The texts of each partition column as they are in the log, by its logical name; an empty text is NULL."""
+    if metadata.partition_columns and values.null_count:
+        raise CorruptFile(
+            f"a checkpoint of the Delta table {metadata.place} has partition values in their types alone, and no texts "
+            "for a PartitionFilter to compare: filter with SQL, or have the table's writer make a checkpoint anew"
+        )
     return {
         name: _evaluated(values, metadata.fields_by_name[name].physical_name, types.STRING)
         for name in metadata.partition_columns
