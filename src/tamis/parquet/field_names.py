@@ -39,6 +39,8 @@ class FieldName:
     inner: Mapping[Hashable, FieldName] = field(default_factory=dict)
     default: pa.Scalar | None = None
     """What the field is in files that do not have it; None: NULL. A struct's own says no more than that it is there."""
+    called: str | None = None
+    """The name that it has in files beside its id. A column with that name alone was meant, and would not be found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +70,33 @@ class FieldNames:
         return dict(_defaults((), self.fields))
 
     def check(self, schema: FileSchema, place: str) -> None:
-        """An error for a file that does not have what its columns would be known by: all of them would be NULL."""
-        if schema not in self._known:
-            self.for_file(schema.own_arrow, place)
+        """An error for a file that lacks what its columns, or one of them, would be known by: they would be NULL."""
+        if schema in self._known:
+            return
+        lacking = self.for_file(schema.own_arrow, place)._without_its_id(schema.own_arrow)
+        if lacking is not None:
+            raise CorruptFile(
+                f"'{place}' gives no field id to its column {lacking!r}, and its table knows columns by ids: write it "
+                "again with ids, or map the table's columns by name"
+            )
+
+    def _without_its_id(self, own: pa.Schema) -> str | None:
+        """A field that has the name of one of the table, and not the id by which it would be found."""
+        if not self.by_id:
+            return None
+        waiting: list[tuple[pa.DataType, Mapping[Hashable, FieldName]]] = [(pa.struct(list(own)), self.fields)]
+        while waiting:
+            data_type, names = waiting.pop()
+            if pa.types.is_struct(data_type):
+                found = {self._key(each): each for each in data_type}
+                absent = {each.called for key, each in names.items() if key not in found}
+                for each in data_type:
+                    if self._key(each) is None and each.name in absent:
+                        return str(each.name)
+                waiting += [(each.type, names[key].inner) for key, each in found.items() if key in names]
+            else:
+                waiting += [(each, names[part].inner) for part, each in _parts_of(data_type) if part in names]
+        return None
 
     def for_file(self, own: pa.Schema, place: str) -> FieldNames:
         """The names that are good for a file with this schema, which is its own."""
@@ -138,6 +164,15 @@ class FieldNames:
         return data_type if known is None else self._rename_inside(data_type, known.inner)
 
 
+def _parts_of(data_type: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """What a list or a map is made of."""
+    if pa.types.is_map(data_type):
+        return [(KEY, data_type.key_type), (VALUE, data_type.item_type)]
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return [(ELEMENT, data_type.value_type)]
+    return []
+
+
 def _field_id(given: pa.Field) -> bytes | None:
     metadata = given.metadata or {}
     return metadata.get(FIELD_ID) or metadata.get(ORC_FIELD_ID)
@@ -165,15 +200,21 @@ def _defaults(path: FieldPath, fields: Mapping[Hashable, FieldName]) -> Iterator
 
 def _fields_to_json(fields: Mapping[Hashable, FieldName]) -> list[list[Any]]:
     return [
-        [key, each.name, _fields_to_json(each.inner), None if each.default is None else _scalar_to_text(each.default)]
+        [
+            key,
+            each.name,
+            _fields_to_json(each.inner),
+            None if each.default is None else _scalar_to_text(each.default),
+            each.called,
+        ]
         for key, each in fields.items()
     ]
 
 
 def _fields_from_json(given: Sequence[Sequence[Any]]) -> dict[Hashable, FieldName]:
     return {
-        key: FieldName(name, _fields_from_json(inner), None if default is None else _scalar_from_text(default))
-        for key, name, inner, default in given
+        key: FieldName(name, _fields_from_json(inner), None if default is None else _scalar_from_text(default), called)
+        for key, name, inner, default, called in given
     }
 
 

@@ -15,7 +15,7 @@ from tamis import types
 from tamis.errors import InvalidArgument, PlanBudgetExceeded, counted
 from tamis.scan.report import Report
 from tamis.scan.row_groups import Numbers, RowGroups, taken
-from tamis.scan.tasks import ScanTask
+from tamis.scan.tasks import ScanTask, partition_values_of
 from tamis.skipping.account import LevelReport
 from tamis.tables.source import FILE_FORMAT, known_otherwise
 
@@ -58,15 +58,10 @@ class PlannedFiles:
                 path, size, modified_ns, row_group, row_count, size_to_read, values, residual, selection, content, *more
             )
 
-    def _partition_values(self, files: Numbers) -> list[dict[str, Any]]:
-        """Of each of some files. Files of one partition are one after another, and share one dictionary."""
+    def _partition_values(self, files: Numbers) -> list[Mapping[str, pa.Scalar]]:
         if not self.partitions.num_columns:
             return [{}] * len(files)
-        found: list[dict[str, Any]] = taken(self.partitions, files).to_pylist()
-        for index in range(1, len(found)):
-            if found[index] == found[index - 1]:
-                found[index] = found[index - 1]
-        return found
+        return partition_values_of(taken(self.partitions, files))
 
     def surviving_files(self) -> pa.Table:
         """The files of which something is read: path, size, rows and bytes to read, partition values."""

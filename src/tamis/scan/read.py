@@ -230,7 +230,8 @@ class TaskReader:
         # Remote requests mostly wait, so they do it side by side.
         threads = 1 if self.storage.is_local else self.storage.threads
         files = run_in_threads(lambda run: self._fetch(run, projection), runs, threads)
-        for _, alike in groupby(files, lambda file: (file.tasks[0].residual, file.tasks[0].partition_values)):
+        # The same values are the same mapping; to compare would take 0.0 for -0.0.
+        for _, alike in groupby(files, lambda file: (file.tasks[0].residual, id(file.tasks[0].partition_values))):
             yield from self._filtered(list(alike))
 
     def _fetch(self, tasks: list[ScanTask], projection: tuple[Path, ...]) -> _Fetched:

@@ -10,7 +10,7 @@ from tamis.errors import UnsupportedFeature
 from tamis.parquet.leaves import FileSchema, flat_paths
 from tamis.scan.projection import Path, narrow
 from tamis.scan.residual import Residual
-from tamis.scan.tasks import ScanTask
+from tamis.scan.tasks import ScanTask, as_type
 
 
 class Reading:
@@ -51,7 +51,7 @@ class Reading:
     def constants_of(self, task: ScanTask) -> dict[str, pa.Scalar]:
         """The partition values of a task that are read."""
         values = task.partition_values
-        return {name: pa.scalar(values[name], self.schema.field(name).type) for name in self.constants}
+        return {name: as_type(values[name], self.schema.field(name).type) for name in self.constants}
 
     def lacking(self, task: ScanTask, schema: FileSchema) -> dict[str, pa.Scalar]:
         """The values of columns that a file of a schema does not have, where they are known otherwise."""

@@ -14,7 +14,7 @@ from tamis.parquet.field_names import FieldNames
 from tamis.parquet.selection import RowSelection
 from tamis.scan.read import TaskReader
 from tamis.scan.scan import Scan
-from tamis.scan.tasks import ScanTask
+from tamis.scan.tasks import ScanTask, as_type, partition_values_of
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.tables.jobs import Arguments, storage_arguments
 
@@ -50,7 +50,7 @@ def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_colum
             "residual": list(task.residual),
             "selection": None if task.selection is None else _selection_to_dict(task.selection),
             "file_format": task.file_format,
-            "partition_values": task.partition_values,
+            "partition_values": {each.name: as_type(task.partition_values[each.name], each.type) for each in values},
             "where_absent": {name: [value] for name, value in task.where_absent.items()},
         }
         for task in tasks
@@ -60,17 +60,23 @@ def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_colum
 
 def tasks_from_table(table: pa.Table) -> list[ScanTask]:
     """The tasks that `tasks_to_table` described."""
-    absent = table["where_absent"].combine_chunks()
+    absent, values = (table[name].combine_chunks() for name in ("where_absent", "partition_values"))
+    shared = (
+        [{}] * len(table) if not values.type.num_fields else partition_values_of(pa.Table.from_struct_array(values))
+    )
     return [
         ScanTask(
             **{
                 **row,
+                "partition_values": partition_values,
                 "where_absent": {name: value.values[0] for name, value in given.items() if value.is_valid},
                 "residual": tuple(row["residual"]),
                 "selection": None if row["selection"] is None else _selection_from_dict(row["selection"]),
             }
         )
-        for row, given in zip(table.drop_columns("where_absent").to_pylist(), absent, strict=True)
+        for row, given, partition_values in zip(
+            table.drop_columns(["where_absent", "partition_values"]).to_pylist(), absent, shared, strict=True
+        )
     ]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.parquet.selection import RowSelection
 from tamis.tables.source import PARQUET
@@ -28,7 +30,8 @@ class ScanTask:
     """How many rows are read."""
     bytes: int
     """The compressed bytes of the columns that are needed."""
-    partition_values: dict[str, Any]
+    partition_values: Mapping[str, pa.Scalar]
+    """Tasks of one partition that stand together share one mapping: see `partition_values_of`."""
     residual: tuple[int, ...]
     selection: RowSelection | None = None
     """The rows to read, counted within the row group; None for all."""
@@ -38,6 +41,36 @@ class ScanTask:
     """A file of another format than Parquet is one row group."""
     where_absent: Mapping[str, pa.Scalar] = field(default_factory=dict)
     """The values that columns have in every row, if the file does not have the columns."""
+
+
+def partition_values_of(partitions: pa.Table) -> list[Mapping[str, pa.Scalar]]:
+    """The values of each row, in Arrow: Python has no year 10000, and takes -0.0 for 0.0. Neighbours with the very same
+    values share one mapping, so that whoever reads them together need not compare."""
+    rows = partitions.num_rows
+    columns = {name: partitions[name].combine_chunks() for name in partitions.column_names}
+    is_first = np.zeros(rows, bool)
+    is_first[:1] = True
+    for values in columns.values():
+        is_first[1:] |= _differs_from_previous(values)
+    firsts = np.flatnonzero(is_first)
+    found = [{name: values[first] for name, values in columns.items()} for first in firsts.tolist()]
+    return [found[number] for number in (np.cumsum(is_first) - 1).tolist()]
+
+
+def _differs_from_previous(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """For each value but the first, by its bits."""
+    if pa.types.is_floating(values.type):
+        values = values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[values.type.bit_width])
+    one, other = values[1:], values[:-1]
+    if pa.types.is_null(values.type):
+        return np.zeros(len(one), bool)
+    differs = pc.or_(pc.fill_null(pc.not_equal(one, other), False), pc.xor(one.is_null(), other.is_null()))
+    return np.asarray(differs)
+
+
+def as_type(value: pa.Scalar, data_type: pa.DataType) -> pa.Scalar:
+    """A partition value in the type that whoever reads it has for the column."""
+    return value if value.type == data_type else value.cast(data_type)
 
 
 def put_together(

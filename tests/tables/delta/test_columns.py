@@ -19,6 +19,7 @@ from builders.delta_log import DeltaLog, metadata
 from builders.delta_statistics import field, mapping
 from builders.delta_tables import data_file, stored_vector
 from tamis import PartitionFilter
+from tamis.errors import CorruptFile
 
 
 def ids(start: int, end: int) -> pa.Table:
@@ -152,6 +153,44 @@ def test_D6_a_column_that_was_dropped_and_made_again_is_another(tmp_path: Path) 
     assert found_ids(table, "x IS NULL") == [1]
     assert found_ids(table, "x = 1") == []
     assert tamis.open(tmp_path, version=0).scan().to_arrow().to_pylist() == [{"id": 1, "x": 1}]
+
+
+def with_ids(*fields: tuple[str, pa.DataType, int | None]) -> pa.Schema:
+    """The schema of a file that gives ids to fields, or to some."""
+    return pa.schema(
+        [
+            pa.field(name, data_type, metadata=None if number is None else {"PARQUET:field_id": str(number)})
+            for name, data_type, number in fields
+        ]
+    )
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_D6_a_column_without_the_id_by_which_it_would_be_found_is_an_error(tmp_path: Path, is_inside: bool) -> None:
+    inner = [field("a", "long", **mapping(1, "x")), field("b", "long", **mapping(2, "y"))]
+    element = {"type": "array", "elementType": {"type": "struct", "fields": inner}, "containsNull": True}
+    columns = [field("l", element, **mapping(3, "z"))] if is_inside else inner
+    more = field("p", "string", **mapping(4, "p"))
+    properties = {"delta.columnMapping.mode": "id"}
+    log = DeltaLog(tmp_path, [*columns, more], partition_columns=["p"], configuration=properties, reader=2)
+
+    def write(name: str, *fields: tuple[str, pa.DataType, int | None]) -> dict[str, Any]:
+        row = {field_name: 5 if data_type == pa.int64() else "p" for field_name, data_type, _ in fields}
+        schema = with_ids(*fields)
+        if is_inside:
+            schema = with_ids(("z", pa.list_(pa.field("element", pa.struct(list(schema)))), 3))
+            row = {"z": [row]}
+        return data_file(log, name, pa.Table.from_pylist([row], schema), {"p": "here"}, stats=None)
+
+    # What is nobody's may lack an id, and so may a column whose values are in the log.
+    right = [("x", pa.int64(), 1), ("q", pa.int64(), 2), ("y", pa.int64(), None), ("_row_id", pa.int64(), None)]
+    log.commit(write("1.parquet", *right, *([] if is_inside else [("p", pa.string(), None)])))
+    expected = {"a": 5, "b": 5}
+    expected_row = {"l": [expected], "p": "here"} if is_inside else {**expected, "p": "here"}
+    assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [expected_row]
+    log.commit(write("2.parquet", ("x", pa.int64(), 1), ("y", pa.int64(), None)))
+    with pytest.raises(CorruptFile, match=r"2\.parquet' gives no field id to its column 'y', and its table knows"):
+        tamis.open(tmp_path).scan().to_arrow()
 
 
 def test_D14_columns_added_later_are_null_in_older_files_and_dropped_ones_are_not_read(tmp_path: Path) -> None:

@@ -126,6 +126,18 @@ def test_line_breaks_of_every_kind(log: DeltaLog, ending: str, is_ended: bool) -
     assert [row["path"] for row in decoded(log)] == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.parametrize("blank", [" ", "\t", " \r\t"])
+@pytest.mark.parametrize("count", [1, 2**18])
+def test_X8_any_number_of_blanks_behind_lines(log: DeltaLog, blank: str, count: int) -> None:
+    lines = [as_line(action) for action in (*log.start, add("1"))]
+    log.write(0, "".join(f"{line}{blank * count}\n" for line in lines) + blank * count)
+    log.write(1, blank * count + "\n" + as_line(add("2")) + blank * count)
+    assert [row["path"] for row in decoded(log)] == ["1", "2"]
+    log.write(2, as_line(add("3"))[:-2] + blank * count + "\n")
+    with pytest.raises(CorruptFile, match=r"02\.json' is cut off or damaged"):
+        lines_of(log)
+
+
 def test_spaces_around_names(log: DeltaLog) -> None:
     text = "\n".join(json.dumps(action, indent=None) for action in (*log.start, add("1")))
     log.write(0, f'{text}\n  {{ "add" : {{ "path" : "2" , "size" : 5 }} }}\n{{"remove" :{{"path":"1"}}}}')

@@ -261,6 +261,15 @@ def test_an_and_keeps_what_one_side_says() -> None:
     assert implied("other = 3 AND (d = DATE '2024-01-01' AND x > 2)", {"y": "year(d)"}) == same("y = 2024")
 
 
+def test_X11_an_expression_of_any_length_costs_nothing() -> None:
+    texts = {length: "year(ts)" + " " * (length - len("year(ts)")) for length in (8, 2_000, 2_001, 1_000_000)}
+    found = {
+        length: implied("ts >= TIMESTAMP_NTZ '2024-06-01 00:00:00'", {"y": text}) for length, text in texts.items()
+    }
+    assert found[8] == found[2_000] != []
+    assert found[2_001] == found[1_000_000] == []
+
+
 def test_X11_deep_and_long_predicates() -> None:
     deep = " OR ".join(f"(d = DATE '2024-01-01' AND other = {number})" for number in range(500))
     assert implied(deep, {"y": "year(d)"}) == same("y = 2024")

@@ -77,6 +77,13 @@ def test_commits_that_were_cleaned_up_are_left_out(log: DeltaLog) -> None:
     assert Snapshot.load(open_storage(log.table)).history()["version"].to_pylist() == [2, 1]
 
 
+def test_X8_truth_values_are_no_numbers(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path)
+    log.commit(commit_info(timestamp=True, readVersion=True))
+    (row,) = Snapshot.load(open_storage(tmp_path)).history().to_pylist()
+    assert (row["read_version"], row["written_at"]) == (None, None)
+
+
 def test_words_of_unusual_types_do_no_harm(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path)
     log.commit(commit_info(operation=7, readVersion="x", isBlindAppend="yes", userMetadata={"a": 1}, timestamp=2**70))

@@ -1,14 +1,17 @@
 """Time travel by timestamp: times of files made to grow, and times that commits tell by themselves."""
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builders.delta_log import DeltaLog, add, commit_info, metadata
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
 from tamis.io.storage import open_storage
-from tamis.tables.delta.log_time import HEAD
+from tamis.tables.delta.log import list_log
+from tamis.tables.delta.log_time import HEAD, in_commit_timestamp
 from tamis.tables.delta.snapshot import Snapshot, version_at
 from tamis.tables.moments import to_milliseconds
 
@@ -188,3 +191,36 @@ def test_a_version_whose_commit_is_gone_has_no_time(log: DeltaLog) -> None:
         log.path(version).unlink()
     with pytest.raises(VersionNotFound, match="its log has no commit any more"):
         at(log, 10)
+
+
+@pytest.mark.parametrize("text", ["1e400", "Infinity", "NaN", "true", "10000000000000000000000000000", "[]"])
+def test_X8_a_time_of_its_own_that_is_none_is_an_error_or_null(tmp_path: Path, text: str) -> None:
+    log = in_commit(tmp_path, [0], [0], None)
+    log.write(1, f'{{"commitInfo":{{"inCommitTimestamp":{text}}}}}\n')
+    storage = open_storage(tmp_path)
+    assert Snapshot.load(storage).history()["timestamp"].to_pylist() == [None, START]
+    with pytest.raises(CorruptFile, match=r"0001\.json' has no inCommitTimestamp"):
+        assert Snapshot.load(storage).timestamp
+    with pytest.raises(CorruptFile, match=r"0001\.json' has no inCommitTimestamp"):
+        version_at(storage, START + timedelta(days=1))
+
+
+def test_X8_a_line_that_names_commit_info_very_often_is_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = in_commit(tmp_path, [0], [0], None)
+    tags = {"add": {"path": "1", "tags": [{"commitInfo": number} for number in range(1000)]}}
+    log.commit(tags, commit_info(inCommitTimestamp=ms(7)))
+    parsed: list[bytes] = []
+    loads = json.loads
+
+    def counted(text: bytes) -> Any:
+        parsed.append(text)
+        return loads(text)
+
+    monkeypatch.setattr("tamis.tables.delta.log_time.json.loads", counted)
+    storage = open_storage(tmp_path)
+    newest = list_log(storage).commit(1)
+    assert newest is not None
+    assert in_commit_timestamp(storage, newest) == ms(7)
+    assert len(parsed) == 2

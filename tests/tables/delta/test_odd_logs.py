@@ -15,6 +15,7 @@ from builders.delta_statistics import field, mapping
 from builders.delta_tables import data_file, inline_vector
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.tables.delta import commits
 from tamis.tables.delta.file_batches import LIVE_FILES
 
 
@@ -28,7 +29,7 @@ def found(place: Path, where: object = None) -> list[int]:
 
 def test_D1_actions_beside_nulls_and_under_escaped_names_count(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})
-    first, second, third = (data_file(log, f"{number}.parquet", ids(number)) for number in range(3))
+    first, second, third, fourth = (data_file(log, f"{number}.parquet", ids(number)) for number in range(4))
     start = {name: action for each in log.start for name, action in each.items()}
     log.write(
         0,
@@ -49,10 +50,11 @@ def test_D1_actions_beside_nulls_and_under_escaped_names_count(tmp_path: Path) -
                 json.dumps({"txn": None, "add": second["add"], "remove": None}),
                 json.dumps({"add": None, "remove": {"path": "0.parquet", "dataChange": True}}),
                 '{"\\u0061dd": ' + json.dumps(third["add"]) + "}",
+                '{"txn": {"appId": "a", "version": 1}, "\\u0061d\\u0064": ' + json.dumps(fourth["add"]) + "}",
             ]
         ),
     )
-    assert found(tmp_path) == [1, 2]
+    assert found(tmp_path) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -160,3 +162,40 @@ def test_D5_a_vector_that_claims_to_delete_more_rows_than_there_are_makes_no_cou
     log.commit(data_file(log, "1.parquet", ids(1, 2, 3), deletionVector=inline_vector([0, 1, 2, 3])))
     with pytest.raises(CorruptFile):
         tamis.open(tmp_path).scan().count()
+
+
+@pytest.mark.parametrize("second", ["metaData", "protocol", "sidecar"])
+def test_D20_an_action_behind_one_about_a_file_is_not_passed_over(tmp_path: Path, second: str) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"})
+    log.commit()
+    actions = data_file(log, "1.parquet", ids(1)) | {second: {"path": "x"}}
+    log.write(1, json.dumps(actions) + "\n")
+    with pytest.raises(CorruptFile, match=f"an action about a file and {second}: a line has one"):
+        found(tmp_path)
+    log.write(1, json.dumps(actions | {second: None, "txn": {"appId": "a", "version": 1}}) + "\n")
+    assert found(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("window", [32, 10_000])
+def test_D1_a_deletion_vector_under_a_name_with_escapes_counts(
+    tmp_path: Path, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "_WINDOW", window)
+    log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
+    log.commit()
+    line = json.dumps(data_file(log, "1.parquet", ids(1, 2, 3), deleted=[0]))
+    log.write(1, line + "\n")
+    assert found(tmp_path) == [2, 3]
+    log.write(1, line.replace("deletionVector", "deletion\\u0056ector").replace("stats", "st\\u0061ts") + "\n")
+    assert found(tmp_path) == [2, 3]
+    assert tamis.open(tmp_path).scan().count() == 2
+
+
+def test_half_of_a_surrogate_pair_beside_an_action_does_no_harm(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"})
+    start, meta = log.start
+    meta["metaData"] |= {"description": "\ud83d", "configuration": {"note": "\ud800"}}
+    first = data_file(log, "1.parquet", ids(1))
+    lines = [{"txn": None} | start, {"txn": None} | meta, first, {"txn": {"appId": "\ud800"}, "add": None}]
+    log.write(0, "".join(json.dumps(line) + "\n" for line in lines))
+    assert found(tmp_path) == [1]

@@ -254,12 +254,60 @@ def test_D19_former_types_belong_to_the_part_that_changed() -> None:
 
 
 def test_partition_columns_are_columns() -> None:
-    found = table_metadata(field("a", "long"), field("Day", "date"), partitioned_by=["day"])
+    found = table_metadata(field("a", "long"), field("Day", "date"), partitioned_by=["Day"])
     assert found.partition_columns == ("Day",)
     with pytest.raises(CorruptFile, match="partitioned by 'b', which is no column"):
         table_metadata(field("a", "long"), partitioned_by=["b"])
     with pytest.raises(CorruptFile, match="partitioned by 's', which is a struct"):
         table_metadata(field("s", struct()), partitioned_by=["s"])
+
+
+def test_D3_partition_columns_in_another_case_are_an_error_where_values_go_by_these_names() -> None:
+    columns = [field("a", "long"), field("Day", "date")]
+    with pytest.raises(CorruptFile, match="partitioned by 'day', and its schema spells that column 'Day'"):
+        table_metadata(*columns, partitioned_by=["day"])
+    mapped_columns = [field("a", "long", **mapping(1, "x")), field("Day", "date", **mapping(2, "y"))]
+    found = table_metadata(*mapped_columns, partitioned_by=["day"], **{"delta.columnMapping.mode": "name"})
+    assert found.partition_columns == ("Day",)
+
+
+@pytest.mark.parametrize("given", [5, -1, "day", True, {"day": 1}, 1.5])
+def test_X8_metadata_of_other_types_is_an_error(given: Any) -> None:
+    action = {"schemaString": json.dumps(struct(field("day", "date")))}
+    with pytest.raises(CorruptFile, match="the partitionColumns of the Delta table t are no list"):
+        parse_metadata(action | {"partitionColumns": given}, "t")
+    if not isinstance(given, dict):
+        with pytest.raises(CorruptFile, match="the format of the Delta table t is no object"):
+            parse_metadata(action | {"format": given}, "t")
+
+
+def test_D6_two_fields_of_one_id_are_an_error_where_files_are_read_by_ids() -> None:
+    twice = [field("a", "long", **mapping(1, "x")), field("b", "long", **mapping(1, "y"))]
+    inside = field("s", struct(*twice), **mapping(2, "z"))
+    by_id = {"delta.columnMapping.mode": "id"}
+    with pytest.raises(CorruptFile, match=r"the schema of the Delta table .* has two fields with the id 1"):
+        table_metadata(*twice, **by_id)
+    with pytest.raises(CorruptFile, match=r"column s of the Delta table .* has two fields with the id 1"):
+        table_metadata(inside, **by_id)
+    assert table_metadata(*twice, **{"delta.columnMapping.mode": "name"}).schema.names == ["a", "b"]
+
+
+def test_X8_names_with_half_of_a_surrogate_pair_are_an_error() -> None:
+    by_name = {"delta.columnMapping.mode": "name"}
+    for columns in (
+        [field("\ud800", "long", **mapping(1, "x"))],
+        [field("a", "long", **mapping(1, "\ud800"))],
+        [field("s", struct(field("\ud800", "long", **mapping(2, "y"))), **mapping(1, "x"))],
+    ):
+        with pytest.raises(CorruptFile, match=r"has the name '\\ud800', with half of a surrogate pair") as caught:
+            table_metadata(*columns, **by_name)
+        assert str(caught.value).encode()
+
+
+def test_X8_a_name_twice_among_very_many_is_found_at_once() -> None:
+    columns = [field(f"c{number}", "long") for number in range(10_000)]
+    with pytest.raises(CorruptFile, match="has two fields named 'c9999'"):
+        table_metadata(*columns, columns[-1])
 
 
 def test_data_files_of_another_format_are_refused() -> None:

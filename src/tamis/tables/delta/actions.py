@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from tamis.errors import CorruptFile
-from tamis.tables.delta.commits import ActionLines
+from tamis.tables.delta.commits import KNOWN_NAMES, ActionLines
 
 DELETION_VECTOR = pa.struct(
     [
@@ -68,6 +68,9 @@ _LOGGED_VECTOR = pa.struct(
     ]
 )
 
+_NOT_ABOUT_FILES = tuple(sorted(KNOWN_NAMES - {"add", "remove"}))
+"""Of these it is enough to know whether they stand beside an action about a file."""
+
 BLOCK = 1024 * 1024
 """How many bytes one thread parses at a time, unless a line is longer."""
 
@@ -102,7 +105,7 @@ def _logged_schema(mentioned: Collection[str], partition_names: Sequence[str]) -
         *vector,
     ]
     remove = [("remove", pa.struct([("path", pa.string()), *vector]))] if "remove" in mentioned else []
-    return pa.schema([("add", pa.struct(add)), *remove])
+    return pa.schema([("add", pa.struct(add)), *remove, *((name, pa.struct([])) for name in _NOT_ABOUT_FILES)])
 
 
 def _decode(lines: ActionLines, schema: pa.Schema) -> Iterator[tuple[pa.Table, npt.NDArray[np.int32]]]:
@@ -208,6 +211,13 @@ def _canonical(
         path = pc.coalesce(path, field_or_nulls(remove, "path", pa.string()))
         vector = pc.if_else(is_add, vector, deletion_vectors(remove))
     _refuse(path.is_null(), "an action about a file without its path", origins, lines)
+    for name in _NOT_ABOUT_FILES:
+        _refuse(
+            batch.column(name).is_valid(),
+            f"a line with an action about a file and {name}: a line has one",
+            origins,
+            lines,
+        )
     columns = [
         path,
         _partition_map(add, partition_names),

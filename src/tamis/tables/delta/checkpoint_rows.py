@@ -22,6 +22,7 @@ from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FieldPath, leaf_indices
 from tamis.parquet.statistics import chunk_ranges
 from tamis.tables.delta.actions import ADD, LOGGED_NAMES, deletion_vectors, field_or_nulls
+from tamis.tables.delta.checkpoint_schema import check_columns, naming
 from tamis.tables.delta.replay import still_holds
 from tamis.tables.delta.replay_keys import replay_keys
 
@@ -65,13 +66,15 @@ def read_checkpoint_part(
             raise MissingFile(f"the part of a checkpoint '{storage.place(path)}' is gone")
         size, modified_ns = found.size, found.modified_ns
     footer, content = load_footer(storage, path, size, modified_ns)
+    check_columns(footer.schema.arrow, storage.place(path))
     wanted = [(column,) if isinstance(column, str) else tuple(column) for column in columns]
     needed = {*wanted, *([(name,) for name in _KEY_COLUMNS] if touched is not None else [])}
     logged = [("add", LOGGED_NAMES[name], *rest) for name, *rest in needed]
     names = {name for name, *_ in wanted}
     adds = _adds(storage, path, size, footer, logged, content, keep_row_group)
-    for add in adds if touched is None or not len(touched) else _untouched(adds, touched):
-        yield live_columns(add, names)
+    with naming(storage.place(path)):
+        for add in adds if touched is None or not len(touched) else _untouched(adds, touched):
+            yield live_columns(add, names)
 
 
 def _adds(

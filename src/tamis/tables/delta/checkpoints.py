@@ -22,6 +22,7 @@ from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.footer import Footer, load_footer
 from tamis.tables.delta.checkpoint_rows import all_null, read_row_group
+from tamis.tables.delta.checkpoint_schema import check_columns
 from tamis.tables.delta.commits import ActionLines, read_actions
 from tamis.tables.delta.log import FOLDER, Checkpoint, LogFile
 
@@ -55,6 +56,8 @@ def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoin
         patience=LOCAL_PATIENCE if storage.is_local else 0.0,
     )
     files = [_Opened(storage, file, *loaded) for file, loaded in zip(checkpoint.files, footers, strict=True)]
+    for file in files:
+        check_columns(file.footer.schema.arrow, file.place)
     own = tuple(file.file for file in files if file.may_have_files)
     found = [file.few_actions() for file in files]
     sidecars = find_sidecars(storage, [row for few in found for row in few["sidecar"]], checkpoint)
@@ -102,7 +105,7 @@ class _Opened:
                     rows = rows.filter(pc.struct_field(rows, required).is_valid())
                     try:
                         found[action] += map(without_nulls, rows.to_pylist(maps_as_pydicts="lossy"))
-                    except UnicodeDecodeError as error:
+                    except (ValueError, OverflowError) as error:  # no UTF-8, or no time that Python knows
                         raise CorruptFile(f"the checkpoint '{self.place}' is damaged in {action}: {error}") from error
         return found
 

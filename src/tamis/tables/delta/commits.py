@@ -40,11 +40,15 @@ KNOWN_NAMES = frozenset(("add", "remove", "metaData", "protocol", "sidecar"))
 
 _FILE_ACTION = r'^\s*\{\s*"(?:add|remove)"\s*:\s*\{'
 _ONE_ACTION = r'^\s*\{\s*"[^"\\]*"\s*:\s*\{'
-_ANOTHER_ACTION = r'.\s*"(?:add|remove|metaData|protocol|sidecar)"\s*:'
-"""Anywhere but at the start: of those that match most only quote such a name."""
+_ANOTHER_ACTION = r',\s*"(?:add|remove|metaData|protocol|sidecar|[^"]*\\u00[4-7][^"]*)"\s*:'
+"""Behind the first, and maybe with letters by their numbers: of those that match most only have such a name inside."""
 _FIRST_NAME = r'^\s*\{\s*"(?P<name>[^"\\]*)"\s*:'
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
+"""A letter of ASCII that is written by its number, which JSON allows in names as well."""
+_WINDOW = 8 * 1024 * 1024
 _NEWLINE = 10
-_SPACES = np.frombuffer(b" \t\r\n", np.uint8)
+_BLANKS = " \t\r\n"
+_SPACES = np.frombuffer(_BLANKS.encode(), np.uint8)
 _CLOSING = ord("}")
 
 
@@ -128,8 +132,7 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
     is_file = np.empty(0, bool)
     for first, run in _runs(files):
         content, lines = _read_run(storage, run, first)
-        unseen = [name for name in OPTIONAL_NAMES if name not in mentioned]
-        mentioned |= {name for name in unseen if re.search(f'"{name}"'.encode(), content)}
+        mentioned |= _mentioned(content, [name for name in OPTIONAL_NAMES if name not in mentioned])
         is_file = _is_about_file(lines.texts)
         unusual = _unusual(lines.texts, is_file)
         if len(unusual):
@@ -171,6 +174,19 @@ def _read_run(storage: Storage, files: Sequence[LogFile], first: int) -> tuple[m
     return content, Lines(texts, origins.astype(np.int32))
 
 
+def _mentioned(content: memoryview, names: Sequence[str]) -> set[str]:
+    """Which of some names may occur: all of them where one may be spelled otherwise."""
+    found: set[str] = set()
+    overlap = max(map(len, names), default=0) + 1
+    for start in range(0, len(content) if names else 0, _WINDOW):
+        # To look for a text in bytes is twice as fast as in a view of them, copy included.
+        window = bytes(content[start : start + _WINDOW + overlap])
+        if b"\\u00" in window and _ESCAPED_LETTER.search(window):
+            return set(names)
+        found |= {name for name in names if name not in found and f'"{name}"'.encode() in window}
+    return found
+
+
 def _is_about_file(lines: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
     usual = pc.or_(pc.starts_with(lines, '{"add":{'), pc.starts_with(lines, '{"remove":{'))
     is_file: npt.NDArray[np.bool_] = usual.to_numpy(zero_copy_only=False)
@@ -207,7 +223,8 @@ def _with_one_action(storage: Storage, files: Sequence[LogFile], lines: Lines, u
         if known and not isinstance(actions[known[0]], dict):
             raise CorruptFile(f"'{place}' has an action {known[0]} that is no object")
         chosen = known or list(actions)[:1]
-        texts[position] = json.dumps({name: actions[name] for name in chosen}, ensure_ascii=False) + "\n"
+        # With escapes: half of a surrogate pair, which JSON can write, is no UTF-8.
+        texts[position] = json.dumps({name: actions[name] for name in chosen}) + "\n"
     return Lines(pa.array(texts, pa.large_string()), lines.origins)
 
 
@@ -229,7 +246,7 @@ def _split(
     offsets = np.concatenate([[0], ends]).astype(np.int64)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
-    last = _last_visible(data, offsets)
+    last = _last_visible(data, offsets, lines)
     is_seen = last >= 0
     cut = np.flatnonzero(data[last[is_seen]] != _CLOSING)
     if len(cut):
@@ -247,14 +264,18 @@ def _split(
     return texts.filter(pa.array(is_seen)), ends[is_seen]
 
 
-def _last_visible(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _last_visible(
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], lines: pa.LargeBinaryArray
+) -> npt.NDArray[np.int64]:
     """Where the last character of each line is that is no space; -1 for a blank line."""
     starts, last = offsets[:-1], offsets[1:] - 1
-    waiting = np.arange(len(last))
-    while len(waiting):
-        waiting = waiting[last[waiting] >= starts[waiting]]
-        waiting = waiting[np.isin(data[last[waiting]], _SPACES)]
-        last[waiting] -= 1
+    if len(data):
+        last -= data[last] == _NEWLINE
+        # Behind most lines there is nothing but the line break.
+        odd = np.flatnonzero((last >= starts) & np.isin(data[last], _SPACES))
+        # Trimmed as texts, whether they are UTF-8 or not: blanks are single bytes either way.
+        trimmed = pc.ascii_rtrim(lines.take(pa.array(odd)).view(pa.large_string()), characters=_BLANKS)
+        last[odd] = starts[odd] + pc.binary_length(trimmed).to_numpy() - 1
     return np.where(last >= starts, last, -1)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,6 +52,10 @@ _PATTERNS = ("yyyy", "yyyy-MM", "yyyy-MM-dd", "yyyy-MM-dd-HH", "yyyy-MM-dd HH", 
 """Patterns of `date_format` whose texts have the order of the times, while the year has four digits."""
 
 _PIECES = re.compile("yyyy|MM|dd|HH")
+
+_LONGEST = 2000
+"""So many characters an expression has at most that is used: what is understood here is a few calls of one column, and
+to parse texts of any length would take every plan as long as whoever wrote them likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +155,28 @@ def derived_columns(
     return [each for each in found if each is not None]
 
 
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Expr | None:
+    """The expression that a text is; None for SQL that is not ours to understand: it says nothing."""
+    if len(text) > _LONGEST:
+        return None
+    try:
+        return parse_sql(text)
+    except ExpressionError:
+        return None
+
+
 def _derived(name: str, text: str, schema: pa.Schema) -> Derived | None:
     index = schema.get_field_index(name)
     if index < 0:
         return None
+    parsed = _parsed(text)
+    if parsed is None:
+        return None
     try:
-        expression = bind(parse_sql(text), schema)
+        expression = bind(parsed, schema)
     except ExpressionError:
-        return None  # SQL that is not ours to understand: it says nothing
+        return None
     column = Column((name,), type=schema.field(index).type)
     steps: list[Step] = []
     node = expression

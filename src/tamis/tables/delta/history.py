@@ -91,7 +91,8 @@ def _typed(value: Any, data_type: pa.DataType) -> Any:
     if pa.types.is_boolean(data_type):
         return value if isinstance(value, bool) else None
     if pa.types.is_integer(data_type) or pa.types.is_timestamp(data_type):
-        return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        return value if is_whole and -(2**63) <= value < 2**63 else None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     # Half of a surrogate pair, which JSON can write, is no character.
     return text.encode("utf-8", "replace").decode()

@@ -129,11 +129,13 @@ def in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
 
 
 def own_timestamp(info: Mapping[str, Any]) -> int | None:
+    """The time in milliseconds that a commit has by its own account; None where that is no number of them."""
     found = info.get("inCommitTimestamp")
     try:
-        return None if found is None else int(found)
-    except (TypeError, ValueError):
+        number = None if found is None or isinstance(found, bool) else int(found)
+    except (TypeError, ValueError, OverflowError):
         return None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def commit_info(storage: Storage, commit: LogFile) -> dict[str, Any] | None:
@@ -151,11 +153,12 @@ def _find_info(content: bytes) -> dict[str, Any] | None:
     start = content.find(b'"commitInfo"')
     while start >= 0:
         begin, end = content.rfind(b"\n", 0, start) + 1, content.find(b"\n", start)
+        end = end if end >= 0 else len(content)
         try:
-            parsed = json.loads(content[begin : end if end >= 0 else len(content)])
+            parsed = json.loads(content[begin:end])
         except (ValueError, RecursionError):
             parsed = None  # cut off by the bounds of what was read, or the name is in some text
         if isinstance(parsed, dict) and isinstance(parsed.get("commitInfo"), dict):
             return dict(parsed["commitInfo"])
-        start = content.find(b'"commitInfo"', start + 1)
+        start = content.find(b'"commitInfo"', end)
     return None

@@ -99,19 +99,22 @@ def parse_metadata(action: Mapping[str, Any], place: str, *, has_column_mapping:
     `has_column_mapping` is the protocol's: where it does not have the feature, the property that turns it on is idle.
     """
     configuration = table_configuration(action.get("configuration"), place)
-    provider = (action.get("format") or {}).get("provider", "parquet")
+    data_format = action.get("format") or {}
+    if not isinstance(data_format, Mapping):
+        raise CorruptFile(f"the format of the Delta table {place} is no object: {str(data_format)[:80]!r}")
+    provider = data_format.get("provider", "parquet")
     if provider != "parquet":
         raise UnsupportedFeature(f"the data files of the Delta table {place} are {provider!r}; Tamis reads parquet")
     mode = configuration.get("delta.columnMapping.mode", "none").lower() if has_column_mapping else "none"
     if mode not in ("none", "id", "name"):
         raise UnsupportedFeature(f"the Delta table {place} maps columns by {mode!r}; Tamis knows none, id and name")
     text = action.get("schemaString")
-    fields = read_fields(text, place, is_mapped=mode != "none")
+    fields = read_fields(text, place, is_mapped=mode != "none", by_id=mode == "id")
     return TableMetadata(
         id=action.get("id"),
         name=action.get("name"),
         fields=fields,
-        partition_columns=_partition_columns(action.get("partitionColumns"), fields, place),
+        partition_columns=_partition_columns(action.get("partitionColumns"), fields, place, is_mapped=mode != "none"),
         mapping_mode=mode,  # type: ignore[arg-type]  # one of the three, which mypy does not see
         configuration=configuration,
         place=place,
@@ -130,13 +133,21 @@ def table_configuration(given: Any, place: str) -> dict[str, str]:
         raise CorruptFile(f"the configuration of the Delta table {place} is no map of texts: {given!r}") from error
 
 
-def _partition_columns(given: Any, fields: tuple[DeltaField, ...], place: str) -> tuple[str, ...]:
+def _partition_columns(given: Any, fields: tuple[DeltaField, ...], place: str, *, is_mapped: bool) -> tuple[str, ...]:
+    if not isinstance(given, list | None):
+        raise CorruptFile(f"the partitionColumns of the Delta table {place} are no list: {str(given)[:80]!r}")
     found = []
     for name in given or ():
         match = next((each for each in fields if each.name == name), None)
         match = match or next((each for each in fields if each.name.lower() == str(name).lower()), None)
         if match is None:
             raise CorruptFile(f"the Delta table {place} is partitioned by {name!r}, which is no column of its schema")
+        if match.name != name and not is_mapped:
+            # The log keeps values under one of the two spellings, and under the other one all of them would be NULL.
+            raise CorruptFile(
+                f"the Delta table {place} is partitioned by {name!r}, and its schema spells that column "
+                f"{match.name!r}: write its metadata again with one spelling"
+            )
         if match.kind != "value":
             raise CorruptFile(f"the Delta table {place} is partitioned by {name!r}, which is a {match.kind}")
         found.append(match.name)

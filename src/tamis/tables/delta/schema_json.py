@@ -16,15 +16,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.tables.delta.fields import VARIANT, DeltaField, Kind, TypeChange
+
+Value = TypeVar("Value")
 
 _ELEMENT, _KEY, _VALUE = "element", "key", "value"
 _DEEPEST = 200
@@ -61,9 +64,10 @@ _COLLATIONS = "__COLLATIONS"
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 
 
-def read_fields(text: Any, place: str, *, is_mapped: bool) -> tuple[DeltaField, ...]:
-    """The columns that a schema in JSON declares; `is_mapped` where the table maps columns."""
-    return _Reader(place, is_mapped).columns(text)
+def read_fields(text: Any, place: str, *, is_mapped: bool, by_id: bool = False) -> tuple[DeltaField, ...]:
+    """The columns that a schema in JSON declares; `is_mapped` where the table maps columns, `by_id` where files are
+    read by their ids."""
+    return _Reader(place, is_mapped, by_id).columns(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class _Reader:
 
     place: str
     is_mapped: bool
+    by_id: bool
 
     def columns(self, text: Any) -> tuple[DeltaField, ...]:
         if text is None:
@@ -95,15 +100,16 @@ class _Reader:
         # Delta on Spark leaves out columns of no type when it reads.
         kept = tuple(each for each in found if not pa.types.is_null(each.data_type))
         for names in ([each.name for each in kept], [each.physical_name for each in kept]):
-            if len(set(names)) < len(names):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise self._corrupt(f"has two fields named {twice!r}", path)
+            if twice := _twice(names):
+                raise self._corrupt(f"has two fields named {twice[0]!r}", path)
+        if self.by_id and (same := _twice([each.field_id for each in kept])):
+            raise self._corrupt(f"has two fields with the id {same[0]}, and the table maps columns by id", path)
         return kept
 
     def _field(self, given: Any, path: tuple[str, ...]) -> DeltaField:
         if not isinstance(given, dict) or not isinstance(given.get("name"), str):
             raise self._corrupt(f"has a field without a name: {str(given)[:80]}", path)
-        name, metadata = given["name"], given.get("metadata") or {}
+        name, metadata = self._unicode(given["name"], path), given.get("metadata") or {}
         path = (*path, name)
         if not isinstance(metadata, dict):
             raise self._corrupt("has metadata that is no object", path)
@@ -129,7 +135,14 @@ class _Reader:
         physical_name, field_id = metadata.get(_PHYSICAL_NAME), metadata.get(_ID)
         if not isinstance(physical_name, str) or not isinstance(field_id, int):
             raise self._corrupt(f"lacks {_PHYSICAL_NAME} or {_ID}, and the table maps columns", path)
-        return physical_name, field_id
+        return self._unicode(physical_name, path), field_id
+
+    def _unicode(self, name: str, path: tuple[str, ...]) -> str:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise self._corrupt(f"has the name {name!r}, with half of a surrogate pair in it", path) from error
+        return name
 
     def _typed(self, given: Any, path: tuple[str, ...], around: _Around) -> DeltaField:
         if len(path) > _DEEPEST:
@@ -187,6 +200,11 @@ class _Reader:
     def _corrupt(self, what: str, path: tuple[str, ...]) -> CorruptFile:
         where = f"column {'.'.join(path)}" if path else "the schema"
         return CorruptFile(f"{where} of the Delta table {self.place} {what}")
+
+
+def _twice(values: Sequence[Value]) -> list[Value]:
+    """The values that occur more than once."""
+    return [value for value, count in Counter(values).items() if count > 1]
 
 
 def _arrow_field(found: DeltaField) -> pa.Field:

@@ -83,7 +83,8 @@ class DeltaTable:
         metadata = self.snapshot.metadata
         if metadata.mapping_mode == "none":
             return None
-        return _field_names(metadata.schema_text, metadata.mapping_mode == "id", metadata.fields)
+        by_id = metadata.mapping_mode == "id"
+        return _field_names(metadata.schema_text, by_id, metadata.fields, metadata.partition_columns)
 
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
@@ -156,13 +157,21 @@ def _enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:
 
 
 @lru_cache(maxsize=64)
-def _field_names(schema_text: str, by_id: bool, fields: tuple[DeltaField, ...]) -> FieldNames:
+def _field_names(
+    schema_text: str, by_id: bool, fields: tuple[DeltaField, ...], partition_columns: tuple[str, ...]
+) -> FieldNames:
     """The same object for the same schema, so that what is worked out of files with it is found again."""
-    return FieldNames(_names(fields, by_id), by_id)
+    return FieldNames(_names(fields, by_id, of_log=partition_columns), by_id)
 
 
-def _names(fields: Sequence[DeltaField], by_id: bool) -> dict[Hashable, FieldName]:
-    return {_key(each, by_id): FieldName(each.name, _inner(each, by_id)) for each in fields}
+def _names(fields: Sequence[DeltaField], by_id: bool, of_log: Collection[str] = ()) -> dict[Hashable, FieldName]:
+    """`of_log` are fields that no file is asked for, and that may be in it in any way."""
+    return {
+        _key(each, by_id): FieldName(
+            each.name, _inner(each, by_id), called=each.physical_name if by_id and each.name not in of_log else None
+        )
+        for each in fields
+    }
 
 
 def _inner(field: DeltaField, by_id: bool) -> dict[Hashable, FieldName]:
