@@ -198,6 +198,7 @@ def open_source(
     if catalog is not None:
         if format not in (None, "iceberg"):
             raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: leave format= or catalog= away")
+        _refuse("an Iceberg table", merge_schema=merge_schema or None)
         return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
     storage = open_storage(uri, storage_options)
     if format == "delta" or (format is None and is_delta(storage)):
@@ -211,6 +212,7 @@ def open_source(
         table_id = delta.snapshot.metadata.id
         return replace(delta, index=find_index(storage, index, storage_options, table_id=table_id))
     if format == "iceberg" or (format is None and is_iceberg(storage)):
+        _refuse("an Iceberg table", merge_schema=merge_schema or None)
         return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
     _refuse(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
@@ -254,7 +256,8 @@ def _open_iceberg(
         )
     check_installed()
     # Few need what they import.
-    from tamis.tables.iceberg.opening import open_in_catalog, open_place
+    from tamis.tables.iceberg.catalogs import open_in_catalog
+    from tamis.tables.iceberg.opening import open_place
     from tamis.tables.iceberg.table import IcebergTable
 
     if isinstance(place, Storage):

@@ -87,6 +87,49 @@ _NAMES_BY_TYPE = {data_type: name for name, data_type in _TYPES_BY_NAME.items()}
 _DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\))?")
 
 
+class NotRead(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+    """A type of a table that Tamis does not read: its column is told of, and an error where somebody wants its values.
+
+    `kind` is what the table calls it. Nothing compares with it, and nothing is known of its bounds.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(BINARY, "tamis.not_read")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return self.kind.encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> NotRead:
+        return cls(serialized.decode())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotRead) and other.kind == self.kind
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+# So that a schema comes out of another process, and out of a file, as it went in.
+pa.register_extension_type(NotRead(""))
+
+
+def not_read(schema: pa.Schema) -> tuple[str, str] | None:
+    """The first field, also inside of others, that has a type that is not read, with the name of that."""
+    waiting = [(field.name, field.type) for field in reversed(schema)]
+    while waiting:
+        name, data_type = waiting.pop()
+        if isinstance(data_type, NotRead):
+            return name, data_type.kind
+        inner = [data_type.field(index) for index in range(data_type.num_fields)]
+        waiting += [(f"{name}.{field.name}", field.type) for field in reversed(inner)]
+    return None
+
+
 def type_name(data_type: pa.DataType) -> str:
     """The SQL name of a type; for a type that SQL cannot name, Arrow's own text.
 

@@ -13,6 +13,10 @@ PartitionColumn = tuple[int, str, str]
 """The id, the name and the type of a partition field."""
 
 
+UNKNOWN = "unknown"
+"""The type of a partition field whose column is gone, for writers that know no values of it."""
+
+
 def _needed(number: int, name: str, kind: Any) -> AvroField:
     return {"name": name, "type": kind, "field-id": number}
 
@@ -76,7 +80,9 @@ def entry_schema(version: int, partition: Sequence[PartitionColumn], *, dates_as
         "type": "record",
         "name": "r102",
         "fields": [
-            _optional(number, avro_name(name), partition_type(kind, f"p{number}", dates_as_ints=dates_as_ints))
+            _needed(number, avro_name(name), "null")
+            if kind == UNKNOWN
+            else _optional(number, avro_name(name), partition_type(kind, f"p{number}", dates_as_ints=dates_as_ints))
             for number, name, kind in partition
         ],
     }

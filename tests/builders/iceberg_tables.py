@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from builders.avro_files import write_avro
 from builders.iceberg_manifests import (
+    UNKNOWN,
     PartitionColumn,
     avro_name,
     entry_schema,
@@ -126,6 +127,8 @@ class IcebergFolder:
         self.log: list[tuple[int, int]] = []
         self.codec, self.per_block, self.dates_as_ints = codec, per_block, dates_as_ints
         self.manifests_in_metadata = False
+        self.forgets_types = False
+        """Whether partition fields whose column is gone have the type `unknown` in manifests, as Java writes them."""
         self._saved = 0
         self._made = 0
         self.save()
@@ -148,8 +151,9 @@ class IcebergFolder:
     def partition_columns(self, spec: int) -> list[PartitionColumn]:
         before = sum(len(each) for each in self.specs[:spec])
         kinds = {each["id"]: each["type"] for each in self._every_field()}
+        forgotten = kinds.keys() - {each["id"] for each in self.fields} if self.forgets_types else set()
         return [
-            (1000 + before + index, name, result_type(transform, kinds[source]))
+            (1000 + before + index, name, UNKNOWN if source in forgotten else result_type(transform, kinds[source]))
             for index, (source, transform, name) in enumerate(self.specs[spec])
         ]
 

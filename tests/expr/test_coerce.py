@@ -272,3 +272,12 @@ def test_a_typed_null_compares_with_everything():
     bound = bind(parse_sql("x = CAST(NULL AS STRING)"), pa.schema([("x", INT)]))
     assert isinstance(bound, Call)
     assert bound.function == "="
+
+
+def test_S6_the_text_of_a_uuid_is_the_uuid_where_values_are_as_long_as_one():
+    spelled = "00010203-0405-0607-0809-0a0B0c0D0e0F"
+    assert place(text(spelled), pa.binary(16)) == exactly(bytes(range(16)))
+    for other in (spelled.replace("-", ""), f"{{{spelled}}}", f" {spelled}", "0123456789abcdef"):
+        assert place(text(other), pa.binary(16)) == exactly(other.encode())
+    for target in (pa.binary(), pa.binary(36), pa.large_binary()):
+        assert place(text(spelled), target) == exactly(spelled.encode())

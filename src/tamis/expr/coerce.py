@@ -13,10 +13,12 @@ the nearest double first, as Spark and DuckDB do, and then placed between the ne
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,7 @@ from tamis.expr.nodes import Literal
 from tamis.expr.temporal import parse_time
 from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_number, is_text
 
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NANOSECONDS_PER_DAY = 86_400 * 10**9
 
 
@@ -64,8 +67,17 @@ def place(literal: Literal, target: pa.DataType) -> Placed | None:
     if is_text(target):
         return _exactly(value) if isinstance(value, str) else None
     if is_bytes(target):
-        return _exactly(value.encode() if isinstance(value, str) else value) if isinstance(value, str | bytes) else None
+        return _exactly(_bytes(value, target)) if isinstance(value, str | bytes) else None
     return _exactly(value) if source == target else None
+
+
+def _bytes(value: str | bytes, target: pa.DataType) -> bytes:
+    """A text is its bytes. Only the text of a UUID is the UUID where that is as long as the values of the type: no text
+    so written is any of them."""
+    if isinstance(value, bytes):
+        return value
+    is_uuid = pa.types.is_fixed_size_binary(target) and target.byte_width == 16 and _UUID.fullmatch(value)
+    return UUID(value).bytes if is_uuid else value.encode()
 
 
 def _exactly(value: Any) -> Placed:

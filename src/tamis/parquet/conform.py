@@ -8,22 +8,32 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, one_line
+from tamis.errors import CorruptFile, UnsupportedFeature, one_line
 from tamis.parquet.field_names import ELEMENT, KEY, VALUE, FieldNames
 from tamis.parquet.leaves import FieldPath
 from tamis.parquet.matching import can_convert, find_name, misfit
+from tamis.types import a_type
+
+_MOST_OF_NULLS = 2**32
+"""The most bytes that NULLs of one column may take in a batch."""
+
+
+Constants = Mapping[str | FieldPath, pa.Scalar]
+"""The value that a column has in every row, by its name; of a field inside of structs, where a file lacks it, by its
+path."""
 
 
 def conform_batch(
     batch: pa.RecordBatch,
     schema: pa.Schema,
-    constants: Mapping[str, pa.Scalar],
+    constants: Constants,
     place: str,
     names: FieldNames | None = None,
 ) -> pa.RecordBatch:
     """The batch with exactly the columns of a schema: constants where given, else the file's, else what `names` says
     of columns that a file does not have, else NULL. Where there are `names`, those of the batch are in their words."""
-    shape = _Shape(place) if names is None else _Shape(place, names.defaults, exact=True)
+    inside = _inside_of_structs(constants)
+    shape = _Shape(place, inside) if names is None else _Shape(place, {**names.defaults, **inside}, exact=True)
     arrays = []
     for each in schema:
         if each.name in constants:
@@ -33,6 +43,17 @@ def conform_batch(
         values = None if index is None else batch.column(index)
         arrays.append(shape.conform(values, each.type, (each.name,), batch.num_rows))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _inside_of_structs(constants: Constants) -> dict[FieldPath, pa.Scalar]:
+    """The constants of fields inside of structs: where those are not NULL, neither are the structs around them."""
+    found: dict[FieldPath, pa.Scalar] = {}
+    for path, value in constants.items():
+        if not isinstance(path, str):
+            found[path] = value
+            if value.is_valid:
+                found |= {path[:depth]: value for depth in range(1, len(path))}
+    return found
 
 
 def _loses_digits(values: pa.Array, cast: pa.Array) -> bool:
@@ -61,7 +82,7 @@ class _Shape:
             return values
         if pa.types.is_struct(target) and pa.types.is_struct(values.type):
             return self._struct(values, target, path)
-        if self.defaults and pa.types.is_nested(target):
+        if pa.types.is_nested(target):
             if pa.types.is_list(target) and pa.types.is_large_list(values.type):
                 values = self._cast(values, pa.list_(values.type.value_field), path)
             if pa.types.is_list(target) and pa.types.is_list(values.type):
@@ -73,12 +94,22 @@ class _Shape:
     def _absent(self, target: pa.DataType, path: FieldPath, count: int) -> pa.Array:
         default = self.defaults.get(path)
         if default is None:
+            self._check_size(target, path, count)
             return pa.nulls(count, target)
         if not pa.types.is_struct(target):
             return pa.repeat(default.cast(target), count)
         # It is there, and what is inside has defaults of its own.
         children = [self._absent(each.type, (*path, each.name), count) for each in target]
         return pa.StructArray.from_arrays(children, fields=list(target), mask=pa.repeat(False, count))
+
+    def _check_size(self, target: pa.DataType, path: FieldPath, count: int) -> None:
+        """NULLs take no room to speak of, but for those of a fixed length."""
+        size = target.byte_width * count if pa.types.is_fixed_size_binary(target) else 0
+        if size > _MOST_OF_NULLS:
+            raise UnsupportedFeature(
+                f"column {'.'.join(path)!r} of {self.place} is NULL in {count:,} rows, and {a_type(target)} takes "
+                f"{size / 2**30:.1f} GiB for them: leave it out, with columns=… of the others"
+            )
 
     def _struct(self, values: pa.StructArray, target: pa.StructType, path: FieldPath) -> pa.Array:
         names = [child.name for child in values.type]
@@ -89,17 +120,19 @@ class _Shape:
             children.append(self.conform(inner, child.type, (*path, child.name), len(values)))
         return pa.StructArray.from_arrays(children, fields=list(target), mask=values.is_null())
 
-    # Arrow's cast gives NULL to the fields that structs within lists and maps lack, where the table may know better.
+    # Structs within lists and maps are like others: their fields may be in another order, and the table may know what
+    # those are that a file lacks. Arrow's cast knows neither.
 
     def _list(self, values: pa.ListArray, target: pa.ListType, path: FieldPath) -> pa.Array:
-        inner = self.conform(values.values, target.value_type, (*path, ELEMENT), len(values.values))
-        return _like(values, target, [inner])
+        own = _elements(values)
+        return _like(values, target, self.conform(own, target.value_type, (*path, ELEMENT), len(own)))
 
     def _map(self, values: pa.MapArray, target: pa.MapType, path: FieldPath) -> pa.Array:
-        keys = self.conform(values.keys, target.key_type, (*path, KEY), len(values.keys))
-        items = self.conform(values.items, target.item_type, (*path, VALUE), len(values.items))
+        own = _elements(values)
+        keys = self.conform(own.field(0), target.key_type, (*path, KEY), len(own))
+        items = self.conform(own.field(1), target.item_type, (*path, VALUE), len(own))
         entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
-        return _like(values, target, [entries])
+        return _like(values, target, entries)
 
     def _cast(self, values: pa.Array, target: pa.DataType, path: FieldPath) -> pa.Array:
         if not can_convert(target, values.type):
@@ -113,12 +146,20 @@ class _Shape:
         return cast
 
     def _misfit(self, values: pa.Array, target: pa.DataType, path: FieldPath) -> str:
-        return misfit(".".join(path), self.place, target, values.type)
+        return misfit(".".join(path), self.place, target, values.type, exact=self.exact)
 
 
-def _like(values: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:
-    """A list or a map with the same lengths and NULLs, and other contents."""
-    validity, offsets = values.buffers()[:2]
+def _elements(values: pa.Array) -> pa.Array:
+    """What the lists or maps of an array hold: a batch may be a small piece of what was decoded."""
+    offsets = values.offsets
+    first = offsets[0].as_py()
+    return values.values.slice(first, offsets[-1].as_py() - first)
+
+
+def _like(values: pa.Array, target: pa.DataType, elements: pa.Array) -> pa.Array:
+    """Lists or maps with the same lengths and NULLs as others, and other elements in the place of theirs."""
+    offsets = pc.subtract(values.offsets, values.offsets[0])
+    lists = pa.ListArray.from_arrays(offsets, elements, mask=values.is_null())
     return pa.Array.from_buffers(
-        target, len(values), [validity, offsets], null_count=values.null_count, offset=values.offset, children=children
+        target, len(lists), lists.buffers()[:2], null_count=lists.null_count, offset=lists.offset, children=[elements]
     )

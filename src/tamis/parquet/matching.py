@@ -66,13 +66,16 @@ def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str, *, exac
         for part in found[1:]:
             field = field.type.field(part)
         if not holds(column.type, field.type):
-            raise CorruptFile(misfit(column.name, f"'{place}'", column.type, field.type))
+            raise CorruptFile(misfit(column.name, f"'{place}'", column.type, field.type, exact=exact))
 
 
-def misfit(name: str, place: str, table_type: pa.DataType, file_type: pa.DataType) -> str:
-    """That a file has a column in a type that does not fit into the table's, and what to do about it."""
+def misfit(name: str, place: str, table_type: pa.DataType, file_type: pa.DataType, *, exact: bool = False) -> str:
+    """That a file has a column in a type that does not fit into the table's, and what to do about it.
+
+    A table whose names are `exact` has a schema of its own, which files do not change.
+    """
     wanted = type_name(table_type)
-    wider = _wider(table_type, file_type)
+    wider = None if exact else _wider(table_type, file_type)
     merging = f"open the table with merge_schema=True (--merge-schema), which makes it {wider}, or " if wider else ""
     return (
         f"column {name!r} of {place} is {a_type(file_type)}, which does not fit into the {wanted} of the table: "

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from tamis.io.ranges import RangedFile
-from tamis.parquet.conform import conform_batch
+from tamis.parquet.conform import Constants, conform_batch
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.indexes import read_indexes
 from tamis.parquet.page_reader import LeafPages, fetch_pages, read_rows
@@ -32,7 +32,7 @@ class PagedRows:
         row_group: int,
         schema: pa.Schema,
         leaves: Mapping[str, Sequence[int]],
-        constants: Mapping[str, pa.Scalar],
+        constants: Constants,
         residual: Residual | None,
     ) -> None:
         self._source = source

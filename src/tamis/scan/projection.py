@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, UnsupportedFeature
 from tamis.expr.builder import Expression, col
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
+from tamis.types import not_read
 
 Path = tuple[str, ...]
 
@@ -30,6 +31,17 @@ def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: 
     if repeated:
         raise InvalidArgument(f"the column {repeated[0]!r} is listed twice in columns")
     return tuple(paths)
+
+
+def refuse_not_read(schema: pa.Schema, paths: Iterable[Path]) -> None:
+    """An error for paths whose types are not read."""
+    found = not_read(narrow(schema, paths))
+    if found is not None:
+        name, kind = found
+        raise UnsupportedFeature(
+            f"column {name!r} is {kind!r}, a type that is not read yet: leave it out, with columns=… of the others, or "
+            "read it with Spark"
+        )
 
 
 def _column(name: object) -> Column:

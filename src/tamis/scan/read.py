@@ -23,7 +23,7 @@ from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.assemble import can_assemble
-from tamis.parquet.conform import conform_batch
+from tamis.parquet.conform import Constants, conform_batch
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.file import ParquetFile
 from tamis.parquet.footer import Footer, load_footer
@@ -206,7 +206,7 @@ class TaskReader:
             # Whoever must read whole chunks reads them once.
             yield from self._matching_of_row_groups([task], projection)
             return
-        constants = reading.constants_of(task) | reading.lacking(task, source.footer.schema)
+        constants: Constants = {**reading.constants_of(task), **reading.lacking(task, source.footer.schema)}
         rows = PagedRows(source, task.row_group, reading.schema, by_column, constants, reading.residual)
         with source.open() as file:
             yield from rows.read(file, task.selection, source.rows_of_a_batch(task.row_group, leaves))

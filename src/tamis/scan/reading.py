@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 import pyarrow as pa
 
 from tamis.errors import UnsupportedFeature
+from tamis.parquet.conform import Constants
 from tamis.parquet.leaves import FileSchema, flat_paths
 from tamis.scan.projection import Path, narrow
 from tamis.scan.residual import Residual
@@ -48,17 +49,21 @@ class Reading:
         _refuse_shredded(schema, paths)
         return sorted({leaf for path in paths for leaf in schema.leaves_to_read(path)})
 
-    def constants_of(self, task: ScanTask) -> dict[str, pa.Scalar]:
+    def constants_of(self, task: ScanTask) -> Constants:
         """The partition values of a task that are read."""
         values = task.partition_values
         return {name: as_type(values[name], self.schema.field(name).type) for name in self.constants}
 
-    def lacking(self, task: ScanTask, schema: FileSchema) -> dict[str, pa.Scalar]:
+    def lacking(self, task: ScanTask, schema: FileSchema) -> Constants:
         """The values of columns that a file of a schema does not have, where they are known otherwise."""
         if not task.where_absent:
             return {}
         found = self.leaves_by_column(schema)
-        return {name: value for name, value in task.where_absent.items() if name in found and not found[name]}
+        return {
+            key: value
+            for key, value in task.where_absent.items()
+            if (key in found and not found[key] if isinstance(key, str) else key[0] in found)
+        }
 
 
 def _all_types(schema: pa.Schema) -> Iterator[pa.DataType]:

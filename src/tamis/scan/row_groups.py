@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis import types
 from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
@@ -25,7 +26,8 @@ from tamis.skipping.account import LevelReport
 from tamis.skipping.metadata import KINDS, ROW_COUNT, constant_bounds, metadata_name
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
-from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, PARQUET, FileIndex, NotedRowGroups
+from tamis.tables.iceberg.data_files import DataFile, wrong_count
+from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, PARQUET, FileIndex, NotedRowGroups, absent_key
 
 Numbers = npt.NDArray[np.int64]
 
@@ -113,7 +115,7 @@ def plan_row_groups(
     asked = _Asked(storage, names, in_files, mentioned, of_files, keep_contents)
     noted = None if index is None or keep_contents else index.row_groups(files, in_files, of_files, mentioned)
     if FILE_FORMAT in files.column_names:
-        noted = _not_parquet(files)
+        noted = _not_parquet(storage, files)
     facts = asked.read(files) if noted is None else asked.complete(noted, files)
     rows, contents = facts.rows, facts.contents
     counts = [len(each) for each in rows]
@@ -155,7 +157,7 @@ class _Facts:
     sizes: Numbers
     metadata: Mapping[str, pa.Array]
     contents: Sequence[pa.Buffer | None]
-    lacking: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    lacking: Mapping[FieldPath, npt.NDArray[np.bool_]] = field(default_factory=dict)
     """For columns that have values where files lack them: which of the files do."""
 
 
@@ -187,12 +189,12 @@ class _Asked:
             [sum(footer.metadata.num_row_groups for footer in each) for each in alike],
         )
         lacking = {
-            name: np.array([footer.schema.find((name,)) is None for footer in footers], bool)
-            for name in _known_otherwise(files)
+            path: np.array([footer.schema.find(path) is None for footer in footers], bool)
+            for path in _known_otherwise(files)
         }
-        return _Facts(
-            [row_counts(footer) for footer in footers], np.array(sizes, np.int64), metadata, contents, lacking
-        )
+        rows = [row_counts(footer) for footer in footers]
+        _check_counts(self.storage, files, rows)
+        return _Facts(rows, np.array(sizes, np.int64), metadata, contents, lacking)
 
     def complete(self, noted: NotedRowGroups, files: pa.Table) -> _Facts:
         """The facts that are noted, and those of the other files from their footers."""
@@ -228,36 +230,68 @@ def is_parquet(files: pa.Table) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.equal(files[FILE_FORMAT], PARQUET).combine_chunks())
 
 
-def _not_parquet(files: pa.Table) -> NotedRowGroups | None:
+def _not_parquet(storage: Storage, files: pa.Table) -> NotedRowGroups | None:
     """Files that have no footer: each is one row group of which nothing is known; None where there are none."""
     is_other = ~is_parquet(files)
     if not is_other.any():
         return None
-    others = files.select(["num_records", "size"]).filter(pa.array(is_other))
-    rows, sizes = (np.asarray(column.combine_chunks()) for column in others.columns)
-    return NotedRowGroups(is_other, [[count] for count in rows.tolist()], sizes, {})
+    others = files.select(["path", "size", FILE_FORMAT, "num_records"]).filter(pa.array(is_other))
+    rows: list[int | None] = others["num_records"].to_pylist()
+    uncounted = others.filter(others["num_records"].is_null()).drop_columns("num_records")
+    unread = [DataFile(storage, *each.values()) for each in uncounted.to_pylist()]
+    counts = iter(run_in_threads(DataFile.count, unread, storage.threads))
+    known = [next(counts) if count is None else count for count in rows]
+    return NotedRowGroups(is_other, [[count] for count in known], np.asarray(others["size"].combine_chunks()), {})
 
 
-def _known_otherwise(files: pa.Table) -> list[str]:
-    """The columns that have values in files that lack them."""
-    return list(files.schema.field(IDENTITY_VALUES).type.names) if IDENTITY_VALUES in files.column_names else []
+def _check_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence[int]]) -> None:
+    """An error where the metadata of a table says another number of rows than a file: counts are answered by it."""
+    if not {FILE_FORMAT, "num_records"} <= set(files.column_names):
+        return
+    told = files["num_records"].combine_chunks()
+    is_other = pc.fill_null(pc.not_equal(told, pa.array([sum(each) for each in rows], told.type)), False)
+    if pc.any(is_other, min_count=0).as_py():
+        first = is_other.index(True).as_py()
+        place = storage.place(files["path"][first].as_py())
+        raise wrong_count(place, sum(rows[first]), told[first].as_py())
+
+
+def _known_otherwise(files: pa.Table) -> dict[FieldPath, str]:
+    """The columns that have values in files that lack them, and what the listing calls them."""
+    names = files.schema.field(IDENTITY_VALUES).type.names if IDENTITY_VALUES in files.column_names else []
+    keys = {name: absent_key(name) for name in names}
+    return {(key,) if isinstance(key, str) else key: name for name, key in keys.items()}
 
 
 def _where_lacking(files: pa.Table, facts: _Facts, columns: Sequence[Column], units: Units) -> dict[str, pa.Array]:
     """The metadata of columns, with the values that they are known to have in files that lack them."""
     found: dict[str, pa.Array] = {}
     row_count = pa.array(units.row_count)
-    asked = [column for column in columns if len(column.path) == 1 and column.path[0] in facts.lacking]
-    for column in asked:
-        given = files[IDENTITY_VALUES].combine_chunks().field(column.path[0])
-        is_constant = pa.array((facts.lacking[column.path[0]] & np.asarray(given.is_valid()))[units.file])
+    names = _known_otherwise(files)
+    for column in (column for column in columns if column.path in facts.lacking):
+        given = files[IDENTITY_VALUES].combine_chunks().field(names[column.path])
+        is_constant = pa.array((facts.lacking[column.path] & np.asarray(given.is_valid()))[units.file])
         values = given.field("value").take(pa.array(units.file))
         constant = constant_bounds(column, values, row_count)
+        if len(column.path) > 1:
+            # Where a struct is NULL, so is what is inside, whatever the others are.
+            constant = _where_not_null(constant, column, values)
         for name in (metadata_name(kind, column.path) for kind in KINDS):
             both = [metadata[name] for metadata in (constant, facts.metadata) if name in metadata]
             if both:
                 nothing = pa.nulls(len(units), both[0].type)
                 found[name] = pc.if_else(is_constant, constant.get(name, nothing), facts.metadata.get(name, nothing))
+    return found
+
+
+def _where_not_null(constant: dict[str, pa.Array], column: Column, values: pa.Array) -> dict[str, pa.Array]:
+    """The metadata of a value that rows have, or else NULL."""
+    found = dict(constant)
+    unknown = pa.scalar(None, types.LONG)
+    nulls, nans = (metadata_name(kind, column.path) for kind in ("null_count", "nan_count"))
+    found[nulls] = pc.if_else(values.is_null(), found[nulls], unknown)
+    if nans in found:
+        found[nans] = pc.if_else(pc.equal(found[nans], 0), found[nans], unknown)
     return found
 
 

@@ -19,7 +19,7 @@ from tamis.parquet.batches import MOST_BYTES
 from tamis.scan.deletes import without_deleted
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
-from tamis.scan.projection import Path, projected_paths
+from tamis.scan.projection import Path, projected_paths, refuse_not_read
 from tamis.scan.read import TaskReader
 from tamis.scan.report import Report
 from tamis.scan.row_groups import RowGroups, taken
@@ -72,6 +72,7 @@ class Scan:
         self._levels = frozenset(levels)
         self._predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
         self._projection = projected_paths(columns, source.schema, source.name)
+        refuse_not_read(source.schema, [column.path for column in self._predicate.mentioned])
         # Counts of its own, so that a report tells what this scan cost.
         self._storage = replace(source.storage, counters=IoCounters())
         self._reader = TaskReader(
@@ -182,6 +183,7 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch in the order of the files; memory does not grow with the table."""
+        refuse_not_read(self._source.schema, self._projection)
         run = _Run(self, self._projection, self._listing)
         remaining = self._limit
         try:
@@ -251,6 +253,7 @@ class Scan:
         """
         # A layer above this one, found by its name.
         to_spark = import_module("tamis.spark.to_spark")
+        refuse_not_read(self._source.schema, self._projection)
         with self._telling_version():
             wanted = to_spark.Wanted(self._source, self._reader, self._listing, self._limit, self._plan_listing)
             return to_spark.frame_of(spark, wanted, reader)

@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.parquet.field_names import FieldNames
+from tamis.parquet.leaves import FieldPath
 from tamis.parquet.selection import RowSelection
 from tamis.scan.read import TaskReader
 from tamis.scan.scan import Scan
 from tamis.scan.tasks import ScanTask, as_type, partition_values_of
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.tables.jobs import Arguments, storage_arguments
+from tamis.tables.source import absent_key, absent_name
 
 _NUMBERS = pa.list_(types.LONG)
 _FIELDS = (
@@ -35,7 +37,7 @@ _FIELDS = (
 def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_columns: Sequence[str]) -> pa.Table:
     """Tasks of a scan, a row each. The contents of small files stay behind: who reads the tasks reads the files."""
     values = pa.struct([pa.field(name, schema.field(name).type) for name in partition_columns])
-    absent = {name: value.type for task in tasks for name, value in task.where_absent.items()}
+    absent = {_name(key): value.type for task in tasks for key, value in task.where_absent.items()}
     # Each as a list, so that NULL and nothing differ.
     lists = pa.struct([pa.field(name, pa.list_(data_type)) for name, data_type in absent.items()])
     described = pa.schema([*_FIELDS, ("partition_values", values), ("where_absent", lists)])
@@ -51,7 +53,7 @@ def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_colum
             "selection": None if task.selection is None else _selection_to_dict(task.selection),
             "file_format": task.file_format,
             "partition_values": {each.name: as_type(task.partition_values[each.name], each.type) for each in values},
-            "where_absent": {name: [value] for name, value in task.where_absent.items()},
+            "where_absent": {_name(key): [value] for key, value in task.where_absent.items()},
         }
         for task in tasks
     ]
@@ -69,7 +71,7 @@ def tasks_from_table(table: pa.Table) -> list[ScanTask]:
             **{
                 **row,
                 "partition_values": partition_values,
-                "where_absent": {name: value.values[0] for name, value in given.items() if value.is_valid},
+                "where_absent": {absent_key(name): value.values[0] for name, value in given.items() if value.is_valid},
                 "residual": tuple(row["residual"]),
                 "selection": None if row["selection"] is None else _selection_from_dict(row["selection"]),
             }
@@ -78,6 +80,10 @@ def tasks_from_table(table: pa.Table) -> list[ScanTask]:
             table.drop_columns(["where_absent", "partition_values"]).to_pylist(), absent, shared, strict=True
         )
     ]
+
+
+def _name(key: str | FieldPath) -> str:
+    return absent_name((key,) if isinstance(key, str) else key)
 
 
 def _selection_to_dict(selection: RowSelection) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis.parquet.conform import Constants
 from tamis.parquet.selection import RowSelection
 from tamis.tables.source import PARQUET
 
@@ -39,7 +40,7 @@ class ScanTask:
     """The whole file, where it is small and came with its footer."""
     file_format: str = PARQUET
     """A file of another format than Parquet is one row group."""
-    where_absent: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    where_absent: Constants = field(default_factory=dict)
     """The values that columns have in every row, if the file does not have the columns."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
@@ -15,6 +16,7 @@ from tamis.expr.nodes import Column
 from tamis.io.listing import FileEntry
 from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldNames
+from tamis.parquet.leaves import FieldPath
 from tamis.skipping.account import LevelReport
 from tamis.skipping.predicate import Predicate
 from tamis.tables.planning import Planning
@@ -47,7 +49,8 @@ class FileListing:
     file again; `partitions` has the typed partition values of the same files, in columns that may have any name.
     A table of which not all files are Parquet has `file_format`, and `num_records` for the others. Columns that are
     read of files, and have a value that is known otherwise where a file lacks them, are in `identity_values`: a struct
-    of structs with the field `value`, of which one that is NULL says that nothing is known.
+    of structs with the field `value`, of which one that is NULL says that nothing is known. Its names are those of
+    `absent_name`.
     """
 
     files: pa.Table
@@ -80,15 +83,35 @@ class FileListing:
         )
 
 
-def known_otherwise(files: pa.Table) -> list[dict[str, pa.Scalar]]:
-    """For each file of a listing the values of columns that it may lack, from `identity_values`."""
-    found: list[dict[str, pa.Scalar]] = [{} for _ in range(files.num_rows)]
-    if IDENTITY_VALUES in files.column_names:
-        given = files[IDENTITY_VALUES].combine_chunks()
+def absent_name(path: FieldPath) -> str:
+    """The name under which the value of a column, or of a field inside of structs, stands among others.
+
+    >>> absent_name(("day",)), absent_name(("at", "day")), absent_name(("[day]",))
+    ('day', '["at", "day"]', '["[day]"]')
+    """
+    return path[0] if len(path) == 1 and not path[0].startswith("[") else json.dumps(path)
+
+
+def absent_key(name: str) -> str | FieldPath:
+    """The column, or the path of the field inside of structs, that stands under a name: see `absent_name`.
+
+    >>> absent_key("day"), absent_key('["at", "day"]'), absent_key('["[day]"]')
+    ('day', ('at', 'day'), '[day]')
+    """
+    path = tuple(json.loads(name)) if name.startswith("[") else (name,)
+    return path if len(path) > 1 else path[0]
+
+
+def known_otherwise(files: pa.Table, column: str = IDENTITY_VALUES) -> list[dict[str | FieldPath, pa.Scalar]]:
+    """For each file of a listing the values of columns that it may lack, from `identity_values` or one like it."""
+    found: list[dict[str | FieldPath, pa.Scalar]] = [{} for _ in range(files.num_rows)]
+    if column in files.column_names:
+        given = files[column].combine_chunks()
         for name, each in zip(given.type.names, given.flatten(), strict=True):
             (values,) = each.flatten()
+            key = absent_key(name)
             for file in np.flatnonzero(np.asarray(each.is_valid())).tolist():
-                found[file][name] = values[file]
+                found[file][key] = values[file]
     return found
 
 

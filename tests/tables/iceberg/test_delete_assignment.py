@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ class Data:
     key: bytes = b""
     x: Bounds = None
     nulls: int | None = None
+    gone: bytes | None = b""
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,14 @@ class Delete:
     ids: tuple[int, ...] | None = None
     x: Bounds = None
     nulls: int | None = None
-    count: int = 3
+    count: int | None = 3
+    gone: bytes | None = b""
 
     def is_for(self, data: Data) -> bool:
         """As the format says it, for one file."""
         same = (self.spec, self.key) == (data.spec, data.key)
         if self.content == 2:
+            same = same and (self.gone == data.gone or self.gone is None or data.gone is None)
             if not data.sequence < self.sequence or not (GLOBAL[self.spec] or same):
                 return False
             if 1 not in (self.ids or ()) or self.x is None or data.x is None:
@@ -60,8 +64,8 @@ class Delete:
         if self.file_format == "puffin":
             return self.referenced == data.path
         low, high = self.paths
-        if self.referenced is not None:
-            return same and self.referenced == data.path
+        if self.referenced is not None or (low is not None and low == high):
+            return data.path == (self.referenced or low)
         return same and (low is None or low <= data.path) and (high is None or data.path <= high)
 
 
@@ -84,6 +88,7 @@ def data_table(files: list[Data]) -> pa.Table:
             "sequence_number": pa.array([each.sequence for each in files], pa.int64()),
             "spec_id": pa.array([each.spec for each in files], pa.int32()),
             "partition_key": pa.array([each.key for each in files], pa.binary()),
+            "gone_key": pa.array([each.gone for each in files], pa.binary()),
             **statistics(files),
         }
     )
@@ -96,6 +101,7 @@ def delete_table(deletes: list[Delete]) -> pa.Table:
             "sequence_number": pa.array([each.sequence for each in deletes], pa.int64()),
             "spec_id": pa.array([each.spec for each in deletes], pa.int32()),
             "partition_key": pa.array([each.key for each in deletes], pa.binary()),
+            "gone_key": pa.array([each.gone for each in deletes], pa.binary()),
             "content": pa.array([each.content for each in deletes], pa.int8()),
             "file_format": pa.array([each.file_format for each in deletes], pa.string()),
             "record_count": pa.array([each.count for each in deletes], pa.int64()),
@@ -139,13 +145,14 @@ def expected(data: list[Data], deletes: list[Delete]) -> list[set[str]]:
 BOUNDS = st.none() | st.tuples(st.integers(-5, 5), st.integers(0, 4)).map(lambda each: (each[0], each[0] + each[1]))
 PLACES = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([b"", b"1:a", b"1:b"]))
 COUNTS = st.sampled_from([None, 0, 2])
+GONE = st.sampled_from([b"", None, b"1:a"])
 SEQUENCES = st.integers(0, 4)
 
 
 @st.composite
 def data_files(draw: st.DrawFn) -> Data:
     spec, key = draw(PLACES)
-    return Data(draw(st.sampled_from(PATHS)), draw(SEQUENCES), spec, key, draw(BOUNDS), draw(COUNTS))
+    return Data(draw(st.sampled_from(PATHS)), draw(SEQUENCES), spec, key, draw(BOUNDS), draw(COUNTS), draw(GONE))
 
 
 @st.composite
@@ -154,7 +161,8 @@ def delete_files(draw: st.DrawFn) -> Delete:
     match draw(st.sampled_from(["position", "named", "one", "equality"])):
         case "equality":
             ids = draw(st.sampled_from([(1,), (2,), (1, 2), (7,)]))
-            return Delete(2, draw(SEQUENCES), spec, key, ids=ids, x=draw(BOUNDS), nulls=draw(COUNTS))
+            nulls, gone = draw(COUNTS), draw(GONE)
+            return Delete(2, draw(SEQUENCES), spec, key, ids=ids, x=draw(BOUNDS), nulls=nulls, gone=gone)
         case "named":
             return Delete(1, draw(SEQUENCES), spec, key, referenced=draw(st.sampled_from(PATHS)))
         case "one":
@@ -238,3 +246,27 @@ def test_where_a_vector_lies_is_told_and_of_other_deletes_it_is_not() -> None:
         ("/d/0", 4, 40),
         ("/d/1", None, None),
     ]
+
+
+def test_I6_deletes_that_name_a_file_need_not_have_its_partition() -> None:
+    data = [Data("a", 1, key=b"1:a"), Data("b", 1, key=b"1:a")]
+    found, _ = assigned(data, [Delete(1, 2, key=b"-", referenced="a"), Delete(1, 2, key=b"-", paths=("b", "b"))])
+    assert found == [{"d0"}, {"d1"}]
+
+
+def test_I6_of_a_vector_that_nobody_counted_the_rows_left_are_unknown() -> None:
+    deletes = [Delete(1, 1, file_format="puffin", referenced="a", count=None)]
+    assert assigned([Data("a", 1), Data("b", 1)], deletes) == ([{"d0"}, set()], [None, 0])
+
+
+def test_an_upsert_stream_has_each_delete_described_once() -> None:
+    count = 300
+    data = [Data(f"{'x' * 500}/{number}", number) for number in range(count)]
+    table = delete_table([Delete(2, number, ids=(1,)) for number in range(count)])
+    paths = pa.array([f"{'y' * 500}/{number}" for number in range(count)])
+    found = assign_deletes(data_table(data), table, paths, COLUMNS, GLOBAL).deletes
+    assert pc.list_value_length(found).to_pylist() == [*range(count - 1, 0, -1), None]
+    pairs = count * (count - 1) // 2
+    assert found.values.indices.nbytes == 4 * pairs
+    assert len(found.values.dictionary) == count
+    assert found.slice(10, 20).take(pa.array([1]))[0].values.dictionary.equals(found.values.dictionary)

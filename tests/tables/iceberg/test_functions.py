@@ -15,7 +15,7 @@ from builders.iceberg_deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis import PartitionFilter, iceberg
-from tamis.errors import InvalidArgument, MissingFile, TableNotFound
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TableNotFound
 from tamis.tables.iceberg.functions import FILE_SCHEMA
 
 
@@ -130,6 +130,27 @@ def test_what_is_no_manifest_is_an_error(table: IcebergFolder) -> None:
         iceberg.list_files(table.folder / "data")
     with pytest.raises(InvalidArgument):
         iceberg.list_files(table.folder, filter="city = 'Bern'")  # type: ignore[arg-type]
+
+
+def test_X6_a_manifest_whose_spec_is_no_number_is_an_error(tmp_path: Path) -> None:
+    made = IcebergFolder(tmp_path, [field(1, "id", "long")], version=1)
+    made.manifests_in_metadata = True
+    made.commit(made.data_file("0.parquet", pa.table({"id": [0]})))
+    (manifest,) = (tmp_path / "metadata").glob("*-m*.avro")
+    name = b"partition-spec-id"
+    before, after = manifest.read_bytes().split(name)
+    assert after[1:2] == b"0"
+    manifest.write_bytes(before + name + after[:1] + b"x" + after[2:])
+    message = r"m1\.avro' has the partition-spec-id 'x', which is no number"
+    with pytest.raises(CorruptFile, match=message):
+        tamis.open(tmp_path).scan().to_arrow()
+    with pytest.raises(CorruptFile, match=message):
+        iceberg.read_manifest_file(tmp_path, str(manifest))
+    # A table that does not know the manifest asks the manifest itself.
+    made.snapshots, made.refs, made.log = [], {}, []
+    made.save()
+    with pytest.raises(CorruptFile, match=message):
+        iceberg.read_manifest_file(tmp_path, str(manifest))
 
 
 def test_a_table_to_which_nothing_was_written_has_no_files(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
+from builders.iceberg_edits import edit_metadata
 from builders.iceberg_tables import FIRST_MOMENT, IcebergFolder
 from builders.iceberg_values import field
 from tamis.errors import (
@@ -55,7 +56,7 @@ def test_a_hint_that_is_out_of_date_leads_to_what_follows_it(tmp_path: Path) -> 
     assert ids(tamis.open(tmp_path)) == [0, 1]
 
 
-@pytest.mark.parametrize("hint", ["99", "nonsense", "", "../../v1"])
+@pytest.mark.parametrize("hint", ["99", "nonsense", "", "../../v1", "9" * 5_000])
 def test_a_hint_that_leads_nowhere_is_ignored(tmp_path: Path, hint: str) -> None:
     folder_of(tmp_path)
     (tmp_path / "metadata/version-hint.text").write_text(hint)
@@ -128,6 +129,9 @@ def test_nothing_there(tmp_path: Path) -> None:
         (b'{"format-version": 9}', "of format version 9"),
         (b'{"format-version": 2, "format-version": 2}', "'format-version' comes twice"),
         (b'{"format-version": 2}', "is no metadata of an Iceberg table"),
+        (b'{"format-version": 1, "snapshots": 5, "schemas": 5}', "is no metadata of an Iceberg table"),
+        (b'{"format-version": 1, "snapshots": [{"manifests": 5}], "schema": 5}', "is no metadata of an Iceberg table"),
+        (b'{"format-version": 2, "schemas": [{"schema-id": []}], "partition-specs": 5}', "is no metadata of an Iceb"),
         (b"[" * 100_000, "is no JSON"),
         (gzip.compress(b"{}", mtime=0)[:-6], "compressed, and cut off"),
         (b"\x1f\x8bnonsense", "compressed, and damaged"),
@@ -294,8 +298,31 @@ def test_I8_what_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
         tamis.open(tmp_path, snapshot_id=1, ref="main")
     with pytest.raises(UnsupportedFeature, match="choose a snapshot with snapshot_id=, ref= or timestamp="):
         tamis.open(tmp_path, version=3)
+    with pytest.raises(UnsupportedFeature, match="merge_schema= was given, which an Iceberg table does not have"):
+        tamis.open(tmp_path, merge_schema=True)
     with pytest.raises(InvalidArgument, match="snapshot_id is a whole number"):
         tamis.open(tmp_path, snapshot_id="17")  # type: ignore[arg-type]
+
+
+def test_I8_of_a_log_that_is_out_of_order_the_last_entry_that_is_not_after_the_moment_counts(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    first, second = (each.number for each in table.snapshots)
+    table.log = [(FIRST_MOMENT + 5000, first), (FIRST_MOMENT + 4000, second)]
+    table.save()
+    for after, version in ((6000, second), (5000, second), (4500, second)):
+        moment = datetime.fromtimestamp((FIRST_MOMENT + after) / 1000, UTC)
+        assert tamis.open(tmp_path, timestamp=moment).version == version
+    with pytest.raises(VersionNotFound, match="its first known is of 2023-11-14T22:13:24Z"):
+        tamis.open(tmp_path, timestamp=datetime.fromtimestamp((FIRST_MOMENT + 3000) / 1000, UTC))
+
+
+def test_I8_without_a_log_the_times_of_snapshots_count(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    table.log = []
+    table.save()
+    edit_metadata(tmp_path, lambda told: told["snapshots"].reverse())
+    moment = datetime.fromtimestamp((FIRST_MOMENT + 1500) / 1000, UTC)
+    assert tamis.open(tmp_path, timestamp=moment).version == table.snapshots[1].number
 
 
 def test_a_table_to_which_nothing_was_written(tmp_path: Path) -> None:

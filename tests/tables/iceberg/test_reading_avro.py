@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -175,3 +177,89 @@ def test_a_decimal_that_is_too_wide_is_an_error() -> None:
         as_type(pa.array([b"\0" * 17]), pa.decimal128(9, 2), "f")
     with pytest.raises(CorruptFile, match="does not fit into"):
         as_type(pa.array([(10**9).to_bytes(8, "big")]), pa.decimal128(9, 2), "f")
+
+
+COLOURS = {"type": "enum", "name": "colour", "symbols": ["RED", "GREEN", "BLUE"]}
+
+
+def read_column(kind: Any, iceberg: Any, values: list[Any], folder: Path) -> list[Any]:
+    place = folder / "a.avro"
+    schema = {"type": "record", "name": "r", "fields": [{"name": "c", "type": kind, "field-id": 1}]}
+    size = write_avro(place, schema, [{"c": value} for value in values])
+    table = {"fields": [field(1, "c", iceberg)]}
+    file = DataFile(open_storage(folder), str(place), size, "avro", len(values))
+    found = pa.Table.from_batches(file.read(arrow_schema(table), field_names_of(table)))
+    return found["c"].to_pylist()
+
+
+LIST = {"type": "list", "element-id": 2, "element": "string", "element-required": False}
+MAP = {"type": "map", "key-id": 2, "key": "string", "value-id": 3, "value": "string", "value-required": False}
+
+
+@pytest.mark.parametrize(
+    ("kind", "iceberg", "values"),
+    [
+        (COLOURS, "string", ["BLUE", "RED"]),
+        (["null", COLOURS], "string", ["GREEN", None, "RED"]),
+        ([COLOURS, "null"], "string", [None, "RED"]),
+        (
+            {"type": "array", "items": ["null", COLOURS], "element-id": 2},
+            LIST,
+            [["RED", None], [], ["BLUE"]],
+        ),
+        (["null", {"type": "array", "items": COLOURS, "element-id": 2}], LIST, [["RED"], None]),
+        (
+            {
+                "type": "record",
+                "name": "inner",
+                "fields": [{"name": "a", "type": "int", "field-id": 2}, {"name": "b", "type": COLOURS, "field-id": 3}],
+            },
+            {"type": "struct", "fields": [field(3, "b", "string"), field(2, "a", "long")]},
+            [{"b": "GREEN", "a": 1}],
+        ),
+    ],
+)
+def test_enumerations_are_read_as_their_symbols(tmp_path: Path, kind: Any, iceberg: Any, values: list[Any]) -> None:
+    assert read_column(kind, iceberg, values, tmp_path) == values
+
+
+def test_enumerations_within_maps_are_read_as_their_symbols(tmp_path: Path) -> None:
+    kind = {"type": "map", "values": COLOURS, "key-id": 2, "value-id": 3}
+    assert read_column(kind, MAP, [{"a": "BLUE", "b": "RED"}, {}], tmp_path) == [[("a", "BLUE"), ("b", "RED")], []]
+
+
+def test_a_symbol_that_an_enumeration_does_not_have_is_an_error(tmp_path: Path) -> None:
+    fewer = {**COLOURS, "symbols": ["RED"]}
+    place = tmp_path / "a.avro"
+    schema = {"type": "record", "name": "r", "fields": [{"name": "c", "type": COLOURS, "field-id": 1}]}
+    write_avro(place, schema, [{"c": "RED"}, {"c": "BLUE"}], codec="null")
+    told = json.dumps(COLOURS["symbols"]).encode()
+    content = place.read_bytes()
+    assert told in content
+    # The schema is as long as before.
+    place.write_bytes(content.replace(told, json.dumps(fewer["symbols"]).encode().ljust(len(told))))
+    table = {"fields": [field(1, "c", "string")]}
+    file = DataFile(open_storage(tmp_path), str(place), len(content), "avro", 2)
+    with pytest.raises(CorruptFile, match="an enumeration of 1 symbol, and a value that is none of them"):
+        list(file.read(arrow_schema(table), field_names_of(table)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "iceberg", "given", "expected"),
+    [
+        (["string"], "string", "x", "x"),
+        (
+            {"type": "long", "logicalType": "local-timestamp-millis"},
+            "timestamp",
+            1500,
+            datetime(1970, 1, 1, 0, 0, 1, 500_000),
+        ),
+    ],
+)
+def test_types_of_files_that_others_wrote(tmp_path: Path, kind: Any, iceberg: Any, given: Any, expected: Any) -> None:
+    assert read_column(kind, iceberg, [given], tmp_path) == [expected]
+
+
+def test_a_union_of_several_types_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(CorruptFile, match=r"a\.avro' has a schema with types that are none: a union of several types"):
+        read_column(["null", "int", "long"], "long", [5], tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,26 @@ def test_every_type_comes_back_from_every_format(tmp_path: Path, ending: str) ->
         ("ts < TIMESTAMP'1970-01-01 00:00:00'", 1),
     ]:  # fmt: skip
         assert opened.scan(where).to_arrow().num_rows == opened.scan(where).count() == expected, where
+
+
+@pytest.mark.parametrize("transform", ["void", "bucket[7]", "identity"])
+def test_S6_uuids_are_compared_with_their_texts(tmp_path: Path, transform: str) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "n", "int"), field(2, "u", "uuid")], specs=[[(2, transform, "p")]])
+    values = [bytes(16), bytes(range(16)), b"\xff" * 16]
+    files = [
+        table.data_file(
+            f"{n}.parquet", pa.table({"n": pa.array([n], pa.int32()), "u": pa.array([value], pa.binary(16))})
+        )
+        for n, value in enumerate(values)
+    ]
+    table.commit(*files)
+    opened = tamis.open(tmp_path)
+    texts = [str(uuid.UUID(bytes=value)) for value in values]
+    for n, spelled in enumerate(texts):
+        assert opened.scan(f"u = '{spelled.upper()}'").to_arrow()["n"].to_pylist() == [n]
+    assert opened.scan(f"u IN ('{texts[0]}', '{texts[2]}')").count() == 2
+    assert opened.scan(f"u > '{texts[1]}'").to_arrow()["n"].to_pylist() == [2]
+    assert opened.scan(f"u <> '{texts[1]}'").count() == 2
 
 
 def test_S6_uuids_with_their_own_type_in_parquet_are_read_and_pruned(

@@ -69,6 +69,8 @@ MOMENTS = [
 ] + [None]  # fmt: skip
 
 # Writers of the past rounded times before 1970 towards it: a period up to the first may hold times of the one before.
+CODES = ["ab", "ac", "ad", "abz", "acx", None]
+
 CASES: list[tuple[str, str, list[Any], str, set[int]]] = [
     ("identity", "int", NUMBERS, "x > 3", {6, 7}),
     ("identity", "int", NUMBERS, "x IS NULL", {8}),
@@ -95,6 +97,21 @@ CASES: list[tuple[str, str, list[Any], str, set[int]]] = [
     ("truncate[2]", "string", TEXTS, "x NOT LIKE 'abc%'", {0, 1, 2, 3, 4, 5, 6, 7}),
     ("truncate[2]", "string", TEXTS, "x NOT LIKE 'a%'", {4, 5, 6, 7}),
     ("truncate[2]", "string", TEXTS, "x IS NULL", {8}),
+    ("truncate[2]", "string", CODES, "x = 'ac'", {1, 4}),
+    ("truncate[2]", "string", CODES, "x <=> 'ac'", {1, 4}),
+    ("truncate[2]", "string", CODES, "x <=> NULL", {5}),
+    ("truncate[2]", "string", CODES, "x >= 'ac'", {1, 2, 4}),
+    ("truncate[2]", "string", CODES, "x > 'ac'", {1, 2, 4}),
+    ("truncate[2]", "string", CODES, "NOT (x < 'acd')", {1, 2, 4}),
+    ("truncate[2]", "string", CODES, "x < 'ac'", {0, 3}),
+    ("truncate[2]", "string", CODES, "x <= 'ac'", {0, 1, 3, 4}),
+    ("truncate[2]", "string", CODES, "x IN ('ac', 'zz', 'acy')", {1, 4}),
+    ("truncate[2]", "string", CODES, "x IN ('ac', NULL)", {1, 4}),
+    ("truncate[2]", "string", CODES, "x NOT IN ('ac')", {0, 1, 2, 3, 4}),
+    ("truncate[2]", "string", CODES, "NOT (x = 'ac')", {0, 1, 2, 3, 4}),
+    ("truncate[2]", "string", TEXTS, "x >= '\U0010ffff'", {7}),
+    ("truncate[2]", "string", TEXTS, "x = 'éa' OR x = 'b'", {4, 6}),
+    ("truncate[1]", "binary", [b"a", b"b", b"c", b"\xff\xff", None], "x = X'62'", {1}),
     ("truncate[2]", "binary", [b"a", b"ab", b"abc", b"\xff\xff\xff", None], "x > X'6162'", {1, 2, 3}),
     ("year", "date", DAYS, "x < DATE '1970-01-01'", {0, 1, 2}),
     ("year", "date", DAYS, "year(x) = 2024", {4, 5}),
@@ -264,3 +281,29 @@ def test_H6_names_of_partition_fields_may_be_anything(tmp_path: Path) -> None:
             table.data_file(f"{number}.parquet", pa.table({"a b.c": pa.array([number], pa.int32())}), noted={})
         )
     assert planned(tamis.open(tmp_path), "`a b.c` = 1") == {1}
+
+
+@pytest.mark.parametrize("promoted", [False, True])
+def test_T4_O1_the_smallest_ints_are_found_in_manifests_with_others(tmp_path: Path, promoted: bool) -> None:
+    """Truncated they overflow, and come to lie above all others of their manifest."""
+    smallest = -(2**31)
+    table = IcebergFolder(tmp_path, [field(1, "x", "int")], specs=[[(1, "truncate[10]", "p")]])
+    files = [
+        table.data_file(
+            f"{number}.parquet", pa.table({"x": pa.array([value], pa.int32())}), partition=(partition,), noted={}
+        )
+        for number, (value, partition) in enumerate([(smallest, 2**31 - 2), (5, 0)])
+    ]
+    table.commit(*files)
+    if promoted:
+        table.evolve([field(1, "x", "long")])
+    opened = tamis.open(tmp_path)
+    for where in (f"x = {smallest}", "x < 0"):
+        assert opened.scan(where).to_arrow()["x"].to_pylist() == [smallest]
+        assert planned(opened, where) == {0}
+
+
+def test_transforms_of_more_buckets_than_there_are_numbers_say_nothing(tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "x", "long")], specs=[[(1, "bucket[4294967296]", "p")]])
+    table.commit(table.data_file("0.parquet", pa.table({"x": [3]}), partition=(3,), noted={}))
+    assert tamis.open(tmp_path).scan("x = 3").to_arrow().num_rows == 1

@@ -156,6 +156,34 @@ def test_I5_fields_inside_of_lists_and_maps_change_by_id(tmp_path: Path) -> None
     ]
 
 
+A, B, C = field(10, "a", "int"), field(11, "b", "string"), field(12, "c", "date")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "orc"])
+@pytest.mark.parametrize("inner", [[B, A], [C, B], [C], [field(10, "b", "long"), field(11, "a", "string")]])
+def test_I5_structs_inside_of_lists_and_maps_are_reordered_and_replaced(
+    tmp_path: Path, inner: list[Any], ending: str
+) -> None:
+    def fields(inner: list[Any]) -> list[Any]:
+        kind = {"type": "struct", "fields": inner}
+        other = {"type": "struct", "fields": [{**each, "id": each["id"] + 20} for each in inner]}
+        return [field(1, "id", "long"), field(2, "l", list_of(3, kind)), field(6, "m", map_of(7, 8, "string", other))]
+
+    table = IcebergFolder(tmp_path, fields([A, B]))
+    one = {"a": 1, "b": "x"}
+    rows = pa.Table.from_pylist(
+        [{"id": 1, "l": [one, None], "m": [("k", one)]}, {"id": 2, "l": None, "m": []}], schema=table.arrow_schema
+    )
+    table.commit(table.data_file(f"1.{ending}", rows, noted={}))
+    table.evolve(fields(inner))
+    was = {10: 1, 11: "x"}
+    expected = {each["name"]: was.get(each["id"]) for each in inner}
+    assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [
+        {"id": 1, "l": [expected, None], "m": [("k", expected)]},
+        {"id": 2, "l": None, "m": []},
+    ]
+
+
 @pytest.mark.parametrize(
     ("older", "newer", "value"),
     [
@@ -266,3 +294,15 @@ def test_rows_of_files_without_any_column_that_is_needed(tmp_path: Path, ending:
     for where, count in (("rand() < 2", 3), ("NULL", 0), ("coalesce(y, 5) = 5", 3), ("y = 1", 0)):
         assert opened.scan(where, levels=[]).count() == count, where
         assert opened.scan(where, columns=["y"], levels=[]).to_arrow().num_rows == count, where
+
+
+def test_columns_of_no_type_are_null(tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long")], version=3)
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2]})))
+    table.evolve([field(1, "id", "long"), field(2, "u", "unknown")])
+    opened = tamis.open(tmp_path)
+    assert opened.scan().to_arrow().to_pylist() == [{"id": 1, "u": None}, {"id": 2, "u": None}]
+    assert opened.scan("u IS NULL").count() == 2
+    assert opened.scan("u IS NULL AND id = 1").to_arrow()["id"].to_pylist() == [1]
+    for where in ("u IS NOT NULL", "u = 5", "NOT (u = 5)", "u = 'a'", "u IN (1, 2)"):
+        assert opened.scan(where).to_arrow().num_rows == opened.scan(where).count() == 0

@@ -152,6 +152,35 @@ def test_T4_the_smallest_numbers_rounded_down_come_out_at_the_other_end_of_their
     lower = Transform("truncate", 10).lower(pa.array([2**63 - 4, 2**63 - 18, -20], pa.int64()), pa.int64())
     assert lower is not None
     assert lower.to_pylist() == [None, 2**63 - 18, -20]
+    # What is a long today may have been written as an int.
+    for source in (pa.int32(), pa.int64()):
+        lower = Transform("truncate", 10).lower(pa.array([2**31 - 2, 2**31 - 18], source), source)
+        assert lower is not None
+        assert lower.to_pylist() == [None, 2**31 - 18]
+    lower = Transform("truncate", 10).lower(pa.array([2**31], pa.int64()), pa.int64())
+    assert lower is not None
+    assert lower.to_pylist() == [2**31]
+
+
+@pytest.mark.parametrize(
+    ("source", "smallest", "largest", "lower"),
+    [
+        (pa.int32(), 0, 2**31 - 2, None),
+        (pa.int32(), 0, 2**31 - 18, 0),
+        (pa.int32(), 0, None, None),
+        (pa.int64(), 0, 2**31 - 2, None),
+        (pa.int64(), 0, 2**40, None),
+        (pa.int64(), 0, 2**31 - 18, 0),
+        (pa.int64(), 2**31 + 2, 2**40, 2**31 + 2),
+        (pa.int64(), 2**31 + 2, 2**63 - 4, None),
+    ],
+)
+def test_T4_a_range_that_may_hold_the_smallest_numbers_has_no_lower_bound(
+    source: pa.DataType, smallest: int, largest: int | None, lower: int | None
+) -> None:
+    found = Transform("truncate", 10).lower(pa.array([smallest], source), source, pa.array([largest], source))
+    assert found is not None
+    assert found.to_pylist() == [lower]
 
 
 def test_S8_truncated_texts_end_before_the_next_prefix() -> None:
@@ -165,7 +194,20 @@ def test_S8_truncated_texts_end_before_the_next_prefix() -> None:
     assert binary.to_pylist() == [b"b", None, b"z"]
 
 
-@pytest.mark.parametrize("text", ["void", "zorder", "bucket", "bucket[0]", "day[3]", "truncate[x]", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "void",
+        "zorder",
+        "bucket",
+        "bucket[0]",
+        "bucket[2147483648]",
+        "day[3]",
+        "truncate[x]",
+        "truncate[9999999999]",
+        "",
+    ],
+)
 def test_I2_transforms_that_nobody_knows_say_nothing(text: str) -> None:
     found = Transform.parse(text)
     assert found.kind == ("void" if text == "void" else "unknown")

@@ -10,6 +10,7 @@
 | string, binary                            | string, binary                                        |
 | uuid, fixed[n]                            | fixed_size_binary[16], fixed_size_binary[n]           |
 | unknown                                   | null                                                  |
+| variant, geometry, geography              | `types.NotRead`                                       |
 | struct, list, map                         | struct, list<element>, map                            |
 """
 
@@ -45,8 +46,41 @@ _PRIMITIVES: dict[str, pa.DataType] = {
 }
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
+_FIXED = re.compile(r"fixed\[\s*(\d{1,10})\s*\]")
+_MOST_BYTES = 2**20
+"""The longest values of fixed length that are read: Arrow keeps so many bytes for each, NULL or not."""
+_MOST_DEPTH = 100
 _NOT_READ = ("variant", "geometry", "geography")
+
+
+def check_schema(schema: Any, place: str) -> None:
+    """An error where the JSON of a schema is not made as one: fields, their ids and names, and a depth that is sane.
+
+    What types there are is told when they are wanted.
+    """
+    waiting = [(schema, 0)]
+    while waiting:
+        kind, depth = waiting.pop()
+        if depth > _MOST_DEPTH:
+            raise CorruptFile(f"'{place}' has a schema of types that are nested more than {_MOST_DEPTH} deep")
+        if isinstance(kind, str):
+            continue
+        if not isinstance(kind, dict):
+            raise CorruptFile(f"'{place}' has a schema with a type that is none: {str(kind)[:80]!r}")
+        if kind.get("type", "struct") == "struct":
+            fields = kind.get("fields")
+            if not isinstance(fields, list) or not all(map(_is_field, fields)):
+                raise CorruptFile(f"'{place}' has a schema with a struct whose fields are none: {str(fields)[:80]!r}")
+            waiting += [(field["type"], depth + 1) for field in fields]
+        else:
+            waiting += [(kind[part], depth + 1) for part in ("element", "key", "value") if part in kind]
+
+
+def _is_field(given: Any) -> bool:
+    if not isinstance(given, dict) or "type" not in given:
+        return False
+    number = given.get("id")
+    return isinstance(number, int) and not isinstance(number, bool) and isinstance(given.get("name"), str)
 
 
 def arrow_schema(schema: Json, place: str = "the table") -> pa.Schema:
@@ -94,11 +128,9 @@ def _primitive(given: str, name: str, place: str) -> pa.DataType:
         precision, scale = int(match[1]), int(match[2])
         if 1 <= precision <= 38 and scale <= precision:
             return pa.decimal128(precision, scale)
-    if (match := _FIXED.fullmatch(text)) and int(match[1]) < 2**31:
-        return pa.binary(int(match[1]))
-    way_out = "leave it out of the table, or read it with Spark"
-    known = text.partition("(")[0] in _NOT_READ
-    raise UnsupportedFeature(
-        f"column '{name}' of {place} is {given!r}, "
-        + (f"a type that is not read yet: {way_out}" if known else "which is no type of Iceberg")
-    )
+    if match := _FIXED.fullmatch(text):
+        length = int(match[1])
+        return pa.binary(length) if length <= _MOST_BYTES else types.NotRead(text)
+    if text.partition("(")[0] in _NOT_READ:
+        return types.NotRead(given)
+    raise UnsupportedFeature(f"column '{name}' of {place} is {given!r}, which is no type of Iceberg")

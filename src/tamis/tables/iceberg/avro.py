@@ -22,12 +22,14 @@ from typing import Any
 import pyarrow as pa
 
 from tamis.errors import CorruptFile, UnsupportedFeature, one_line
+from tamis.tables.iceberg.avro_enumerations import with_symbols
 from tamis.tables.iceberg.avro_inlined import Inlined
 from tamis.tables.iceberg.avro_rows import decode_rows
 from tamis.tables.iceberg.avro_schema import arrow_type, resolve, text_for_polars
 
 _MAGIC = b"Obj\x01"
 _MARK = 16
+_MOST_DIGITS = 9
 MOST_BYTES = 2**30
 """The most bytes that the blocks of one file may have when they are decompressed: a small file can claim any size."""
 
@@ -59,11 +61,20 @@ class AvroFile:
         found = self.metadata.get(name)
         return None if found is None else found.decode(errors="replace")
 
+    def number(self, name: str) -> int | None:
+        """An entry of the metadata that is an id."""
+        found = self.text(name)
+        if found is None:
+            return None
+        if not (found.isascii() and found.isdecimal() and len(found) <= _MOST_DIGITS):
+            raise CorruptFile(f"'{self.place}' has the {name} {found[:80]!r}, which is no number: it is damaged")
+        return int(found)
+
     def read(self) -> pa.Table:
         """All records as Arrow has them: maps are lists of `key` and `value`, times are plain numbers."""
         text = text_for_polars(self.schema)
         found = None if text is None else self._read_with_polars(text)
-        return self._read_one_by_one() if found is None else found
+        return with_symbols(self._read_one_by_one() if found is None else found, self.schema, self.place)
 
     def read_fields(self, is_wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[pa.Table, Any]:
         """Some fields of the records, and of records inside of them, with the schema that is left.

@@ -8,7 +8,7 @@ The bytes of a record do not tell their types, so a schema may be replaced by an
 | a map                        | an array of records `key`, `value`     |
 | null                         | a record without fields                |
 | a logical type               | the type below it                      |
-| an enumeration               | an int                                 |
+| an enumeration               | an int, the place of its symbol        |
 
 What remains are unions of anything else than null and one type, which polars does not have, and arrays of what takes no
 bytes, of which a damaged file may claim any number.
@@ -24,7 +24,6 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import CorruptFile
 from tamis.parquet.field_names import FIELD_ID
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -88,17 +87,19 @@ def _resolve(schema: Any, named: dict[str, Any], depth: int) -> Any:
             found["values"] = _resolve(schema["values"], named, depth + 1)
         elif kind == "fixed" and (not isinstance(schema["size"], int) or schema["size"] < 0):
             raise ValueError(f"a fixed type has a size, not {schema['size']!r}")
+        elif kind == "enum" and not all(isinstance(each, str) for each in list(schema["symbols"])):
+            raise ValueError(f"an enumeration has symbols, not {str(schema['symbols'])[:80]!r}")
     except (KeyError, TypeError) as error:
         raise ValueError(f"a {kind} without {error}") from error
     return found
 
 
 def nullable(schema: Any) -> tuple[Any, bool]:
-    """What a union of null and one type is besides null; another type is itself."""
+    """What a union of one type, and maybe null, is besides null; another type is itself."""
     if not isinstance(schema, list):
         return schema, False
     others = [each for each in schema if _kind(each) != "null"]
-    return (others[0], True) if len(others) == 1 and len(schema) == 2 else (schema, True)
+    return (others[0], len(schema) == 2) if len(others) == 1 and len(schema) <= 2 else (schema, True)
 
 
 def _kind(schema: Any) -> str:
@@ -182,11 +183,15 @@ def physical_type(schema: Any) -> pa.DataType:
             return _PLAIN[kind]
 
 
+class _NoColumn(ValueError):
+    """A type that no column of a table has."""
+
+
 def arrow_type(schema: Any) -> pa.DataType:
-    """The Arrow type that a resolved schema means, its logical types included."""
+    """The Arrow type that a resolved schema means, its logical types included. A ValueError where it means none."""
     inner, _ = nullable(schema)
     if isinstance(inner, list):
-        raise CorruptFile("a union of several types is no column of a table")
+        raise _NoColumn("a union of several types is no column of a table")
     match inner["type"]:
         case "record":
             return pa.struct([_arrow_field(each) for each in inner["fields"]])
@@ -239,6 +244,8 @@ def _logical_type(schema: Mapping[str, Any]) -> pa.DataType | None:
             return pa.timestamp("us", zone)
         case "long", "timestamp-nanos":
             return pa.timestamp("ns", zone)
+        case "long", "local-timestamp-millis":
+            return pa.timestamp("ms")
         case "long", "local-timestamp-micros":
             return pa.timestamp("us")
         case "long", "local-timestamp-nanos":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from tamis.io.ranges import MIB, NEVER_CHANGES, PythonFile, RangedFile, file_of_
 from tamis.io.storage import Storage
 from tamis.parquet import batches
 from tamis.parquet.arrow_reader import open_reader
-from tamis.parquet.conform import conform_batch
+from tamis.parquet.conform import Constants, conform_batch
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FieldPath, flat_paths
@@ -25,11 +25,22 @@ from tamis.tables.iceberg.stored_types import as_type, meant_types
 if TYPE_CHECKING:
     from pyarrow import orc
 
+_FAR_TIMES = "out of range for nanosecond resolution"
+"""What Arrow says of them."""
+
 Placed = tuple[int, pa.RecordBatch]
 """Rows of a file, and the position of the first of them."""
 
 _READ_AHEAD = 4 * MIB
 """Of an ORC file so much is fetched at a time: its reader asks for many small pieces, one after the other."""
+
+
+def wrong_count(place: str, rows: int, told: int) -> CorruptFile:
+    """The error for a file that has another number of rows than the metadata of its table says."""
+    return CorruptFile(
+        f"'{place}' has {counted(rows, 'row')}, and the metadata of its table says {told}: another file took its "
+        "place, or the metadata is wrong"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,7 @@ class DataFile:
         self,
         schema: pa.Schema,
         names: FieldNames | None,
-        where_absent: Mapping[str, pa.Scalar] | None = None,
+        where_absent: Constants | None = None,
         *,
         must_have_all: bool = False,
     ) -> Iterator[pa.RecordBatch]:
@@ -64,16 +75,17 @@ class DataFile:
             total += batch.num_rows
             yield batch
         if self.rows is not None and total != self.rows:
-            raise CorruptFile(
-                f"'{self.place}' has {counted(total, 'row')}, and the metadata of its table says {self.rows}: another "
-                "file took its place, or the metadata is wrong"
-            )
+            raise wrong_count(self.place, total, self.rows)
+
+    def count(self) -> int:
+        """How many rows there are, where the metadata does not tell."""
+        return sum(batch.num_rows for _, batch in self.read_places(pa.schema([]), None))
 
     def read_places(
         self,
         schema: pa.Schema,
         names: FieldNames | None,
-        where_absent: Mapping[str, pa.Scalar] | None = None,
+        where_absent: Constants | None = None,
         *,
         must_have_all: bool = False,
         row_groups: Collection[int] | None = None,
@@ -140,14 +152,33 @@ class DataFile:
                 # Also names that are no text, and ids that are no numbers.
                 raise CorruptFile(f"'{self.place}' cannot be decoded: {one_line(error)}") from error
 
-    @staticmethod
-    def _orc_rows(file: orc.ORCFile, own: pa.Schema, wanted: _Wanted) -> Iterator[pa.RecordBatch]:
+    def _orc_rows(self, file: orc.ORCFile, own: pa.Schema, wanted: _Wanted) -> Iterator[pa.RecordBatch]:
         columns = [index for index, name in enumerate(own.names) if name in wanted.schema.names]
         if not columns:
             yield from rows_without_columns(file.nrows)
             return
         for stripe in range(file.nstripes):
-            yield from _in_pieces(file.read_stripe(stripe, columns))
+            try:
+                found = file.read_stripe(stripe, columns)
+            except pa.ArrowInvalid as error:
+                self._refuse_far_times(file, stripe, [(index, own.names[index]) for index in columns], error)
+                raise
+            yield from _in_pieces(found)
+
+    def _refuse_far_times(
+        self, file: orc.ORCFile, stripe: int, columns: Sequence[tuple[int, str]], error: pa.ArrowInvalid
+    ) -> None:
+        """An error for a column of times that Arrow cannot hold: it reads those of ORC as nanoseconds only."""
+        if _FAR_TIMES not in str(error):
+            return
+        for index, name in columns:
+            try:
+                file.read_stripe(stripe, [index])
+            except pa.ArrowInvalid:
+                raise UnsupportedFeature(
+                    f"column {name!r} of '{self.place}' has times outside of 1677 to 2262, which are not read of ORC "
+                    "files: leave it out, with columns=… of the others, or write the file again as Parquet"
+                ) from error
 
     # --- Avro -----------------------------------------------------------------------------------------------------
 
@@ -171,7 +202,7 @@ class _Wanted:
 
     schema: pa.Schema
     names: FieldNames | None
-    where_absent: Mapping[str, pa.Scalar]
+    where_absent: Constants
     must_have: Sequence[FieldPath]
 
     def renamed(self, own: pa.Schema, place: str) -> pa.Schema:
@@ -184,7 +215,10 @@ class _Wanted:
         for path in self.must_have:
             if find_path(known, path, exact=self.names is not None) is None:
                 raise CorruptFile(f"'{place}' lacks the column {'.'.join(path)!r}, without which it means nothing")
-        constants = {name: value for name, value in self.where_absent.items() if name not in known.names}
+        # Those of fields inside of structs are taken where the structs lack them.
+        constants = {
+            key: value for key, value in self.where_absent.items() if not isinstance(key, str) or key not in known.names
+        }
         good = None if self.names is None else self.names.for_file(own, place)
         for start, batch in rows:
             if not self.schema.names:

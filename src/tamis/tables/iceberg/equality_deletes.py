@@ -12,7 +12,7 @@ by them is deleted all the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,10 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile
+from tamis.parquet.conform import Constants
 from tamis.parquet.field_names import FieldNames
+from tamis.parquet.leaves import FieldPath
 from tamis.tables.iceberg.arrow_schema import Json, arrow_schema
 from tamis.tables.iceberg.data_files import DataFile
 from tamis.tables.iceberg.field_names import field_names_of
+from tamis.tables.iceberg.specs import chain_to
 
 Codes = npt.NDArray[np.int64]
 
@@ -56,10 +59,14 @@ class EqualityColumns:
         return field_names_of(self._pruned, self.name_mapping)
 
     @cached_property
-    def today(self) -> dict[str, str]:
-        """The columns by their names of today."""
-        known = {each["id"] for each in self._pruned["fields"]}
-        return {each["name"]: str(each["id"]) for each in self.schemas[0]["fields"] if each["id"] in known}
+    def _today(self) -> dict[str | FieldPath, str | FieldPath]:
+        """The columns by their names, or paths, of today."""
+        chains = [chain for number in self.ids if (chain := chain_to(self.schemas[:1], number)) is not None]
+        return {_key(each["name"] for each in chain): _key(str(each["id"]) for each in chain) for chain in chains}
+
+    @cached_property
+    def _by_id(self) -> dict[str | FieldPath, str | FieldPath]:
+        return {str(chain[-1]["id"]): _key(str(each["id"]) for each in chain) for chain in self._chains}
 
     @cached_property
     def _chains(self) -> list[list[Json]]:
@@ -67,19 +74,20 @@ class EqualityColumns:
         return [self._chain(number) for number in self.ids]
 
     def _chain(self, number: int) -> list[Json]:
-        for schema in self.schemas:
-            waiting: list[list[Json]] = [[each] for each in schema["fields"]]
-            while waiting:
-                chain = waiting.pop()
-                if chain[-1]["id"] == number:
-                    return chain
-                kind = chain[-1]["type"]
-                if not isinstance(kind, str) and kind["type"] == "struct":
-                    waiting += [[*chain, each] for each in kind["fields"]]
-        raise CorruptFile(
-            f"rows of {self.place} are deleted by the field {number}, which no schema of the table has: its metadata "
-            "is damaged"
-        )
+        chain = chain_to(self.schemas, number)
+        if chain is None:
+            raise CorruptFile(
+                f"rows of {self.place} are deleted by the field {number}, which no schema of the table has: its "
+                "metadata is damaged"
+            )
+        kind = chain[-1]["type"]
+        if not isinstance(kind, str):
+            name = ".".join(each["name"] for each in chain)
+            raise CorruptFile(
+                f"rows of {self.place} are deleted by the column '{name}', which is a {kind['type']}: only plain "
+                "values are compared, so the metadata is damaged"
+            )
+        return chain
 
     @cached_property
     def _pruned(self) -> dict[str, Any]:
@@ -93,10 +101,19 @@ class EqualityColumns:
         return {"fields": _as_fields(fields)}
 
     def read(
-        self, file: DataFile, where_absent: Mapping[str, pa.Scalar], row_groups: Collection[int] | None
+        self, file: DataFile, where_absent: Constants, former: Constants, row_groups: Collection[int] | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The columns of a data file, or of some of its row groups, and the position of the first row of each batch."""
-        absent = {self.today[name]: value for name, value in where_absent.items() if name in self.today}
+        """The columns of a data file, or of some of its row groups, and the position of the first row of each batch.
+
+        Columns that the file lacks have the values that are given: by names of today, or, of those that are gone from
+        the table, by their ids.
+        """
+        absent = {
+            keys[key]: value
+            for keys, given in ((self._today, where_absent), (self._by_id, former))
+            for key, value in given.items()
+            if key in keys
+        }
         for start, batch in file.read_places(self.schema, self.names, absent, row_groups=row_groups):
             yield start, self._flat(batch)
 
@@ -115,6 +132,11 @@ class EqualityColumns:
                 values = values.flatten()[values.type.get_field_index(str(each["id"]))]
             arrays.append(values)
         return pa.RecordBatch.from_arrays(arrays, names=list(map(str, self.ids)))
+
+
+def _key(names: Iterable[str]) -> str | FieldPath:
+    path = tuple(names)
+    return path if len(path) > 1 else path[0]
 
 
 def _as_fields(fields: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -156,7 +178,7 @@ class DeletedKeys:
     def nbytes(self) -> int:
         return sum(each.nbytes for each in (*self._values, *self._pairs, self._row_codes, self._file_of_row))
 
-    def find(self, rows: pa.Table, files: Collection[int] | None = None) -> Codes:
+    def find(self, rows: pa.Table, files: Codes | None = None) -> Codes:
         """Where the rows are that have values of some files of deletes, by their numbers; None: of all."""
         places = np.arange(rows.num_rows)
         found = np.zeros(rows.num_rows, np.int64)
@@ -167,14 +189,14 @@ class DeletedKeys:
             at = np.minimum(np.searchsorted(pairs, wanted), max(len(pairs) - 1, 0))
             is_there = pairs[at] == wanted if len(pairs) else np.zeros(len(wanted), bool)
             places, found = places[is_there], at[is_there]
-        if files is None or len(set(files)) == self._file_count:
+        if files is None or len(np.unique(files)) == self._file_count:
             return places
         return places[self._of_files(files)[found]]
 
-    def _of_files(self, files: Collection[int]) -> npt.NDArray[np.bool_]:
+    def _of_files(self, files: Codes) -> npt.NDArray[np.bool_]:
         """Which of the different keys are in some files of deletes."""
         is_wanted = np.zeros(self._file_count, bool)
-        is_wanted[list(files)] = True
+        is_wanted[files] = True
         found = np.zeros(len(self._pairs[-1]), bool)
         found[self._row_codes[is_wanted[self._file_of_row]]] = True
         return found
@@ -186,7 +208,8 @@ class Looked:
 
     ids: tuple[int, ...]
     keys: DeletedKeys
-    files: Collection[int] | None = None
+    files: Codes | None = None
+    """Their numbers; None: of all."""
 
 
 def _codes(values: pa.Array, known: pa.Array) -> Codes:

@@ -16,7 +16,8 @@ from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.skipping.rewrite import Conjunct
 from tamis.tables.iceberg.arrow_schema import arrow_schema
 from tamis.tables.iceberg.projection import conjuncts_for
-from tamis.tables.iceberg.specs import Spec, columns_by_id, make_specs
+from tamis.tables.iceberg.specs import Spec, chain_to, columns_by_id, make_specs
+from tamis.tables.source import absent_name
 
 _LEVELS = ("manifests", "partitions", "files")
 
@@ -28,9 +29,12 @@ class Layout:
     schema: Mapping[str, Any]
     """As the metadata file has it."""
     described_specs: Sequence[Mapping[str, Any]]
+    former: Sequence[Mapping[str, Any]] = ()
+    """The columns that were partitioned by and are gone, each as the newest schema has it that has it."""
 
     @staticmethod
-    def of(table: TableMetadata, schema: Mapping[str, Any]) -> Layout:
+    def of(table: TableMetadata, schemas: Sequence[Mapping[str, Any]]) -> Layout:
+        """Of the schemas that the table has or had, the one that is read comes first."""
         specs = [
             {
                 "spec_id": spec.spec_id,
@@ -46,14 +50,19 @@ class Layout:
             }
             for spec in table.specs().values()
         ]
-        return Layout(schema, specs)
+        sources = {
+            field["source_id"]: None for spec in specs for field in spec["fields"] if field["transform"] == "identity"
+        }
+        gone = [each for each in sources if chain_to(schemas[:1], each) is None]
+        former = [chain[-1] for each in gone if (chain := chain_to(schemas[1:], each)) is not None]
+        return Layout(schemas[0], specs, former)
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": dict(self.schema), "specs": list(self.described_specs)}
+        return {"schema": dict(self.schema), "specs": list(self.described_specs), "former": list(self.former)}
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> Layout:
-        return Layout(given["schema"], given["specs"])
+        return Layout(given["schema"], given["specs"], given["former"])
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -70,18 +79,21 @@ class Layout:
 
     @cached_property
     def specs(self) -> dict[int, Spec]:
-        return make_specs(self.described_specs, self.columns)
+        gone = arrow_schema({"fields": self.former})
+        former = {
+            given["id"]: pa.field(str(given["id"]), own.type) for given, own in zip(self.former, gone, strict=True)
+        }
+        return make_specs(self.described_specs, self.columns, former)
 
     @cached_property
     def identity_columns(self) -> dict[str, Column]:
-        """The columns, not those inside of structs, that some spec has as they are."""
-        found = [
-            field.source
-            for spec in self.specs.values()
-            for field in spec.fields
-            if field.transform.kind == "identity" and field.source is not None and len(field.source.path) == 1
-        ]
-        return {column.name: column for column in found}
+        """The columns that some spec has as they are, those inside of structs too: by `absent_name`."""
+        return {absent_name(column.path): column for spec in self.specs.values() for _, column in spec.identity}
+
+    @cached_property
+    def former_columns(self) -> dict[str, pa.Field]:
+        """The columns that some spec had as they were, and that are gone, by their ids."""
+        return {column.name: column for spec in self.specs.values() for _, column in spec.former_identity}
 
 
 @dataclass(frozen=True)

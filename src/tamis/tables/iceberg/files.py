@@ -24,12 +24,16 @@ from tamis.tables.iceberg.file_request import Layout, Request
 from tamis.tables.iceberg.manifest_pruning import not_of_partitions, spec_of
 from tamis.tables.iceberg.manifests import Entries, read_manifest
 from tamis.tables.iceberg.partition_bounds import Metadata, bounds_of_tuples, tightened
-from tamis.tables.iceberg.partition_keys import Texts, keys_of
+from tamis.tables.iceberg.partition_keys import Texts, keys_of, keys_of_gone
 from tamis.tables.iceberg.specs import Spec
 from tamis.tables.iceberg.statistics import bounds_of_statistics
+from tamis.tables.source import IDENTITY_VALUES, absent_name
 
 MOST_FILES_TOGETHER = 16 * 1024
 """How many files make a piece, unless one manifest has more: an array costs more than what is in it."""
+
+FORMER_VALUES = "former_values"
+"""Like `identity_values`, of columns that are gone: equality deletes may still compare them."""
 
 Bits = npt.NDArray[np.bool_]
 
@@ -85,21 +89,22 @@ def chosen_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
         ("partition_values", types.STRING),
         ("matched", types.BOOLEAN),
     ]
-    identity = identity_type(layout)
-    if identity is not None:
-        fields.append(("identity_values", identity))
+    if any(spec.gone for spec in layout.specs.values()):
+        fields.append(("gone_key", types.BINARY))
+    of_today = {name: column.type for name, column in layout.identity_columns.items()}
+    of_past = {name: column.type for name, column in layout.former_columns.items()}
+    for name, data_types in ((IDENTITY_VALUES, of_today), (FORMER_VALUES, of_past)):
+        if data_types:
+            fields.append((name, _struct_of_values(data_types)))
     for field_id in more:
         fields += [(f"{kind}:{field_id}", types.BINARY) for kind in ("lower", "upper")]
         fields += [(f"{kind}:{field_id}", types.LONG) for kind in ("nulls", "values")]
     return pa.schema(fields)
 
 
-def identity_type(layout: Layout) -> pa.StructType | None:
+def _struct_of_values(data_types: Mapping[str, pa.DataType]) -> pa.StructType:
     """Of the values of identity partitions by the names of their columns: null where a file's spec has none."""
-    columns = layout.identity_columns
-    if not columns:
-        return None
-    return pa.struct([(name, pa.struct([("value", column.type)])) for name, column in columns.items()])
+    return pa.struct([(name, pa.struct([("value", data_type)])) for name, data_type in data_types.items()])
 
 
 class FilePruner:
@@ -124,6 +129,8 @@ class FilePruner:
         request = self._request
         conjuncts = request.conjuncts(spec)
         files, typed, keys = given.files, given.typed, given.keys
+        if "gone_key" in self.schema.names:
+            files = files.append_column("gone_key", given.gone_keys)
         total = Sizes.of(files["size"])
         matched = np.zeros((files.num_rows, len(conjuncts)), bool)
         chosen = np.arange(files.num_rows)
@@ -152,7 +159,7 @@ class FilePruner:
             chosen, matched = chosen[left], matched[left] | _columns(pruned.matched, int(left.sum()))
             files = files.filter(pruned.selection)
         account = Account(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
-        return self._described(spec, files, typed, keys, chosen, matched), account
+        return self._described(spec, files, given, chosen, matched), account
 
     def _by_filter(
         self,
@@ -179,22 +186,25 @@ class FilePruner:
         self,
         spec: Spec,
         files: pa.Table,
-        typed: Mapping[int, pa.Array],
-        keys: pa.Array,
+        given: Tuples,
         chosen: npt.NDArray[np.int64],
         matched: Bits,
     ) -> pa.Table:
         taken = pa.array(chosen)
-        own = {field_id: values.take(taken) for field_id, values in typed.items()}
-        keys = keys.take(taken)
+        own = {field_id: values.take(taken) for field_id, values in given.typed.items()}
+        keys = given.keys.take(taken)
         columns: dict[str, pa.Array | pa.ChunkedArray] = {
             "spec_id": pa.repeat(pa.scalar(spec.spec_id, pa.int32()), len(chosen)),
             "partition_key": keys,
             "partition_values": Texts.of(spec, own, keys).to_json(),
             "matched": pa.array(np.all(matched, axis=1)),
         }
-        if "identity_values" in self.schema.names:
-            columns["identity_values"] = self._identity_values(spec, own, len(chosen))
+        if IDENTITY_VALUES in self.schema.names:
+            identity = {absent_name(column.path): _as_value(own[field.field_id]) for field, column in spec.identity}
+            columns[IDENTITY_VALUES] = self._values(IDENTITY_VALUES, identity, len(chosen))
+        if FORMER_VALUES in self.schema.names:
+            former = {name: values.take(taken) for name, values in given.former.items()}
+            columns[FORMER_VALUES] = self._values(FORMER_VALUES, former, len(chosen))
         return pa.table(
             [
                 columns[field.name]
@@ -207,20 +217,14 @@ class FilePruner:
             schema=self.schema,
         )
 
-    def _identity_values(self, spec: Spec, typed: Mapping[int, pa.Array], rows: int) -> pa.StructArray:
-        kind = self.schema.field("identity_values").type
-        found = {
-            field.source.name: typed[field.field_id]
-            for field in spec.useful
-            if field.transform.kind == "identity" and field.source is not None and len(field.source.path) == 1
-        }
-        children = [
-            pa.StructArray.from_arrays([found[child.name]], fields=list(child.type))
-            if child.name in found
-            else pa.nulls(rows, child.type)
-            for child in kind
-        ]
+    def _values(self, name: str, found: Mapping[str, pa.StructArray], rows: int) -> pa.StructArray:
+        kind = self.schema.field(name).type
+        children = [found[child.name] if child.name in found else pa.nulls(rows, child.type) for child in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind))
+
+
+def _as_value(values: pa.Array) -> pa.StructArray:
+    return pa.StructArray.from_arrays([values], ["value"])
 
 
 def read_entries(
@@ -248,17 +252,38 @@ class Tuples:
     """The values of partition fields, by their ids."""
     keys: pa.Array
     """Tuples as bytes: see `partition_keys`."""
+    gone_keys: pa.Array
+    former: Mapping[str, pa.StructArray]
+    """The values of identity partitions by columns that are gone: see `Spec.former_values`."""
 
 
 def joined_entries(spec: Spec, entries: Sequence[Entries], place: str) -> Tuples:
     """The entries of manifests of one spec. Each may have other types for partition values, of promoted columns."""
-    typed = [spec.typed(each.partition, place) for each in entries]
-    keys = [keys_of(spec, each.partition, each.files.num_rows) for each in entries]
-    if len(entries) == 1:
-        return Tuples(entries[0].files, typed[0], keys[0])
-    files = pa.concat_tables([each.files for each in entries], promote_options="permissive")
-    values = {field.field_id: pa.concat_arrays([each[field.field_id] for each in typed]) for field in spec.useful}
-    return Tuples(files, values, pa.concat_arrays(keys))
+    each = [_tuples(spec, own, place) for own in entries]
+    if len(each) == 1:
+        return each[0]
+    return Tuples(
+        pa.concat_tables([own.files for own in each], promote_options="permissive"),
+        {field.field_id: pa.concat_arrays([own.typed[field.field_id] for own in each]) for field in spec.useful},
+        pa.concat_arrays([own.keys for own in each]),
+        pa.concat_arrays([own.gone_keys for own in each]),
+        {
+            column.name: pa.concat_arrays([own.former[column.name] for own in each])
+            for _, column in spec.former_identity
+        },
+    )
+
+
+def _tuples(spec: Spec, entries: Entries, place: str) -> Tuples:
+    typed = spec.typed(entries.partition, place)
+    rows = entries.files.num_rows
+    return Tuples(
+        entries.files,
+        typed,
+        keys_of(spec, typed, entries.partition, rows),
+        keys_of_gone(spec, entries.partition, rows),
+        spec.former_values(entries.partition, place),
+    )
 
 
 def _columns(matched: Sequence[pa.BooleanArray], rows: int) -> Bits:

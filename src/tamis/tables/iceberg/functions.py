@@ -43,7 +43,8 @@ FILE_SCHEMA = pa.schema(
     ]
 )
 """`path` is where the file lies, also where the table was moved; `partition_values` are JSON; `content_type` is `data`,
-`position_deletes` or `equality_deletes`; `snapshot_id` is of the snapshot that added the file, -1 where unknown."""
+`position_deletes` or `equality_deletes`; `snapshot_id` is of the snapshot that added the file. Numbers that nobody
+knows are -1."""
 
 CONTENT_TYPES = ("data", "position_deletes", "equality_deletes")
 
@@ -133,7 +134,8 @@ def _open(
 ) -> IcebergTable:
     check_installed()
     # Few need what they import.
-    from tamis.tables.iceberg.opening import open_in_catalog, open_place
+    from tamis.tables.iceberg.catalogs import open_in_catalog
+    from tamis.tables.iceberg.opening import open_place
     from tamis.tables.iceberg.table import IcebergTable
 
     if catalog is not None:
@@ -154,8 +156,8 @@ def _manifest(table: IcebergTable, path: str) -> Manifest:
     if found is not None:
         return found
     content = read_whole(table.storage, resolved)
-    spec = open_avro(content, table.storage.place(resolved)).text("partition-spec-id")
-    return Manifest(resolved, content.size, int(spec or 0), 0, None, None)
+    spec = open_avro(content, table.storage.place(resolved)).number("partition-spec-id")
+    return Manifest(resolved, content.size, spec or 0, 0, None, None)
 
 
 def _read(table: IcebergTable, manifest: Manifest, filter: PartitionFilter | None) -> pa.RecordBatch:
@@ -182,7 +184,7 @@ def _described(table: IcebergTable, spec: Spec, tuples: Tuples, filter: Partitio
         [
             _places(table, files["location"].combine_chunks()),
             files["file_format"].combine_chunks(),
-            files["record_count"].combine_chunks(),
+            pc.fill_null(files["record_count"].combine_chunks(), UNKNOWN),
             files["size"].combine_chunks(),
             texts.to_json(),
             kinds,

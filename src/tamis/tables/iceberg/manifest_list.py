@@ -9,16 +9,18 @@ import pyarrow.compute as pc
 from pyiceberg.table.snapshots import Snapshot
 
 from tamis import types
-from tamis.errors import MissingFile
+from tamis.errors import CorruptFile, MissingFile
 from tamis.io.listing import find_file
 from tamis.io.ranges import NEVER_CHANGES, RangedFile
 from tamis.io.storage import Storage
 from tamis.tables.iceberg.avro import open_avro
 from tamis.tables.iceberg.avro_fields import Fields
+from tamis.tables.iceberg.encryption import encrypted, refuse_encrypted
 from tamis.tables.iceberg.metadata import Metadata
 from tamis.tables.iceberg.relocation import Relocation
 
 DATA, DELETES = 0, 1
+_CONTENTS = pa.array([DATA, DELETES], pa.int32())
 
 SUMMARY = pa.struct(
     [
@@ -59,6 +61,7 @@ _NAMES = {
     "existing_rows_count": 513,
     "sequence_number": 515,
     "content": 517,
+    "key_metadata": 519,
 }
 _SUMMARY_NAMES = {"contains_null": 509, "lower_bound": 510, "upper_bound": 511, "contains_nan": 518}
 
@@ -83,6 +86,8 @@ def read_manifest_list(metadata: Metadata, snapshot: Snapshot | None, relocation
         return ManifestList(_described(embedded, snapshot, relocation))
     storage = relocation.storage
     path = relocation.resolve(snapshot.manifest_list)
+    if snapshot.snapshot_id in metadata.encrypted_snapshots:
+        raise encrypted(f"'{storage.place(path)}', the list of the manifests of a snapshot,")
     file = open_avro(read_whole(storage, path), storage.place(path))
     fields = Fields.of_table(file.read(), file.schema, file.place, _NAMES)
     files = pc.add(fields.optional(504, types.LONG), fields.optional(505, types.LONG))
@@ -100,7 +105,12 @@ def read_manifest_list(metadata: Metadata, snapshot: Snapshot | None, relocation
         },
         MANIFESTS,
     )
-    return ManifestList(found.filter(pc.fill_null(pc.not_equal(found["files"], 0), True)))
+    if not pc.all(pc.is_in(found["content"], _CONTENTS), min_count=0).as_py():
+        raise CorruptFile(f"'{file.place}' has manifests of neither data nor deletes: it is damaged, or too new")
+    is_live = pc.fill_null(pc.not_equal(files, 0), True)
+    found, keys = found.filter(is_live), fields.optional(519, types.BINARY).filter(is_live)
+    refuse_encrypted(keys, found["path"], file.place)
+    return ManifestList(found)
 
 
 def _summaries(fields: Fields) -> pa.Array:
@@ -128,12 +138,12 @@ def _described(locations: tuple[str, ...], snapshot: Snapshot, relocation: Reloc
         entry = find_file(storage, path)
         if entry is None:
             raise MissingFile(f"the manifest '{storage.place(path)}' is gone")
-        spec = open_avro(read_whole(storage, path), storage.place(path)).text("partition-spec-id")
+        spec = open_avro(read_whole(storage, path), storage.place(path)).number("partition-spec-id")
         found.append(
             {
                 "path": path,
                 "length": entry.size,
-                "spec_id": int(spec or 0),
+                "spec_id": spec or 0,
                 "content": DATA,
                 "sequence_number": 0,
                 "added_snapshot_id": snapshot.snapshot_id,

@@ -1,7 +1,8 @@
 """The entries of a manifest as columns, those of live files only.
 
 What an entry leaves out it has from its manifest: an added file has the manifest's sequence number and snapshot. Tables
-of version 1 have neither content nor sequence numbers, and then these are data files of the sequence number 0.
+of version 1 have neither content nor sequence numbers, and then these are data files of the sequence number 0. Writers
+that did not count rows wrote a negative number of them, which is null here.
 
 Statistics are maps by field id. They are most of a manifest, and decoded they are many times larger, so only the
 entries for columns that somebody asks about become columns: `lower:5`, `upper:5`, `nulls:5`, `nans:5`, `values:5`.
@@ -23,11 +24,14 @@ from tamis.io.storage import Storage
 from tamis.tables.iceberg.avro import AvroFile, open_avro
 from tamis.tables.iceberg.avro_fields import Fields, values_of
 from tamis.tables.iceberg.avro_schema import nullable
+from tamis.tables.iceberg.encryption import refuse_encrypted
 from tamis.tables.iceberg.manifest_list import read_whole
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 _CONTENTS = pa.array([DATA, POSITION_DELETES, EQUALITY_DELETES], pa.int8())
-_DELETED = 2
+_ADDED, _DELETED = 1, 2
+VECTORS = "puffin"
+"""The format of files of deletion vectors."""
 
 ENTRIES = pa.schema(
     [
@@ -44,7 +48,8 @@ ENTRIES = pa.schema(
         ("length", types.LONG),
     ]
 )
-"""`location` is as the manifest has it; `referenced`, `offset` and `length` are of deletes."""
+"""`location` is as the manifest has it; `referenced`, `offset` and `length` are of deletes. `record_count` is null
+where nobody counted."""
 
 _ENTRY_NAMES = {"status": 0, "snapshot_id": 1, "data_file": 2, "sequence_number": 3}
 _FILE_NAMES = {
@@ -59,6 +64,7 @@ _FILE_NAMES = {
     "nan_value_counts": 137,
     "lower_bounds": 125,
     "upper_bounds": 128,
+    "key_metadata": 131,
     "equality_ids": 135,
     "referenced_data_file": 143,
     "content_offset": 144,
@@ -105,15 +111,16 @@ def read_manifest(
     data = entries.inside(2, _FILE_NAMES)
     partition = data.inside(102, _partition_names(file))
     status = entries.required(0, pa.int32())
-    inherited = pa.scalar(sequence_number, types.LONG)
+    own_sequence = entries.optional(3, types.LONG)
+    record_count = data.required(103, types.LONG)
     columns: dict[str, pa.Array] = {
         "location": data.required(100, types.STRING),
         "file_format": pc.utf8_lower(data.required(101, types.STRING)),
         "content": data.optional(134, pa.int8(), DATA),
-        "record_count": data.required(103, types.LONG),
+        "record_count": pc.if_else(pc.less(record_count, 0), pa.scalar(None, types.LONG), record_count),
         "size": data.required(104, types.LONG),
         "snapshot_id": pc.coalesce(entries.optional(1, types.LONG), pa.scalar(snapshot_id, types.LONG)),
-        "sequence_number": pc.coalesce(entries.optional(3, types.LONG), inherited),
+        "sequence_number": pc.coalesce(own_sequence, pa.scalar(sequence_number, types.LONG)),
         "equality_ids": data.optional(135, ENTRIES.field("equality_ids").type),
         "referenced": data.optional(143, types.STRING),
         "offset": data.optional(144, types.LONG),
@@ -129,10 +136,16 @@ def read_manifest(
         raise CorruptFile(f"'{file.place}' has files that are neither data nor deletes: it is damaged, or too new")
     files = pa.table(columns)
     is_live = pc.not_equal(status, _DELETED)
+    if sequence_number and own_sequence.null_count:
+        _check_inherited(pc.and_(is_live, own_sequence.is_null()), status, file.place)
     tuples = dict(partition.columns)
+    keys = data.optional(131, types.BINARY)
     if not pc.all(is_live, min_count=0).as_py():
         files = files.filter(is_live)
         tuples = {field_id: values.filter(is_live) for field_id, values in tuples.items()}
+        keys = keys.filter(is_live)
+    refuse_encrypted(keys, files["location"], file.place)
+    _check_deletes(files, file.place)
     return Entries(files, tuples, {key: nullable(value)[0] for key, value in partition.schemas.items()})
 
 
@@ -159,3 +172,33 @@ def _check_spec(file: AvroFile, spec_id: int | None) -> None:
             f"'{file.place}' was written under the partition spec {own}, and its snapshot says {spec_id}: "
             "its partition values cannot be read"
         )
+
+
+def _check_inherited(has_none: pa.BooleanArray, status: pa.Array, place: str) -> None:
+    """An error for files that were there before the manifest, and have no sequence number of their own.
+
+    With the manifest's they would be newer than the deletes that are for them.
+    """
+    if pc.any(pc.and_(has_none, pc.not_equal(status, _ADDED)), min_count=0).as_py():
+        raise CorruptFile(
+            f"'{place}' leaves out the sequence number of a file that it did not add: which deletes are for the file "
+            "cannot be told; write the table's manifests again"
+        )
+
+
+def _check_deletes(files: pa.Table, place: str) -> None:
+    """An error for deletes that do not say what they delete."""
+    content = files["content"]
+    if not pc.any(pc.not_equal(content, DATA), min_count=0).as_py():
+        return
+    is_vector = pc.and_(pc.equal(content, POSITION_DELETES), pc.equal(files["file_format"], VECTORS))
+    for name, what in {"referenced": "the data file", "offset": "its offset", "length": "its length"}.items():
+        _check_has(pc.is_valid(files[name]), is_vector, f"'{place}' has a deletion vector without {what}")
+    by_equality = pc.equal(content, EQUALITY_DELETES)
+    has_ids = pc.fill_null(pc.greater(pc.list_value_length(files["equality_ids"]), 0), False)
+    _check_has(has_ids, by_equality, f"'{place}' has equality deletes without the columns that they compare")
+
+
+def _check_has(has_it: pa.ChunkedArray, must_have: pa.ChunkedArray, message: str) -> None:
+    if pc.any(pc.and_not(must_have, has_it), min_count=0).as_py():
+        raise CorruptFile(f"{message}: it is damaged, so nobody knows which rows are deleted")

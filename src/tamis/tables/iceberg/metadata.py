@@ -13,6 +13,8 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from tamis.errors import CorruptFile, UnsupportedFeature, one_line
+from tamis.tables.iceberg.arrow_schema import check_schema
+from tamis.tables.iceberg.for_pyiceberg import simplify
 
 FORMAT_VERSIONS = (1, 2, 3)
 
@@ -36,6 +38,8 @@ class Metadata:
     """The manifests of snapshots that name them themselves, as tables of version 1 may, by the snapshot's id."""
     schemas: Mapping[int, Mapping[str, Any]]
     """The schemas as the file has them, by their ids."""
+    encrypted_snapshots: frozenset[int] = frozenset()
+    """The ids of snapshots whose lists of manifests are encrypted."""
 
     @property
     def location(self) -> str:
@@ -59,42 +63,47 @@ def parse_metadata(content: bytes, place: str) -> Metadata:
     if version not in FORMAT_VERSIONS:
         known = ", ".join(map(str, FORMAT_VERSIONS))
         raise UnsupportedFeature(f"'{place}' is of format version {version!r}; Tamis reads {known}")
+    snapshots = _snapshots(given, place)
     embedded: dict[int, tuple[str, ...]] = {}
-    for snapshot in given.get("snapshots") or ():
-        if isinstance(snapshot, dict) and not snapshot.get("manifest-list") and _EMBEDDED in snapshot:
-            embedded[snapshot["snapshot-id"]] = tuple(map(str, snapshot[_EMBEDDED]))
+    for number, snapshot in snapshots.items():
+        manifests = snapshot.get(_EMBEDDED)
+        if isinstance(manifests, list) and not snapshot.get("manifest-list"):
+            embedded[number] = tuple(map(str, manifests))
             snapshot["manifest-list"] = _NO_LIST
-    schemas = _schemas(given)
-    _drop_defaults([given.get("schemas"), given.get("schema")])
+    encrypted = frozenset(number for number, each in snapshots.items() if each.get("key-id") is not None)
+    schemas = _schemas(given, place)
+    simplify(given)
     try:
         table = TableMetadataUtil.parse_obj(given)
-    except (ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValidationError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptFile(
             f"'{place}' is no metadata of an Iceberg table that pyiceberg reads: {one_line(error)[:500]}"
         ) from error
-    return Metadata(table, place, embedded, schemas)
+    return Metadata(table, place, embedded, schemas, encrypted)
 
 
-def _schemas(given: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """As they stand in the file, before pyiceberg puts its own words in their place."""
-    found = given.get("schemas") or [given.get("schema")]
-    try:
-        return {each.get("schema-id", 0): json.loads(json.dumps(each)) for each in found}
-    except AttributeError:
-        return {}  # no schema at all: parsing says so
+def _snapshots(given: Mapping[str, Any], place: str) -> dict[int, dict[str, Any]]:
+    """By their ids."""
+    found = given.get("snapshots") or []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise CorruptFile(f"'{place}' is no metadata of an Iceberg table: it has no list of snapshots")
+    numbers = [value for each in found for value in each.values() if isinstance(value, int)]
+    if not all(-(2**63) <= number < 2**63 for number in numbers):
+        raise CorruptFile(f"'{place}' has a snapshot with a number of more than 64 bits: it is damaged")
+    return {each["snapshot-id"]: each for each in found if isinstance(each.get("snapshot-id"), int)}
 
 
-def _drop_defaults(given: Any) -> None:
-    """Defaults are read of the schemas as they are in the file: pyiceberg refuses those of structs, lists and maps."""
-    waiting = [given]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            for name in ("initial-default", "write-default"):
-                each.pop(name, None)
-            waiting += each.values()
-        elif isinstance(each, list):
-            waiting += each
+def _schemas(given: Mapping[str, Any], place: str) -> dict[int, Mapping[str, Any]]:
+    """As they stand in the file."""
+    listed = given.get("schemas") or [given.get("schema")]
+    found: dict[int, Mapping[str, Any]] = {}
+    for each in listed if isinstance(listed, list) else (None,):
+        number = each.get("schema-id", 0) if isinstance(each, dict) else None
+        if each is None or not isinstance(number, int) or isinstance(number, bool):
+            raise CorruptFile(f"'{place}' is no metadata of an Iceberg table: it has no schema that is one")
+        check_schema(each, place)
+        found[number] = dict(each)
+    return found
 
 
 def _decompressed(content: bytes, place: str) -> bytes:

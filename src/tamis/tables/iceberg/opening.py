@@ -1,4 +1,4 @@
-"""Iceberg tables opened: by a catalog, by a metadata file, or by the table's folder.
+"""Iceberg tables opened by a metadata file, or by the table's folder; for catalogs see `catalogs`.
 
 A folder tells its newest metadata in `metadata/version-hint.text`: a number, which may be out of date, so that what
 follows it without a gap is taken, or the name of a file. Without it the file with the highest number is the newest,
@@ -10,25 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
-
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
-from pyiceberg.table import Table as CatalogTable
 
 from tamis.errors import (
-    CorruptFile,
-    InvalidArgument,
     MissingFile,
-    StorageError,
     TableNotFound,
-    one_line,
-    with_article,
 )
 from tamis.io.listing import Listing, list_directory
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage, open_storage
-from tamis.io.storage_options import is_of_the_storage
 from tamis.tables.iceberg.metadata import Metadata, parse_metadata
 from tamis.tables.iceberg.relocation import Location, Relocation
 
@@ -37,6 +26,7 @@ HINT = "version-hint.text"
 
 _METADATA_FILE = re.compile(r"v?(\d+)(?:[.-].*)?\.metadata\.json(?:\.gz)?")
 _HADOOP = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_MOST_DIGITS = 18
 _ENDINGS = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 
 
@@ -80,7 +70,7 @@ def open_place(storage: Storage, *, relocate: bool = True, allow_outside: bool =
 
 def _open_folder(storage: Storage, allow_outside: bool) -> Opened:
     path = _newest(storage)
-    metadata = parse_metadata(_read(storage, path), storage.place(path))
+    metadata = parse_metadata(read_all(storage, path), storage.place(path))
 
     def reopen() -> Opened:
         return _open_folder(storage, allow_outside)
@@ -108,8 +98,8 @@ def _hinted(storage: Storage, names: Mapping[str, str]) -> str | None:
     """The file that the hint leads to; None where it leads nowhere, for it is only a hint."""
     if HINT not in names:
         return None
-    hint = _read(storage, names[HINT]).decode(errors="replace").strip()
-    if not hint.isdecimal():
+    hint = read_all(storage, names[HINT]).decode(errors="replace").strip()
+    if not hint.isdecimal() or len(hint) > _MOST_DIGITS:
         return next((names[name] for name in _spellings(hint) if name in names), None)
     found = None
     number = int(hint)
@@ -134,7 +124,7 @@ def _by_number(listing: Listing) -> str | None:
 
 def _open_file(storage: Storage, path: str, allow_outside: bool) -> Opened:
     try:
-        content = _read(storage, path)
+        content = read_all(storage, path)
     except MissingFile as error:
         raise TableNotFound(f"no metadata file at '{storage.uri}'") from error
     metadata = parse_metadata(content, storage.place(path))
@@ -173,73 +163,11 @@ def _at(storage: Storage, root: str, uri: str) -> Storage:
     return replace(storage, root=root, uri=uri, given=given)
 
 
-def _read(storage: Storage, path: str) -> bytes:
+def read_all(storage: Storage, path: str) -> bytes:
+    """All bytes of a file, as it is now."""
     with RangedFile(storage, path) as file:
         return bytes(file.read([(0, file.size)])[0])
 
 
 def _name(root: str) -> str:
     return root.rstrip("/").rsplit("/", 1)[-1] or root
-
-
-# --- By a catalog ----------------------------------------------------------------------------------------------------
-
-
-def open_in_catalog(
-    identifier: str,
-    catalog: object,
-    storage_options: Mapping[str, Any] | None = None,
-    *,
-    allow_outside: bool = False,
-) -> Opened:
-    """Open `namespace.table` of a catalog: one of pyiceberg's, or the properties or the name of one."""
-    opened = _catalog(catalog)
-    found = _load(opened, identifier)
-    options = storage_options if storage_options is not None else _storage_options(found)
-    place = found.metadata_location
-    folder = open_storage(found.metadata.location, options)
-    at_file = open_storage(place, options)
-    content = _read(at_file, at_file.root)
-    metadata = parse_metadata(content, place)
-
-    def reopen() -> Opened:
-        return open_in_catalog(identifier, opened, storage_options, allow_outside=allow_outside)
-
-    name = found.name()[-1]
-    return Opened(metadata, Relocation(folder, metadata.location, allow_outside), reopen, name)
-
-
-def _catalog(given: object) -> Catalog:
-    if isinstance(given, Catalog):
-        return given
-    try:
-        if isinstance(given, str):
-            return load_catalog(given)
-        if isinstance(given, Mapping):
-            properties = {str(name): value for name, value in given.items()}
-            return load_catalog(str(properties.pop("name", "tamis")), **properties)
-    except (ValueError, RESTError, OSError, ImportError) as error:
-        raise InvalidArgument(f"the catalog cannot be opened: {one_line(error)}") from error
-    raise InvalidArgument(
-        "catalog= is a catalog of pyiceberg, its properties as in {'type': 'sql', 'uri': 'sqlite:///…'}, or the name "
-        f"of a configured one, not {with_article(type(given).__name__)}"
-    )
-
-
-def _load(catalog: Catalog, identifier: str) -> CatalogTable:
-    try:
-        return catalog.load_table(identifier)
-    except (NoSuchTableError, NoSuchNamespaceError) as error:
-        raise TableNotFound(f"no table '{identifier}' in the catalog '{catalog.name}': {one_line(error)}") from error
-    except (RESTError, OSError) as error:
-        raise StorageError(f"the catalog '{catalog.name}' cannot load '{identifier}': {one_line(error)}") from error
-    except ValueError as error:
-        raise CorruptFile(f"'{identifier}' of the catalog '{catalog.name}': {one_line(error)[:500]}") from error
-
-
-def _storage_options(table: CatalogTable) -> dict[str, Any] | None:
-    """What a catalog says about the storage: those of its properties that are about S3, for a table that is there."""
-    if Location.of(table.metadata.location).scheme != "s3":
-        return None
-    given = table.io.properties.items()
-    return {name: value for name, value in given if value is not None and is_of_the_storage(name)} or None

@@ -88,7 +88,7 @@ def _of_summary(field: PartitionField, own: pa.StructArray) -> Metadata:
     )
     described = _described(
         field.source,
-        field.transform.lower(lower, field.source.type),
+        field.transform.lower(lower, field.source.type, upper),
         field.transform.upper(upper, field.source.type),
         nulls,
     )
@@ -142,7 +142,9 @@ def tightened(one: Metadata, other: Metadata, columns: tuple[Column | None, ...]
 
 
 def in_order(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Without the pairs of which the lower bound is above the upper."""
+    """Without the pairs of which the lower bound is above the upper. Types without an order have no bounds."""
+    if not types.is_ordered(low.type):
+        return pa.nulls(len(low), low.type), pa.nulls(len(high), high.type)
     is_wrong = pc.fill_null(pc.greater(low, high), False)
     if not pc.any(is_wrong, min_count=0).as_py():
         return low, high

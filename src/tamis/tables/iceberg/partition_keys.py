@@ -1,7 +1,9 @@
 """Partition tuples told apart, and shown to people.
 
 Deletes are for the files of their own partition, under their own spec, so that tuples are compared: as bytes that are
-the same exactly where all values are. For people a tuple is JSON, with values as Iceberg writes them into paths:
+the same exactly where all values are, in the types of today, whatever those were when a manifest was written. Of a
+field whose column is gone from the table nobody knows the type, and some writers know no value of it either: see
+`keys_of_gone`. For people a tuple is JSON, with values as Iceberg writes them into paths:
 `{"day": "2024-03-01", "bucket": "7"}`.
 """
 
@@ -19,7 +21,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.partition_filter import PartitionFilter
-from tamis.tables.iceberg.specs import PartitionField, Spec
+from tamis.tables.iceberg.specs import PartitionField, Spec, is_of_unknown_type
 from tamis.tables.iceberg.transforms import TIMES
 from tamis.tables.map_json import map_to_json
 from tamis.types import is_bytes, is_text
@@ -28,9 +30,29 @@ _EPOCH = date(1970, 1, 1)
 TEXTS = pa.map_(types.STRING, types.STRING)
 
 
-def keys_of(spec: Spec, values: Mapping[int, pa.Array], rows: int) -> pa.Array:
-    """The tuples of files under one spec as bytes, from partition values as Avro has them."""
-    parts = [_part(values[field.field_id]) for field in spec.fields if field.field_id in values]
+def keys_of(spec: Spec, typed: Mapping[int, pa.Array], raw: Mapping[int, pa.Array], rows: int) -> pa.Array:
+    """The tuples of files under one spec as bytes, without fields whose column is gone.
+
+    Of fields that say nothing of their column the values are `raw`, as Avro has them; the others are `typed`.
+    """
+    parts = [
+        _part(typed.get(field.field_id, raw[field.field_id]))
+        for field in spec.fields
+        if field not in spec.gone and field.field_id in raw
+    ]
+    return _joined(parts, rows)
+
+
+def keys_of_gone(spec: Spec, raw: Mapping[int, pa.Array], rows: int) -> pa.Array:
+    """The values of fields whose column is gone, as bytes; null where a manifest has none for them, but an unknown
+    type: they may be any."""
+    own = [raw[field.field_id] for field in spec.gone if field.field_id in raw]
+    if any(is_of_unknown_type(values) for values in own):
+        return pa.nulls(rows, types.BINARY)
+    return _joined([_part(values) for values in own], rows)
+
+
+def _joined(parts: list[pa.Array], rows: int) -> pa.Array:
     if not parts:
         return pa.repeat(pa.scalar(b"", types.BINARY), rows)
     return pc.binary_join_element_wise(*parts, b"")
@@ -39,14 +61,16 @@ def keys_of(spec: Spec, values: Mapping[int, pa.Array], rows: int) -> pa.Array:
 def _part(values: pa.Array) -> pa.Array:
     """Values as bytes with their length before them, so that those of two fields do not run into each other."""
     data_type = values.type
-    if pa.types.is_null(data_type) or pa.types.is_struct(data_type):
+    if is_of_unknown_type(values):
         return pa.repeat(pa.scalar(b"-", types.BINARY), len(values))
     if pa.types.is_floating(data_type):
-        # By their bits: texts of floats are rounded.
-        same_width = types.LONG if data_type.bit_width == 64 else pa.int32()
-        values = values.view(same_width)
-    if pa.types.is_boolean(data_type):
+        # By their bits, since texts of floats are rounded; of NaN there are many.
+        values = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), data_type), values)
+        values = values.view(types.LONG if data_type.bit_width == 64 else pa.int32())
+    elif pa.types.is_boolean(data_type):
         values = values.cast(pa.int8())
+    elif pa.types.is_temporal(data_type):
+        values = values.view(types.LONG if data_type.bit_width == 64 else pa.int32())
     found = values.cast(types.BINARY) if is_bytes(data_type) else values.cast(types.STRING).cast(types.BINARY)
     lengths = pc.binary_length(found).cast(types.STRING).cast(types.BINARY)
     joined = pc.binary_join_element_wise(lengths, found, b":")

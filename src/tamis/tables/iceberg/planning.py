@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
+from tamis.errors import CorruptFile, counted
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -23,13 +25,21 @@ from tamis.skipping.account import LevelReport
 from tamis.tables.iceberg.account import Account, level_reports
 from tamis.tables.iceberg.deletes_index import PATH_ID, assign_deletes
 from tamis.tables.iceberg.file_request import Request
-from tamis.tables.iceberg.files import FilePruner, Manifest, chosen_schema, joined_entries, pieces_of, read_entries
+from tamis.tables.iceberg.files import (
+    FORMER_VALUES,
+    FilePruner,
+    Manifest,
+    chosen_schema,
+    joined_entries,
+    pieces_of,
+    read_entries,
+)
 from tamis.tables.iceberg.manifest_job import prune_in
 from tamis.tables.iceberg.manifest_list import DATA, DELETES, ManifestList
 from tamis.tables.iceberg.manifest_pruning import prune_manifests, spec_of
 from tamis.tables.iceberg.relocation import Relocation
 from tamis.tables.planning import Planning
-from tamis.tables.source import FileListing
+from tamis.tables.source import IDENTITY_VALUES, FileListing
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ def plan_files(
         request.layout.columns,
         {spec_id: spec.is_unpartitioned for spec_id, spec in specs.items()},
     )
-    rows = pc.subtract(files["record_count"].combine_chunks(), assigned.deleted)
+    rows = _rows_left(files, assigned.deleted)
     levels = level_reports(
         data.account,
         account,
@@ -92,6 +102,20 @@ def plan_files(
         rows=(None, None if rows.null_count else pc.sum(rows).as_py() or 0),
     )
     return Plan(files.append_column("deletes", assigned.deletes), rows, levels)
+
+
+def _rows_left(files: pa.Table, deleted: pa.Array) -> pa.Array:
+    """How many rows files have after deletes, null where nobody knows."""
+    rows = pc.subtract(files["record_count"].combine_chunks(), deleted)
+    is_wrong = pc.fill_null(pc.less(rows, 0), False)
+    if pc.any(is_wrong, min_count=0).as_py():
+        first = is_wrong.index(True).as_py()
+        location, count = (files[name][first].as_py() for name in ("location", "record_count"))
+        raise CorruptFile(
+            f"the manifests say that '{location}' has {counted(count, 'row')}, of which {deleted[first].as_py()} are "
+            "deleted: one of the numbers is wrong"
+        )
+    return rows
 
 
 def _at_once(storage: Storage) -> int:
@@ -109,7 +133,8 @@ def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Requ
         )
         tuples = joined_entries(spec, entries, storage.place(piece[0].path))
         spec_ids = pa.repeat(pa.scalar(spec.spec_id, pa.int32()), tuples.files.num_rows)
-        found.append(tuples.files.append_column("spec_id", spec_ids).append_column("partition_key", tuples.keys))
+        keys = {"spec_id": spec_ids, "partition_key": tuples.keys, "gone_key": tuples.gone_keys}
+        found.append(reduce(lambda files, key: files.append_column(*key), keys.items(), tuples.files))
     if not found:
         nothing = chosen_schema(layout, ()).empty_table()
         columns = {"equality_ids": pa.list_(pa.int32()), "referenced": types.STRING, "offset": types.LONG}
@@ -144,7 +169,8 @@ def listing_of(plan: Plan, relocation: Relocation) -> FileListing:
                 "sequence_number",
                 "deletes",
                 "partition_values",
-                "identity_values",
+                IDENTITY_VALUES,
+                FORMER_VALUES,
             )
             if name in files.column_names
         },

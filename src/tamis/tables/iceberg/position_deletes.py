@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,10 +56,12 @@ class PositionDeletes:
     def nbytes(self) -> int:
         return int(self.paths.nbytes + self.starts.nbytes + self.positions.nbytes)
 
-    def of_paths(self, paths: pa.Array) -> list[npt.NDArray[np.int64]]:
-        """The positions that are deleted of each of some data files."""
+    def of_paths(self, paths: pa.Array) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Which of some data files have deleted rows, by their indices, and the positions of those."""
         found = pc.index_in(paths, value_set=self.paths)
-        return [
-            self.positions[:0] if number is None else self.positions[self.starts[number] : self.starts[number + 1]]
-            for number in found.to_pylist()
-        ]
+        places = np.flatnonzero(np.asarray(found.is_valid()))
+        numbers = found.drop_null().to_numpy()
+        for place, start, end in zip(
+            places.tolist(), self.starts[numbers].tolist(), self.starts[numbers + 1].tolist(), strict=True
+        ):
+            yield place, self.positions[start:end]

@@ -4,8 +4,10 @@
   bucket are other values too.
 - Whether a text begins with a prefix shows in its first characters. So where it is truncated to at least as many, the
   partition value answers for it, and `NOT LIKE 'ab%'` skips a file of which every text begins with `ab`.
+- Cutting texts and bytes keeps their order: x >= 'ac' only where x, cut off, is not below 'ac' cut off. As a bound of x
+  the cut value 'ab' reaches up to 'ac' itself, since there is no last text before it, and so would not rule it out.
 
-Both are answers about a node of the predicate, which hold along with those from bounds, and so go up through AND, OR
+All are answers about a node of the predicate, which hold along with those from bounds, and so go up through AND, OR
 and NOT with them.
 """
 
@@ -25,7 +27,7 @@ from tamis.skipping.ranges import range_of
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.tables.iceberg.murmur import buckets_of
 from tamis.tables.iceberg.specs import PartitionField, Spec
-from tamis.types import is_text
+from tamis.types import is_bytes, is_text
 
 
 def conjuncts_for(predicate: Predicate, spec: Spec) -> tuple[Conjunct, ...]:
@@ -55,8 +57,8 @@ def _both(one: Expr, other: Expr) -> Expr:
 def _may_help(field: PartitionField, predicate: Predicate) -> bool:
     if field.source is None or all(column.path != field.source.path for column in predicate.columns):
         return False
-    is_prefix = field.transform.kind == "truncate" and is_text(field.source.type)
-    return is_prefix or field.transform.kind == "bucket"
+    is_cut = field.transform.kind == "truncate" and (is_text(field.source.type) or is_bytes(field.source.type))
+    return is_cut or field.transform.kind == "bucket"
 
 
 def _answers(node: Expr, field: PartitionField) -> Answers | None:
@@ -64,12 +66,15 @@ def _answers(node: Expr, field: PartitionField) -> Answers | None:
         case Call(function, (Column(path=path), *_)) if field.source is not None and path == field.source.path:
             if field.transform.kind == "bucket":
                 return _of_buckets(node, field)
-            return _of_prefix(node, field) if function in ("startswith", "like") else None
+            if function in ("startswith", "like"):
+                return _of_prefix(node, field)
+            return _of_cut(node, field)
         case _:
             return None
 
 
-def _of_buckets(call: Call, field: PartitionField) -> Answers | None:
+def _items(call: Call) -> list[Literal] | None:
+    """The values that a column is compared with, one of which it has where the call is TRUE; None for other calls."""
     match call:
         case Call("=" | "<=>", (_, Literal() as item)):
             items: Sequence[Expr] = (item,)
@@ -81,6 +86,13 @@ def _of_buckets(call: Call, field: PartitionField) -> Answers | None:
     has_null = any(isinstance(item, Literal) and item.is_null for item in items)
     if len(values) + has_null < len(items) or not values or (call.function == "<=>" and has_null):
         return None
+    return values
+
+
+def _of_buckets(call: Call, field: PartitionField) -> Answers | None:
+    values = _items(call)
+    if values is None:
+        return None
     source = field.source.type if field.source is not None else None
     try:
         buckets = buckets_of(literal_array(tuple(values)).cast(source), field.transform.width)
@@ -91,6 +103,23 @@ def _of_buckets(call: Call, field: PartitionField) -> Answers | None:
     literals = tuple(Literal(bucket, pa.int32()) for bucket in sorted(set(buckets.tolist())))
     found = _answered(Call("in", (field.column, *literals)))
     return Answers(found.may_be_true, UNKNOWN.may_be_false, UNKNOWN.may_be_null)
+
+
+def _of_cut(call: Call, field: PartitionField) -> Answers | None:
+    match call:
+        case Call(">" | ">=", (_, Literal(value=str() | bytes() as value))):
+            found = _answered(Call(">=", (field.column, _cut(value, field))))
+        case _:
+            values = _items(call)
+            if values is None or not all(isinstance(each.value, str | bytes) for each in values):
+                return None
+            literals = dict.fromkeys(_cut(each.value, field) for each in values)
+            found = _answered(Call("in", (field.column, *literals)))
+    return Answers(found.may_be_true, UNKNOWN.may_be_false, UNKNOWN.may_be_null)
+
+
+def _cut(value: str | bytes, field: PartitionField) -> Literal:
+    return Literal(value[: field.transform.width], field.column.type)
 
 
 def _of_prefix(call: Call, field: PartitionField) -> Answers | None:

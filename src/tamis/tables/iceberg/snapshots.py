@@ -116,14 +116,19 @@ def _by_id(metadata: Metadata, snapshot_id: int, what: str = "snapshot") -> Snap
 
 
 def _at(metadata: Metadata, milliseconds: int) -> Snapshot:
-    """The snapshot that was current at a moment, by the log of those that were."""
-    known: Sequence[Any] = metadata.table.snapshot_log or metadata.table.snapshots
-    log = sorted((entry.timestamp_ms, place, entry.snapshot_id) for place, entry in enumerate(known))
-    before = [entry for entry in log if entry[0] <= milliseconds]
+    """The snapshot that was current at a moment, by the log of those that were.
+
+    The order of the log counts, not its times: the clocks of two writers may differ, and what one of them committed
+    later may have the earlier time. All readers of Iceberg take the last entry that is not after the moment.
+    """
+    table = metadata.table
+    log: Sequence[Any] = table.snapshot_log or sorted(table.snapshots, key=lambda each: each.timestamp_ms)
+    before = [entry for entry in log if entry.timestamp_ms <= milliseconds]
     if not before:
-        first = "it never had one" if not log else f"its first known is of {_text(log[0][0])}"
+        earliest = min((entry.timestamp_ms for entry in log), default=None)
+        first = "it never had one" if earliest is None else f"its first known is of {_text(earliest)}"
         raise VersionNotFound(f"'{metadata.place}' had no snapshot at {_text(milliseconds)}: {first}")
-    return _by_id(metadata, before[-1][2])
+    return _by_id(metadata, before[-1].snapshot_id)
 
 
 def _text(milliseconds: int) -> str:

@@ -7,7 +7,7 @@ by says nothing today.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ class PartitionField:
     transform: Transform
     source: Column | None
     """The column that it is made of; None where the table has it no longer, or not outside of lists and maps."""
+    former: pa.Field | None = None
+    """The column that it was made of, where the table has it no longer: under its id in place of a name."""
 
     @cached_property
     def result_type(self) -> pa.DataType | None:
@@ -66,6 +68,39 @@ class Spec:
         """The fields that say something of a column."""
         return tuple(field for field in self.fields if field.result_type is not None and field.transform.says_null)
 
+    @property
+    def gone(self) -> tuple[PartitionField, ...]:
+        """The fields whose column the table has no longer."""
+        return tuple(field for field in self.fields if field.source is None and field.transform.kind != "void")
+
+    @property
+    def identity(self) -> tuple[tuple[PartitionField, Column], ...]:
+        """The fields that have a column as it is, with the column."""
+        return tuple(
+            (field, field.source)
+            for field in self.useful
+            if field.transform.kind == "identity" and field.source is not None
+        )
+
+    @property
+    def former_identity(self) -> tuple[tuple[PartitionField, pa.Field], ...]:
+        """The fields that had a column as it was, which is gone, with the column."""
+        return tuple(
+            (field, field.former)
+            for field in self.gone
+            if field.transform.kind == "identity" and field.former is not None
+        )
+
+    def former_values(self, values: Mapping[int, pa.Array], place: str) -> dict[str, pa.StructArray]:
+        """The values of columns that are gone, by their ids: structs with the field `value`, null where unknown."""
+        found = {}
+        for field, column in self.former_identity:
+            own = values[field.field_id]
+            typed = _typed(own, column.type, f"'{place}'", field.name)
+            is_unknown = pa.repeat(is_of_unknown_type(own), len(own))
+            found[column.name] = pa.StructArray.from_arrays([typed], ["value"], mask=is_unknown)
+        return found
+
     def typed(self, values: Mapping[int, pa.Array], place: str) -> dict[int, pa.Array]:
         """The values of partition tuples in their types, by the ids of fields; an error where a tuple does not fit."""
         expected, found = {field.field_id for field in self.fields}, set(values)
@@ -81,20 +116,37 @@ class Spec:
         }
 
 
-def make_specs(given: Sequence[Mapping[str, Any]], columns: Mapping[int, Column]) -> dict[int, Spec]:
-    """The specs that `describe_specs` described, over the columns of a schema by their ids."""
+def make_specs(
+    given: Sequence[Mapping[str, Any]], columns: Mapping[int, Column], former: Mapping[int, pa.Field] | None = None
+) -> dict[int, Spec]:
+    """The specs of a layout, over the columns of a schema by their ids, and those that it has no longer."""
     return {
         each["spec_id"]: Spec(
             each["spec_id"],
-            tuple(_field(field, columns) for field in each["fields"]),
+            tuple(_field(field, columns, former or {}) for field in each["fields"]),
         )
         for each in given
     }
 
 
-def _field(given: Mapping[str, Any], columns: Mapping[int, Column]) -> PartitionField:
+def _field(given: Mapping[str, Any], columns: Mapping[int, Column], former: Mapping[int, pa.Field]) -> PartitionField:
     transform = Transform.parse(given["transform"])
-    return PartitionField(given["field_id"], given["name"], transform, columns.get(given["source_id"]))
+    source = given["source_id"]
+    return PartitionField(given["field_id"], given["name"], transform, columns.get(source), former.get(source))
+
+
+def chain_to(schemas: Iterable[Mapping[str, Any]], field_id: int) -> list[Mapping[str, Any]] | None:
+    """A field of the first schema that has it, after those around it, the outermost first. Lists and maps hold none."""
+    for schema in schemas:
+        waiting: list[list[Mapping[str, Any]]] = [[each] for each in schema["fields"]]
+        while waiting:
+            chain = waiting.pop()
+            if chain[-1]["id"] == field_id:
+                return chain
+            kind = chain[-1]["type"]
+            if not isinstance(kind, str) and kind["type"] == "struct":
+                waiting += [[*chain, each] for each in kind["fields"]]
+    return None
 
 
 def columns_by_id(schema: Mapping[str, Any], arrow: pa.Schema) -> dict[int, Column]:
@@ -111,10 +163,15 @@ def columns_by_id(schema: Mapping[str, Any], arrow: pa.Schema) -> dict[int, Colu
     return found
 
 
+def is_of_unknown_type(values: pa.Array) -> bool:
+    """Whether a manifest has no type for partition values, and so no value besides NULL."""
+    return bool(pa.types.is_null(values.type) or (pa.types.is_struct(values.type) and not values.type.num_fields))
+
+
 def _typed(values: pa.Array, result: pa.DataType, place: str, name: str) -> pa.Array:
     """Partition values in their type. Avro has bytes, texts, and numbers without a unit for them."""
     source = values.type
-    if pa.types.is_null(source) or (pa.types.is_struct(source) and not source.num_fields):
+    if is_of_unknown_type(values):
         return pa.nulls(len(values), result)
     if pa.types.is_integer(source) and _is_counted(result):
         return _counted(values, result)

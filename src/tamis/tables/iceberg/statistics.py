@@ -1,8 +1,14 @@
 """Statistics of files as metadata of units: bounds and counts of the columns that a filter is about.
 
 Bounds are bounds: texts and bytes are cut off at 16 by default, the upper ones rounded up. Counts may be missing, and
-what is missing is unknown. A count of nulls means something only where as many values were counted as the file has
-rows: a column inside of a list counts its elements.
+what is missing is unknown. So is what cannot be, which writers have written all the same:
+
+| given                                     | unknown then                                                       |
+|-------------------------------------------|--------------------------------------------------------------------|
+| a negative count                          | the count                                                          |
+| NULLs and NaN, more than there are rows   | both counts                                                        |
+| as many values as there are not rows      | the count of NULLs: a column inside of a list counts its elements  |
+| NULL or NaN in all rows, and bounds       | the counts and the bounds: one of them is wrong, nobody knows which|
 """
 
 from __future__ import annotations
@@ -25,21 +31,26 @@ def bounds_of_statistics(files: pa.Table, columns: Mapping[int, Column], row_cou
     for field_id, column in columns.items():
         if column.type is None or pa.types.is_nested(column.type):
             continue
-        found |= _bounds(files, field_id, column.type, column)
-        nulls = _counts(files, "nulls", field_id)
-        if nulls is not None:
-            counted = _counts(files, "values", field_id)
-            if counted is not None:
-                is_other = pc.fill_null(pc.not_equal(counted, row_count), False)
-                nulls = pc.if_else(is_other, pa.scalar(None, types.LONG), nulls)
-            found[metadata_name("null_count", column.path)] = nulls
-        nans = _counts(files, "nans", field_id)
-        if nans is not None and pa.types.is_floating(column.type):
+        low, high = _bounds(files, field_id, column.type)
+        is_float = pa.types.is_floating(column.type)
+        nulls, nans, values = (_counts(files, kind, field_id) for kind in ("nulls", "nans", "values"))
+        nulls = _unless(pc.not_equal(values, row_count), nulls)
+        nulls, nans = (_unless(pc.greater(each, row_count), each) for each in (nulls, nans))
+        others = pc.add(pc.fill_null(nulls, 0), pc.fill_null(nans, 0) if is_float else 0)
+        nulls, nans = (_unless(pc.greater(others, row_count), each) for each in (nulls, nans))
+        is_odd = pc.and_kleene(pc.or_(low.is_valid(), high.is_valid()), pc.equal(others, row_count))
+        low, high, nulls, nans = (_unless(is_odd, each) for each in (low, high, nulls, nans))
+        found |= {
+            metadata_name("lower", column.path): low,
+            metadata_name("upper", column.path): high,
+            metadata_name("null_count", column.path): nulls,
+        }
+        if is_float:
             found[metadata_name("nan_count", column.path)] = nans
     return found
 
 
-def _bounds(files: pa.Table, field_id: int, data_type: pa.DataType, column: Column) -> dict[str, pa.Array]:
+def _bounds(files: pa.Table, field_id: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
     names = [f"{kind}:{field_id}" for kind in ("lower", "upper")]
     given = [
         decode_values(files[name].combine_chunks(), data_type) if name in files.column_names else None for name in names
@@ -47,14 +58,19 @@ def _bounds(files: pa.Table, field_id: int, data_type: pa.DataType, column: Colu
     low, high = (pa.nulls(len(files), data_type) if each is None else each for each in given)
     if pa.types.is_floating(data_type):
         low, high = ordered_floats(low, high)
-    low, high = in_order(low, high)
-    return {metadata_name("lower", column.path): low, metadata_name("upper", column.path): high}
+    return in_order(low, high)
 
 
-def _counts(files: pa.Table, kind: str, field_id: int) -> pa.Array | None:
+def _counts(files: pa.Table, kind: str, field_id: int) -> pa.Array:
     name = f"{kind}:{field_id}"
     if name not in files.column_names:
-        return None
+        return pa.nulls(len(files), types.LONG)
     counts = files[name].combine_chunks().cast(types.LONG)
-    # A negative number of nulls was seen in the wild, and means that nobody knows.
-    return pc.if_else(pc.fill_null(pc.less(counts, 0), False), pa.scalar(None, types.LONG), counts)
+    return _unless(pc.less(counts, 0), counts)
+
+
+def _unless(is_wrong: pa.Array, values: pa.Array) -> pa.Array:
+    """The values, unknown where they are wrong. Whether they are may be unknown itself, and then they are believed."""
+    if not pc.any(is_wrong, min_count=0).as_py():
+        return values
+    return pc.if_else(pc.fill_null(is_wrong, False), pa.scalar(None, values.type), values)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -87,7 +88,7 @@ class IcebergTable:
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout.of(self.metadata.table, self.chosen.schema)
+        return Layout.of(self.metadata.table, self._schemas)
 
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
@@ -110,9 +111,12 @@ class IcebergTable:
 
     @cached_property
     def _deletes(self) -> DeleteReader:
-        others = sorted(self.metadata.schemas.items(), reverse=True)
-        schemas = [self.chosen.schema, *(schema for _, schema in others)]
-        return DeleteReader(schemas, self.metadata.name_mapping, self.name)
+        return DeleteReader(self._schemas, self.metadata.name_mapping, self.name)
+
+    @property
+    def _schemas(self) -> list[Mapping[str, Any]]:
+        """Those that the table has or had, the one that is read first, then the newest."""
+        return [self.chosen.schema, *(schema for _, schema in sorted(self.metadata.schemas.items(), reverse=True))]
 
     def history(self, limit: int | None = None) -> pa.Table:
         return read_history(self.metadata, self.version, limit)
@@ -122,5 +126,6 @@ class IcebergTable:
         newest = self.opened.reopen()
         branch = self.chosen.branch
         chosen = choose_snapshot(newest.metadata, ref=branch)
-        is_same = chosen.snapshot_id == self.version and newest.metadata.table == self.metadata.table
+        told, known = newest.metadata, self.metadata
+        is_same = chosen.snapshot_id == self.version and (told.table, told.schemas) == (known.table, known.schemas)
         return self if is_same else replace(self, opened=newest, chosen=chosen)

@@ -14,7 +14,8 @@ rule for predicates is needed besides those that there are for bounds:
 | void, unknown ones     |                       | nothing is known                               | nothing is known |
 
 A v that is not null means that x is never NULL. Of a range of values, as summaries of manifests have them, the smallest
-gives the lower bound and the largest the upper.
+gives the lower bound and the largest the upper; truncated numbers that overflowed are at the wrong end of it, and where
+there may be such, there is no lower bound.
 
 Writers of the past rounded times before 1970 towards it, so that a period up to number 0 may hold what belongs into
 the one before.
@@ -42,6 +43,7 @@ UNKNOWN = "unknown"
 _SECONDS_PER_HOUR = 3600
 _LARGEST = 2**63 - 1
 _MOST_DIGITS = 38
+_MOST_WIDTH = 2**31 - 1
 
 Numbers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
@@ -66,7 +68,7 @@ class Transform:
             return Transform(UNKNOWN)
         kind, width = match[1], int(match[2] or 0)
         has_width = kind in ("bucket", "truncate")
-        return Transform(kind, width) if has_width == bool(width) else Transform(UNKNOWN)
+        return Transform(kind, width) if has_width == bool(width) and width <= _MOST_WIDTH else Transform(UNKNOWN)
 
     def result_type(self, source: pa.DataType) -> pa.DataType | None:
         """The type of partition values made of a type; None where there is no such thing, or nobody knows."""
@@ -94,13 +96,14 @@ class Transform:
         """Whether a partition value is null exactly where the source is."""
         return self.kind not in ("void", UNKNOWN)
 
-    def lower(self, values: pa.Array, source: pa.DataType) -> pa.Array | None:
-        """No value of the source is smaller, in files with partition values no smaller than these."""
+    def lower(self, values: pa.Array, source: pa.DataType, largest: pa.Array | None = None) -> pa.Array | None:
+        """No value of the source is smaller, in files with partition values from these to the `largest` (None: no
+        others than these)."""
         match self.kind:
             case "identity":
                 return values
             case "truncate":
-                return _lower_of_truncated(values, self.width, source)
+                return _lower_of_truncated(values, values if largest is None else largest, self.width, source)
             case "year" | "month" | "day" | "hour":
                 return _ends(self.kind, values, source)[0]
             case _:
@@ -160,16 +163,25 @@ def _times(counts: Numbers, is_known: Bits, source: pa.DataType) -> pa.Array:
 # --- Truncated values -------------------------------------------------------------------------------------------------
 
 
-def _lower_of_truncated(values: pa.Array, width: int, source: pa.DataType) -> pa.Array:
+def _lower_of_truncated(values: pa.Array, largest: pa.Array, width: int, source: pa.DataType) -> pa.Array:
     if is_text(source) or is_bytes(source):
         return values
     if pa.types.is_decimal(source):
         wide = pa.decimal256(50, source.scale)
         # Beyond what the type has there are no values.
         return pc.max_element_wise(values.cast(wide), pc.negate(_largest(source, wide)), skip_nulls=False).cast(source)
-    # The smallest numbers of all, rounded down, come out at the other end of the type.
-    may_be_smallest = pc.greater(values, pa.scalar(types.integer_range(source)[1] - (width - 1), types.LONG))
-    return pc.if_else(may_be_smallest, pa.scalar(None, source), values)
+    return pc.if_else(_may_have_wrapped(values, largest, width, source), pa.scalar(None, source), values)
+
+
+def _may_have_wrapped(values: pa.Array, largest: pa.Array, width: int, source: pa.DataType) -> pa.Array:
+    """Whether between two partition values lie those of the smallest numbers of all: rounded down, they come out at the
+    other end of their type. What is a long today may have been an int when it was written."""
+    found = pa.scalar(False)
+    for kind in {pa.int32(), source}:
+        end = types.integer_range(kind)[1]
+        reaches = pc.greater(largest, pa.scalar(end - (width - 1), types.LONG))
+        found = pc.or_kleene(found, pc.and_kleene(reaches, pc.less_equal(values, pa.scalar(end, types.LONG))))
+    return found
 
 
 def _upper_of_truncated(values: pa.Array, width: int, source: pa.DataType) -> pa.Array:

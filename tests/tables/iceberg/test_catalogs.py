@@ -1,0 +1,139 @@
+"""Iceberg tables by catalog: the same tables open as by folder, and what fails is an error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+import tamis
+from builders.iceberg_edits import add_column, edit_metadata
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field, list_of
+from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, TamisError, UnsupportedFeature
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> SqlCatalog:
+    made = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
+    made.create_namespace("ns")
+    return made
+
+
+def registered(catalog: Catalog, folder: Path, **options: Any) -> IcebergFolder:
+    table = IcebergFolder(folder, [field(1, "id", "long")], **options)
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1]})))
+    catalog.register_table("ns.t", str(table.save()))
+    return table
+
+
+def with_default(kind: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(told: dict[str, Any]) -> None:
+        one = field(2, "x", kind, **{"initial-default": value, "write-default": value})
+        told["schemas"][-1]["fields"].append(one)
+        told["last-column-id"] = 9
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (with_default(list_of(3, "int"), [1, 2]), [1, 2]),
+        (with_default([field(3, "p", "int", **{"initial-default": 5})], {}), {"p": 5}),
+        (with_default("timestamp_ns", "2017-11-16T22:31:08.123456789"), None),
+    ],
+    ids=["list", "struct", "timestamp_ns"],
+)
+def test_I5_tables_with_defaults_that_pyiceberg_refuses_open_by_their_catalog(
+    tmp_path: Path, catalog: SqlCatalog, change: Callable[[dict[str, Any]], None], expected: Any
+) -> None:
+    registered(catalog, tmp_path / "t", version=3)
+    edit_metadata(tmp_path / "t", change)
+    opened = tamis.open("ns.t", catalog=catalog)
+    rows = opened.scan().to_arrow()
+    assert rows.equals(tamis.open(tmp_path / "t").scan().to_arrow())
+    assert expected is None or rows["x"].to_pylist() == [expected]
+    assert opened.name == "t"
+    assert opened.refresh().version == opened.version
+
+
+def test_I9_a_table_whose_metadata_lists_manifests_opens_by_its_catalog(tmp_path: Path, catalog: SqlCatalog) -> None:
+    table = registered(catalog, tmp_path / "t", version=1)
+    table.manifests_in_metadata = True
+    table.commit(table.data_file("2.parquet", pa.table({"id": [2]})))
+    # The catalog names the third.
+    table.save("v3.metadata.json")
+    assert sorted(tamis.open("ns.t", catalog=catalog).scan().to_arrow()["id"].to_pylist()) == [1, 2]
+
+
+def test_types_that_pyiceberg_refuses_do_not_keep_a_table_from_opening(tmp_path: Path, catalog: SqlCatalog) -> None:
+    registered(catalog, tmp_path / "t", version=3)
+    add_column(tmp_path / "t", 2, "v", "variant")
+    assert tamis.open("ns.t", catalog=catalog).scan(columns=["id"]).to_arrow()["id"].to_pylist() == [1]
+
+
+class _Failing(InMemoryCatalog):
+    def __init__(self, error: Exception) -> None:
+        super().__init__("failing")
+        self._error = error
+
+    def load_table(self, identifier: Any) -> Any:
+        raise self._error
+
+
+def test_a_catalog_that_cannot_tell_the_place_alone(tmp_path: Path) -> None:
+    class Elsewhere(Catalog):  # type: ignore[misc]
+        """Not a database."""
+
+        def load_table(self, identifier: Any) -> Any:
+            raise TypeError("Cannot deserialize bytes")
+
+    Elsewhere.__abstractmethods__ = frozenset()
+    with pytest.raises(
+        UnsupportedFeature, match=r"Cannot deserialize bytes\. Open the table by its folder or its meta"
+    ):
+        tamis.open("ns.t", catalog=Elsewhere("elsewhere"))
+
+
+def test_errors_of_the_libraries_behind_a_catalog_are_ours() -> None:
+    from pyiceberg.exceptions import DynamoDbError, NoSuchIdentifierError, NotInstalledError, ServerError
+    from sqlalchemy.exc import OperationalError
+
+    raised: list[tuple[Exception, type[TamisError]]] = [
+        (OperationalError("SELECT", {}, Exception("gone")), StorageError),
+        (DynamoDbError("no"), StorageError),
+        (ServerError("no"), StorageError),
+        (ConnectionError("no"), StorageError),
+        (NotInstalledError("no boto3"), MissingDependency),
+        (NoSuchIdentifierError("no"), TableNotFound),
+    ]
+    for error, expected in raised:
+        with pytest.raises(expected, match=r"no|gone"):
+            tamis.open("ns.t", catalog=_Failing(error))
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"type": "sql", "uri": "sqlite:////nowhere/at/all/x.db", "warehouse": "x"}, "unable to open database file"),
+        ({"type": "sql", "uri": "nonsense://"}, "nonsense"),
+        ({"type": "nonsense"}, "nonsense"),
+        ({"uri": 5}, "URI"),
+    ],
+)
+def test_a_catalog_that_cannot_be_opened(properties: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"the catalog cannot be opened: .*{message}"):
+        tamis.open("ns.t", catalog=properties)
+
+
+@pytest.mark.parametrize("name", ["t", "", "ns..t", ".t", "ns. "])
+def test_what_is_no_name_of_a_table(catalog: SqlCatalog, name: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"is no table of the catalog 'here': give namespace\.table"):
+        tamis.open(name, catalog=catalog)

@@ -1,0 +1,156 @@
+"""Deletes and data files of one partition, which their manifests write in different ways."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders import iceberg_manifests, iceberg_tables
+from builders.iceberg_deletes import equality_deletes, position_deletes
+from builders.iceberg_tables import File, IcebergFolder
+from builders.iceberg_values import field, unscaled_bytes
+
+ID = field(1, "id", "long")
+KINDS = ("positions", "values")
+
+
+def ids(folder: Path) -> list[int]:
+    return sorted(tamis.open(folder).scan().to_arrow()["id"].to_pylist())
+
+
+def partitioned(folder: Path, kind: str, data_type: pa.DataType, value: Any) -> tuple[IcebergFolder, File]:
+    """A table by the column `p`, with a file of the ids 1, 2 and 3."""
+    table = IcebergFolder(folder, [ID, field(2, "p", kind)], specs=[[(2, "identity", "p")]])
+    file = table.data_file("1.parquet", pa.table({"id": [1, 2, 3], "p": pa.array([value] * 3, data_type)}))
+    table.commit(file)
+    return table, file
+
+
+def delete_first(table: IcebergFolder, file: File, how: str, partition: tuple[Any, ...], **options: Any) -> File:
+    if how == "positions":
+        # Bounds that say nothing, so that the partition decides.
+        return position_deletes(table, "p.parquet", [(file.path, 0)], partition=partition, noted={}, **options)
+    return equality_deletes(table, "e.parquet", pa.table({"id": [1]}), fields=[ID], partition=partition, **options)
+
+
+@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize(
+    ("before", "after", "data_type", "value"),
+    [
+        ("int", "long", pa.int32(), 5),
+        ("float", "double", pa.float32(), 1.5),
+        ("float", "double", pa.float32(), float("nan")),
+        ("decimal(5, 2)", "decimal(19, 2)", pa.decimal128(5, 2), Decimal("-1.25")),
+    ],
+    ids=str,
+)
+def test_I6_deletes_reach_files_from_before_their_partition_column_was_promoted(
+    tmp_path: Path, how: str, before: str, after: str, data_type: pa.DataType, value: Any
+) -> None:
+    table, file = partitioned(tmp_path, before, data_type, value)
+    table.evolve([ID, field(2, "p", after)])
+    table.commit(delete_first(table, file, how, (value,)))
+    assert ids(tmp_path) == [2, 3]
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_I6_a_decimal_is_the_same_partition_as_fixed_and_as_bytes(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, file = partitioned(tmp_path, "decimal(9, 2)", pa.decimal128(9, 2), Decimal("1.25"))
+    as_bytes = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    monkeypatch.setattr(iceberg_manifests, "partition_type", lambda kind, name, **_: as_bytes)
+    monkeypatch.setattr(iceberg_tables, "stored_partition", lambda kind, value: unscaled_bytes(value))
+    table.commit(delete_first(table, file, how, (Decimal("1.25"),)))
+    assert ids(tmp_path) == [2, 3]
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_I6_deletes_of_another_partition_reach_nothing(tmp_path: Path, how: str) -> None:
+    table, file = partitioned(tmp_path, "decimal(5, 2)", pa.decimal128(5, 2), Decimal("1.25"))
+    table.evolve([ID, field(2, "p", "decimal(19, 2)")])
+    table.commit(delete_first(table, file, how, (Decimal("1.26"),)))
+    assert ids(tmp_path) == [1, 2, 3]
+
+
+def test_I6_positions_that_name_their_file_reach_it_whatever_the_partition_is_written_as(tmp_path: Path) -> None:
+    table, file = partitioned(tmp_path, "double", pa.float64(), 0.0)
+    table.commit(position_deletes(table, "p.parquet", [(file.path, 0)], partition=(-0.0,), referenced=file.path))
+    assert ids(tmp_path) == [2, 3]
+
+
+@pytest.mark.parametrize("how", [*KINDS, "named"])
+def test_I6_deletes_whose_partition_column_is_gone_reach_files_from_before(tmp_path: Path, how: str) -> None:
+    table, file = partitioned(tmp_path, "string", pa.string(), "a")
+    table.evolve([ID])
+    table.forgets_types = True
+    if how == "named":
+        deletes = position_deletes(table, "p.parquet", [(file.path, 0)], partition=(None,), referenced=file.path)
+    else:
+        deletes = delete_first(table, file, how, (None,))
+    table.commit(deletes)
+    assert ids(tmp_path) == [2, 3]
+
+
+def test_I6_partitions_of_a_column_that_is_gone_are_told_apart_where_both_are_known(tmp_path: Path) -> None:
+    table, file = partitioned(tmp_path, "string", pa.string(), "a")
+    table.commit(delete_first(table, file, "values", ("b",)))
+    table.evolve([ID])
+    assert ids(tmp_path) == [1, 2, 3]
+    table.commit(equality_deletes(table, "more.parquet", pa.table({"id": [2]}), partition=("a",)))
+    assert ids(tmp_path) == [1, 3]
+
+
+# --- Columns that files lack, compared by values ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["parquet", "avro"])
+def test_I6_a_column_that_files_lack_is_compared_by_its_partition_also_when_it_is_gone(
+    tmp_path: Path, ending: str
+) -> None:
+    table = IcebergFolder(tmp_path, [ID, field(2, "p", "int")], specs=[[(2, "identity", "p")], []])
+    for number, value in enumerate([5, 6, None]):
+        rows = pa.table({"id": [number]})
+        table.commit(table.data_file(f"{number}.{ending}", rows, fields=[ID], spec=0, partition=(value,), noted={}))
+    table.commit(equality_deletes(table, "e.parquet", pa.table({"p": pa.array([5, None], pa.int32())}), spec=1))
+    assert ids(tmp_path) == [1]
+    table.evolve([ID, field(2, "q", "long")])
+    assert ids(tmp_path) == [1]
+    table.evolve([ID])
+    assert ids(tmp_path) == [1]
+
+
+def test_I6_a_field_of_a_struct_that_files_lack_is_compared_by_its_partition(tmp_path: Path) -> None:
+    inner = [field(3, "a", "int"), field(4, "b", "int")]
+    table = IcebergFolder(tmp_path, [ID, field(2, "s", inner)], specs=[[(4, "identity", "p")], []])
+    stored = pa.struct([("a", pa.int32())])
+    for number, value in enumerate([5, 6]):
+        rows = pa.table({"id": [number], "s": pa.array([{"a": 1}], stored)})
+        fields = [ID, field(2, "s", inner[:1])]
+        table.commit(table.data_file(f"{number}.parquet", rows, fields=fields, spec=0, partition=(value,), noted={}))
+    deleted = pa.table({"s": pa.array([{"b": 5}], pa.struct([("b", pa.int32())]))})
+    table.commit(equality_deletes(table, "e.parquet", deleted, ids=[4], fields=[field(2, "s", inner[1:])], spec=1))
+    assert ids(tmp_path) == [1]
+    table.evolve([ID, field(2, "s", inner[:1])])
+    assert ids(tmp_path) == [1]
+
+
+def test_I6_values_inside_of_structs_that_are_null_are_compared_where_nobody_counted_them(tmp_path: Path) -> None:
+    def bytes_of(value: int) -> bytes:
+        return value.to_bytes(4, "little")
+
+    table = IcebergFolder(tmp_path, [ID, field(2, "s", [field(3, "x", "int")])])
+    stored = pa.struct([("x", pa.int32())])
+    rows = pa.table({"id": [1, 2, 3], "s": pa.array([{"x": 100}, None, {"x": 101}], stored)})
+    bounds = {"lower_bounds": {3: bytes_of(100)}, "upper_bounds": {3: bytes_of(101)}}
+    noted = {"value_counts": {1: 3, 3: 2}, "null_value_counts": {1: 0, 3: 0}, **bounds}
+    table.commit(table.data_file("1.parquet", rows, noted=noted))
+    noted = {"value_counts": {3: 2}, "null_value_counts": {3: 1}} | {name: {3: bytes_of(5)} for name in bounds}
+    deleted = pa.table({"s": pa.array([{"x": None}, {"x": 5}], stored)})
+    table.commit(equality_deletes(table, "e.parquet", deleted, ids=[3], noted=noted))
+    assert ids(tmp_path) == [1, 3]

@@ -1,0 +1,108 @@
+"""Tables by a field inside of a struct, which files may lack: it has the value of the partition then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.by_pages import read_by_pages
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+
+ID = field(1, "id", "long")
+A, B = field(3, "a", "int"), field(4, "b", "int")
+STORED = pa.struct([("a", pa.int32())])
+WHERES = ("s.b = 7", "s.b <> 7", "NOT s.b = 7", "s.b IS NULL", "s.b IS NOT NULL", "s.b IN (6, 7) AND id > 1", "s.b > 8")
+
+
+def by_field(folder: Path, ending: str, value: int | None, *, has_struct: bool = True) -> tamis.Table:
+    """A file with the ids 1 and 2 of the partition of a value, which `s.b` has, and the file lacks it."""
+    table = IcebergFolder(folder, [ID, field(2, "s", [A, B])], specs=[[(4, "identity", "p")]])
+    rows = pa.table({"id": [1, 2]})
+    if has_struct:
+        rows = rows.append_column("s", pa.array([{"a": 1}, {"a": 2}], STORED))
+    fields = [ID, field(2, "s", [A])] if has_struct else [ID]
+    table.commit(table.data_file(f"1.{ending}", rows, fields=fields, partition=(value,), noted={}))
+    return tamis.open(folder)
+
+
+def expected(where: str, value: int | None) -> list[int]:
+    matches = {
+        "s.b = 7": value == 7,
+        "s.b <> 7": value is not None and value != 7,
+        "NOT s.b = 7": value is not None and value != 7,
+        "s.b IS NULL": value is None,
+        "s.b IS NOT NULL": value is not None,
+        "s.b > 8": value is not None and value > 8,
+    }
+    if where in matches:
+        return [1, 2] if matches[where] else []
+    return [2] if value in (6, 7) else []
+
+
+def ids(table: tamis.Table, where: str, **options: Any) -> list[int]:
+    return sorted(table.scan(where, **options).to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("value", [7, None])
+def test_I5_a_field_that_a_struct_lacks_has_the_value_of_its_partition(
+    tmp_path: Path, ending: str, value: int | None
+) -> None:
+    table = by_field(tmp_path, ending, value)
+    assert table.scan(columns=["s"]).to_arrow()["s"].to_pylist() == [{"a": 1, "b": value}, {"a": 2, "b": value}]
+    assert table.scan(columns=["s.b"]).to_arrow()["s"].to_pylist() == [{"b": value}] * 2
+    for where in WHERES:
+        assert ids(table, where) == ids(table, where, levels=[]) == expected(where, value), where
+        assert table.scan(where).count() == len(expected(where, value)), where
+
+
+@pytest.mark.parametrize("ending", ["parquet", "avro"])
+@pytest.mark.parametrize("value", [7, None])
+def test_I5_a_struct_that_is_lacking_is_there_where_a_field_of_it_has_a_value(
+    tmp_path: Path, ending: str, value: int | None
+) -> None:
+    table = by_field(tmp_path, ending, value, has_struct=False)
+    whole = None if value is None else {"a": None, "b": value}
+    assert table.scan().to_arrow()["s"].to_pylist() == [whole, whole]
+    for where in WHERES:
+        for levels in ([], ["partitions", "manifests", "files", "row_groups"]):
+            assert ids(table, where, levels=levels) == expected(where, value), (where, levels)
+
+
+def test_I5_a_struct_that_is_null_keeps_no_value_of_the_partition(tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [ID, field(2, "s", [A, B])], specs=[[(4, "identity", "p")]])
+    rows = pa.table({"id": [1, 2], "s": pa.array([{"a": 1}, None], STORED)})
+    table.commit(table.data_file("1.parquet", rows, fields=[ID, field(2, "s", [A])], partition=(7,), noted={}))
+    opened = tamis.open(tmp_path)
+    assert opened.scan().to_arrow()["s"].to_pylist() == [{"a": 1, "b": 7}, None]
+    assert ids(opened, "s.b = 7", levels=["row_groups"]) == [1]
+    assert ids(opened, "s.b IS NULL", levels=["row_groups"]) == [2]
+    assert opened.scan("s.b = 7", levels=["row_groups"]).count() == 1
+
+
+def test_I5_P5_pages_of_a_struct_that_lacks_a_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_by_pages(monkeypatch)
+    table = IcebergFolder(tmp_path, [ID, field(2, "s", [A, B])], specs=[[(4, "identity", "p")]])
+    numbers = list(range(500))
+    rows = pa.table({"id": numbers, "s": pa.array([{"a": number} for number in numbers], STORED)})
+    options = {"max_rows_per_page": 10, "write_page_index": True}
+    fields = [ID, field(2, "s", [A])]
+    table.commit(table.data_file("1.parquet", rows, fields=fields, partition=(7,), noted={}, options=options))
+    opened = tamis.open(tmp_path)
+    found = opened.scan("id BETWEEN 100 AND 102 AND s.b = 7").to_arrow()
+    assert found["s"].to_pylist() == [{"a": number, "b": 7} for number in (100, 101, 102)]
+    assert ids(opened, "s.a = 44 AND s.b <=> 7", levels=["pages"]) == [44]
+
+
+def test_tasks_of_such_files_travel(tmp_path: Path) -> None:
+    from tamis.scan.task_data import tasks_from_table, tasks_to_table
+
+    scan = by_field(tmp_path, "parquet", 7).scan()
+    tasks = scan.plan("row_groups").tasks
+    assert [task.where_absent for task in tasks] == [{("s", "b"): pa.scalar(7, pa.int32())}]
+    assert tasks_from_table(tasks_to_table(tasks, scan.schema, ())) == tasks

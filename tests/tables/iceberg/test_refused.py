@@ -1,0 +1,264 @@
+"""What Iceberg tables may have that is not read: an error that names it, and only for whoever asks for it."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.iceberg_edits import add_column, edit_metadata
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import arrow_type, field, list_of
+from tamis.errors import CorruptFile, UnsupportedFeature
+
+KINDS = [
+    "variant",
+    "geometry",
+    "geometry(srid:4326)",
+    "geography",
+    "geography('OGC:CRS84', 'spherical')",
+    "fixed[2000000000]",
+]
+
+
+def folder_of(folder: Path, **options: Any) -> IcebergFolder:
+    table = IcebergFolder(folder, [field(1, "id", "long")], version=3, **options)
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2]})))
+    return table
+
+
+# --- Types ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_of_a_type_that_is_not_read_is_refused_where_it_is_wanted(tmp_path: Path, kind: str) -> None:
+    folder_of(tmp_path)
+    add_column(tmp_path, 2, "g", kind)
+    opened = tamis.open(tmp_path)
+    assert opened.schema.names == ["id", "g"]
+    assert opened.scan(columns=["id"]).to_arrow()["id"].to_pylist() == [1, 2]
+    assert opened.scan("id > 1", columns=["id"]).to_arrow()["id"].to_pylist() == [2]
+    assert opened.scan("id > 1").count() == 1
+    for scan in (opened.scan(), opened.scan("id = 1")):
+        with pytest.raises(UnsupportedFeature, match=r"column 'g' is .* not read yet: leave it out, with columns=…"):
+            scan.to_arrow()
+        with pytest.raises(UnsupportedFeature, match="column 'g' is"):
+            scan.to_spark(None)
+    for where in ("g IS NULL AND id > 0", "g = X'00' OR id = 1", "g < 'x'"):
+        with pytest.raises(UnsupportedFeature, match="column 'g' is"):
+            opened.scan(where, columns=["id"])
+
+
+@pytest.mark.parametrize(
+    "kind", [[field(3, "a", "int"), field(4, "v", "variant")], list_of(3, "variant")], ids=["struct", "list"]
+)
+def test_a_type_that_is_not_read_inside_of_others(tmp_path: Path, kind: Any) -> None:
+    folder_of(tmp_path)
+    add_column(tmp_path, 2, "g", field(0, "", kind)["type"])
+    opened = tamis.open(tmp_path)
+    assert opened.scan(columns=["id"]).to_arrow().num_rows == 2
+    with pytest.raises(UnsupportedFeature, match=r"column 'g\.(v|element)' is 'variant'"):
+        opened.scan().to_arrow()
+    if isinstance(kind, list):
+        assert opened.scan(columns=["id", "g.a"]).to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
+def test_files_that_have_a_column_that_is_not_read(tmp_path: Path, ending: str) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "g", "binary")], version=3)
+    table.commit(table.data_file(f"1.{ending}", pa.table({"id": [1, 2], "g": [b"\x01", None]})))
+    edit_metadata(tmp_path, lambda told: told["schemas"][0]["fields"][1].update({"type": "geometry"}))
+    opened = tamis.open(tmp_path)
+    assert opened.scan("id = 2", columns=["id"]).to_arrow()["id"].to_pylist() == [2]
+    with pytest.raises(UnsupportedFeature, match="column 'g' is 'geometry'"):
+        opened.scan().to_arrow()
+
+
+def test_variants_in_files_do_not_keep_other_columns_from_being_read(tmp_path: Path) -> None:
+    parts = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+    inner = pa.array([{"metadata": b"\x01", "value": b"\x00"}, None], parts)
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "v", "binary")], version=3)
+    rows = pa.table({"id": [1, 2]}).append_column(pa.field("v", parts), inner)
+    # The parts of a variant have no ids.
+    schema = pa.schema(
+        [each.with_metadata({"PARQUET:field_id": str(number + 1)}) for number, each in enumerate(rows.schema)]
+    )
+    table.commit(table.data_file("1.parquet", rows.cast(schema), with_ids=False, noted={}))
+    edit_metadata(tmp_path, lambda told: told["schemas"][0]["fields"][1].update({"type": "variant"}))
+    opened = tamis.open(tmp_path)
+    assert opened.scan("id = 2", columns=["id"]).to_arrow()["id"].to_pylist() == [2]
+    with pytest.raises(UnsupportedFeature, match="column 'v' is 'variant'"):
+        opened.scan().to_arrow()
+
+
+def test_a_type_of_the_past_that_is_not_read_is_of_no_concern(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    old = {"type": "struct", "schema-id": 7, "fields": [field(1, "id", "long"), field(2, "v", "variant")]}
+    edit_metadata(tmp_path, lambda told: told["schemas"].append(old))
+    assert tamis.open(tmp_path).scan().to_arrow()["id"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["nonsense", {"type": "vector", "of": "float"}])
+def test_what_is_no_type_is_an_error_that_names_the_column(tmp_path: Path, kind: Any) -> None:
+    folder_of(tmp_path)
+    add_column(tmp_path, 2, "g", kind)
+    with pytest.raises(
+        UnsupportedFeature, match=r"column 'g' of the table (is 'nonsense'|has the unknown type 'vector')"
+    ):
+        tamis.open(tmp_path).scan()
+
+
+def test_X1_fixed_values_that_no_file_has_do_not_fill_the_memory(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    table.evolve([field(1, "id", "long"), field(2, "g", "fixed[1048576]")])
+    table.commit(table.data_file("2.parquet", pa.table({"id": range(5_000)}), noted={}))
+    opened = tamis.open(tmp_path)
+    assert opened.scan("id = 1", columns=["id"]).to_arrow().num_rows == 2
+    with pytest.raises(UnsupportedFeature, match=r"column 'g' of '.*2\.parquet' .* 4\.9 GiB"):
+        opened.scan().to_arrow()
+
+
+def junk_for(told: Any, path: tuple[Any, ...], junk: Any) -> None:
+    for part in path[:-1]:
+        told = told[part]
+    told[path[-1]] = junk
+
+
+def deep(levels: int) -> Any:
+    kind: Any = "int"
+    for number in range(levels):
+        kind = {"type": "struct", "fields": [field(100 + number, "a", kind)]}
+    return kind
+
+
+FIELDS = ("schemas", 0, "fields")
+
+
+@pytest.mark.parametrize(
+    ("path", "junk"),
+    [
+        (("schemas",), 5),
+        (("schemas",), [5]),
+        (("schemas", 0, "schema-id"), []),
+        (("schemas", 0, "schema-id"), "x"),
+        (FIELDS, None),
+        (FIELDS, [5]),
+        ((*FIELDS, 0, "id"), True),
+        ((*FIELDS, 0, "id"), "1"),
+        ((*FIELDS, 0, "name"), 5),
+        ((*FIELDS, 0, "type"), deep(150)),
+        ((*FIELDS, 0, "type"), {"type": "struct"}),
+        ((*FIELDS, 0, "type"), True),
+        ((*FIELDS, 0, "type"), {"type": "list", "element": 5}),
+        (("snapshots",), 5),
+        (("snapshots",), [5]),
+        (("snapshots", 0, "sequence-number"), 10**30),
+        (("snapshots", 0, "snapshot-id"), [1]),
+        (("partition-specs",), 5),
+        (("partition-specs", 0, "fields"), [5]),
+    ],
+    ids=str,
+)
+def test_X8_metadata_with_values_that_are_none_is_an_error(tmp_path: Path, path: tuple[Any, ...], junk: Any) -> None:
+    folder_of(tmp_path)
+    edit_metadata(tmp_path, lambda told: junk_for(told, path, junk))
+    with pytest.raises(CorruptFile):
+        tamis.open(tmp_path)
+
+
+def test_X2_structs_inside_of_structs_are_read(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    add_column(tmp_path, 2, "g", deep(80))
+    assert tamis.open(tmp_path).scan("g IS NULL").to_arrow()["id"].to_pylist() == [1, 2]
+
+
+def test_statistics_of_any_shape_are_of_no_concern(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    edit_metadata(tmp_path, lambda told: told.update({"statistics": [{"a": 1}], "partition-statistics": 5}))
+    assert tamis.open(tmp_path).scan().count() == 2
+
+
+# --- Transforms -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"source-ids": [1, 1], "transform": "zorder"},
+        {"source-ids": [1, 1], "transform": "bucket[16]"},
+        {"source-id": 1, "source-ids": [1, 1], "transform": "bucket[16]"},
+        {"source-ids": [1], "transform": "identity"},
+        {"source-id": 1, "transform": "bucketv2[16]"},
+        {"source-id": 1, "transform": "truncated"},
+    ],
+)
+def test_I2_partition_fields_that_nobody_knows_keep_all(tmp_path: Path, spec: dict[str, Any]) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long")], specs=[[(1, "identity", "p")]], version=3)
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1]})))
+    one = {"field-id": 1000, "name": "p", **spec}
+    edit_metadata(tmp_path, lambda told: told["partition-specs"][0].update({"fields": [one]}))
+    assert tamis.open(tmp_path).scan("id = 1").to_arrow()["id"].to_pylist() == [1]
+    assert tamis.open(tmp_path).scan("id = 2", levels=["partitions", "manifests"]).to_arrow().num_rows == 0
+
+
+def test_sort_orders_are_of_no_concern(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    order = {"order-id": 3, "fields": [{"source-ids": [1, 2], "transform": "hilbert", "direction": "up"}]}
+    edit_metadata(tmp_path, lambda told: told.update({"sort-orders": [order], "default-sort-order-id": 3}))
+    assert tamis.open(tmp_path).scan().count() == 2
+
+
+# --- Encryption -------------------------------------------------------------------------------------------------------
+
+
+def test_encrypted_data_files_are_refused(tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long")], version=3)
+    plain = table.data_file("0.parquet", pa.table({"id": [0]}))
+    table.commit(plain, table.data_file("1.parquet", pa.table({"id": [1]})).with_less(key_metadata=b"key"))
+    with pytest.raises(UnsupportedFeature, match=r"1\.parquet', of which '.*avro' tells, is encrypted"):
+        tamis.open(tmp_path).scan().to_arrow()
+    table.commit(removed=[table.path_of("1.parquet")], operation="delete")
+    assert tamis.open(tmp_path).scan().to_arrow()["id"].to_pylist() == [0]
+
+
+def test_encrypted_manifests_are_refused(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    table.snapshots[0].manifests[0].listed["key_metadata"] = b"key"
+    table.commit(table.data_file("2.parquet", pa.table({"id": [3]})))
+    with pytest.raises(UnsupportedFeature, match=r"m1\.avro', of which '.*snap-.*' tells, is encrypted"):
+        tamis.open(tmp_path).scan().to_arrow()
+
+
+def test_encrypted_lists_of_manifests_are_refused(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    place = next((tmp_path / "metadata").glob("snap-*.avro"))
+    place.write_bytes(os.urandom(1000))
+    with pytest.raises(CorruptFile, match="is no Avro file"):
+        tamis.open(tmp_path).scan().count()
+    edit_metadata(tmp_path, lambda told: told["snapshots"][0].update({"key-id": "k1"}))
+    with pytest.raises(UnsupportedFeature, match=r"snap-.*, the list of the manifests of a snapshot, is encrypted"):
+        tamis.open(tmp_path).scan().count()
+    assert table.snapshots
+
+
+# --- Formats ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
+def test_T5_times_of_orc_files_beyond_nanoseconds_are_refused_by_their_column(tmp_path: Path, kind: str) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "near", kind), field(3, "far", kind)])
+    near, far = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31)
+    columns = {
+        name: pa.array([value], pa.timestamp("us")).cast(arrow_type(kind))
+        for name, value in {"near": near, "far": far}.items()
+    }
+    table.commit(table.data_file("1.orc", pa.table({"id": [1], **columns}), noted={}))
+    opened = tamis.open(tmp_path)
+    assert opened.scan(columns=["id", "near"]).to_arrow()["near"].combine_chunks().equals(columns["near"])
+    with pytest.raises(UnsupportedFeature, match=r"column 'far' of '.*1\.orc' has times outside of 1677 to 2262"):
+        opened.scan().to_arrow()

@@ -1,0 +1,218 @@
+"""Manifests that say what cannot be, or leave out what must be there: no row is lost, and no wrong number is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.iceberg_deletes import deletion_vectors, equality_deletes
+from builders.iceberg_tables import EXISTING, Entry, File, IcebergFolder, Manifest
+from builders.iceberg_values import field, list_of
+from tamis.errors import CorruptFile
+
+ID = field(1, "id", "long")
+
+
+def ids(folder: Path, where: str | None = None, **options: Any) -> list[int]:
+    return sorted(tamis.open(folder).scan(where, **options).to_arrow()["id"].to_pylist())
+
+
+def count(folder: Path, where: str | None = None) -> int:
+    return tamis.open(folder).scan(where).count()
+
+
+def numbers(*values: int) -> pa.Table:
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+def with_file(folder: Path, version: int = 2) -> tuple[IcebergFolder, File]:
+    """A table with a file of the ids 1, 2 and 3."""
+    table = IcebergFolder(folder, [ID], version=version)
+    file = table.data_file("1.parquet", numbers(1, 2, 3))
+    table.commit(file)
+    return table, file
+
+
+# --- Rows that nobody counted -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
+def test_I3_a_negative_number_of_rows_is_unknown(tmp_path: Path, ending: str) -> None:
+    table = IcebergFolder(tmp_path, [ID], version=1)
+    file = table.data_file(f"a.{ending}", numbers(1, 2, 3), noted={})
+    counted = table.data_file(f"b.{ending}", numbers(4, 5))
+    table.commit(replace(file, rows=-1), counted)
+    assert ids(tmp_path) == [1, 2, 3, 4, 5]
+    assert ids(tmp_path, "id >= 2") == [2, 3, 4, 5]
+    assert [count(tmp_path), count(tmp_path, "id >= 2"), count(tmp_path, "id > 3"), count(tmp_path, "id < 0")] == [
+        5, 4, 2, 0,
+    ]  # fmt: skip
+    assert tamis.open(tmp_path).scan(limit=3).to_arrow().num_rows == 3
+    assert sorted(tamis.iceberg.list_files(tmp_path)["record_count"].to_pylist()) == [-1, 2]
+    assert tamis.open(tmp_path).files()["num_records"].to_pylist() == [None, 2]
+
+
+@pytest.mark.parametrize("value", [7, None])
+def test_I3_partitions_of_files_that_nobody_counted_rule_out(tmp_path: Path, value: int | None) -> None:
+    table = IcebergFolder(tmp_path, [ID, field(2, "p", "int")], specs=[[(2, "identity", "p")]])
+    rows = pa.table({"id": [1, 2], "p": pa.array([value] * 2, pa.int32())})
+    table.commit(replace(table.data_file("a.parquet", rows), rows=-1))
+    everything = [1, 2]
+    assert ids(tmp_path, "p IS NULL") == (everything if value is None else [])
+    assert ids(tmp_path, "p = 7") == ([] if value is None else everything)
+    assert count(tmp_path, "p = 7") == (0 if value is None else 2)
+    assert ids(tmp_path, "p < 7 OR p > 7") == []
+
+
+def test_a_vector_that_does_not_tell_how_many_rows_it_deletes_is_read_for_counts(tmp_path: Path) -> None:
+    table, file = with_file(tmp_path, version=3)
+    (vector,) = deletion_vectors(table, "v.puffin", {file.path: [1]}, {file.path: file})
+    table.commit(replace(vector, rows=-1))
+    assert (ids(tmp_path), count(tmp_path)) == ([1, 3], 2)
+
+
+# --- Counts that cannot be --------------------------------------------------------------------------------------------
+
+
+def four_bytes(value: int) -> bytes:
+    return value.to_bytes(4, "little", signed=True)
+
+
+BOUNDS = {"lower_bounds": {2: four_bytes(5)}, "upper_bounds": {2: four_bytes(5)}}
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        {"null_value_counts": {2: 2}, **BOUNDS},
+        {"null_value_counts": {2: 2}},
+        {"null_value_counts": {2: 2**62}},
+        {"null_value_counts": {2: 2}, "value_counts": {2: 1}},
+        {"null_value_counts": {2: 2}, "value_counts": {2: 2}},
+        {"null_value_counts": {2: 1}, **BOUNDS},
+        {"null_value_counts": {2: 1}, "lower_bounds": {2: four_bytes(5)}},
+    ],
+    ids=str,
+)
+def test_I3_more_nulls_than_rows_or_nulls_beside_bounds_are_not_believed(tmp_path: Path, noted: dict[str, Any]) -> None:
+    table = IcebergFolder(tmp_path, [ID, field(2, "x", "int")])
+    rows = pa.table({"id": [1], "x": pa.array([5], pa.int32())})
+    table.commit(table.data_file("1.parquet", rows, noted=noted))
+    for where in ("x = 5", "x > 3", "x IS NOT NULL"):
+        assert (ids(tmp_path, where), count(tmp_path, where)) == ([1], 1), where
+    assert (ids(tmp_path, "x IS NULL"), count(tmp_path, "x IS NULL")) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "noted", [{"nan_value_counts": {2: 2}}, {"null_value_counts": {2: 1}, "nan_value_counts": {2: 1}}]
+)
+def test_I3_more_nan_than_rows_are_not_believed(tmp_path: Path, noted: dict[str, Any]) -> None:
+    table = IcebergFolder(tmp_path, [ID, field(2, "x", "double")])
+    rows = pa.table({"id": [1], "x": [5.0]})
+    table.commit(table.data_file("1.parquet", rows, noted={"null_value_counts": {2: 0}, **noted}))
+    assert ids(tmp_path, "x = 5") == [1]
+    assert count(tmp_path, "x > 1e9") == 0
+    assert count(tmp_path, "x IS NULL") == 0
+
+
+def test_I3_nulls_in_all_rows_without_bounds_are_believed(tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [ID, field(2, "x", "int")])
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1], "x": pa.array([None], pa.int32())})))
+    assert tamis.open(tmp_path).scan("x = 5", levels=["files"]).plan("files").num_files == 0
+
+
+@pytest.mark.parametrize("deleted", [4, 5])
+def test_a_vector_of_more_rows_than_its_file_has_is_an_error_of_counts_too(tmp_path: Path, deleted: int) -> None:
+    table, file = with_file(tmp_path, version=3)
+    (vector,) = deletion_vectors(table, "v.puffin", {file.path: [1]}, {file.path: file})
+    table.commit(replace(vector, rows=deleted))
+    with pytest.raises(CorruptFile, match=rf"'.*1\.parquet' has 3 rows, of which {deleted} are deleted"):
+        count(tmp_path)
+
+
+@pytest.mark.parametrize("where", [None, "id >= 1"])
+def test_a_file_of_other_rows_than_its_manifest_counts_is_an_error(tmp_path: Path, where: str | None) -> None:
+    table = IcebergFolder(tmp_path, [ID])
+    table.commit(replace(table.data_file("1.parquet", numbers(1, 2, 3)), rows=2))
+    with pytest.raises(CorruptFile, match=r"1\.parquet' has 3 rows, and the metadata of its table says 2"):
+        ids(tmp_path, where)
+
+
+# --- What is left out -------------------------------------------------------------------------------------------------
+
+
+def listed_instead(table: IcebergFolder, *manifests: Manifest) -> None:
+    """Another list of manifests for the last snapshot."""
+    last = table.snapshots[-1]
+    table._written_list(last.number, None, last.sequence, manifests)
+
+
+def test_I6_a_file_that_was_there_before_has_no_sequence_number_of_the_manifest(tmp_path: Path) -> None:
+    table, file = with_file(tmp_path)
+    table.commit(equality_deletes(table, "e.parquet", numbers(1)))
+    last = table.snapshots[-1]
+    entry = Entry(file, status=EXISTING, snapshot=last.number)
+    deletes = last.manifests[1]
+    listed_instead(table, table.write_manifest([entry], last.number, 3), deletes)
+    with pytest.raises(CorruptFile, match="leaves out the sequence number of a file that it did not add"):
+        ids(tmp_path)
+    # A manifest from before there were such numbers.
+    listed_instead(table, table.write_manifest([entry], last.number, 0), deletes)
+    assert ids(tmp_path) == [2, 3]
+    listed_instead(table, table.write_manifest([replace(entry, sequence=1)], last.number, 3), deletes)
+    assert ids(tmp_path) == [2, 3]
+
+
+@pytest.mark.parametrize("missing", ["referenced_data_file", "content_offset", "content_size_in_bytes"])
+def test_I6_a_vector_that_does_not_say_where_it_is_or_what_for_is_an_error(tmp_path: Path, missing: str) -> None:
+    table, file = with_file(tmp_path, version=3)
+    (vector,) = deletion_vectors(table, "v.puffin", {file.path: [0]}, {file.path: file})
+    table.commit(vector.with_less(**{missing: None}))
+    for read in (ids, count):
+        with pytest.raises(CorruptFile, match="has a deletion vector without"):
+            read(tmp_path)
+    # Once it is deleted, nobody needs it.
+    table.commit(removed=[vector.path])
+    assert ids(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("given", [None, []])
+def test_I6_equality_deletes_that_compare_nothing_are_an_error(tmp_path: Path, given: list[int] | None) -> None:
+    table, _ = with_file(tmp_path)
+    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=given))
+    for read in (ids, count):
+        with pytest.raises(CorruptFile, match="equality deletes without the columns that they compare"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("number", "what"), [(2, "'s', which is a struct"), (4, "'l', which is a list"), (5, "no schema")]
+)
+def test_I6_equality_deletes_by_no_plain_value_are_an_error(tmp_path: Path, number: int, what: str) -> None:
+    table = IcebergFolder(tmp_path, [ID, field(2, "s", [field(3, "x", "int")]), field(4, "l", list_of(5, "int"))])
+    rows = pa.Table.from_pylist([{"id": 1, "s": {"x": 1}, "l": [1]}], schema=table.arrow_schema)
+    table.commit(table.data_file("1.parquet", rows))
+    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=[number]))
+    for read in (ids, count):
+        with pytest.raises(CorruptFile, match=what):
+            read(tmp_path)
+
+
+def test_I6_equality_deletes_that_name_a_column_twice_compare_it_once(tmp_path: Path) -> None:
+    table, _ = with_file(tmp_path)
+    table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=[1, 1]))
+    assert ids(tmp_path) == [2, 3]
+
+
+def test_a_manifest_of_neither_data_nor_deletes_is_an_error(tmp_path: Path) -> None:
+    table, file = with_file(tmp_path)
+    last = table.snapshots[-1]
+    listed_instead(table, table.write_manifest([Entry(file, snapshot=last.number)], last.number, 1, content=7))
+    for read in (ids, count):
+        with pytest.raises(CorruptFile, match="manifests of neither data nor deletes"):
+            read(tmp_path)
