@@ -9,7 +9,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo verify-demo test test-interop lint format bench java clean
+.PHONY: help demo verify-demo test test-interop lint format bench java postgresql clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,7 @@ verify-demo: demo ## prove on the demo table that pruning changes no result
 
 test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
 	-@bash scripts/ensure_java.sh
+	-@bash scripts/ensure_postgresql.sh
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the peers of benchmarks; skipped, with the reason, where Java or Maven cannot be had
@@ -50,6 +51,9 @@ bench: ## run the benchmarks; ARGS goes to benchmarks/run.py
 
 java: ## check for the Java that Spark needs, and install it where that is possible
 	@bash scripts/ensure_java.sh
+
+postgresql: ## check for the PostgreSQL server that tests start, and install it where that is possible
+	@bash scripts/ensure_postgresql.sh
 
 clean: ## remove the environment, the demo and benchmark data and all caches
 	rm -rf .venv .venv-iceberg demo-data bench-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

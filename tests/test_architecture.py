@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "scan": {"errors", "types", "expr", "skipping", "io", "parquet", "tables"},
     "engines": {"errors", "types", "expr", "skipping", "io", "parquet", "tables", "scan"},
     "indexing": {"errors", "types", "expr", "skipping", "io", "parquet", "tables", "scan"},
+    "pushdown": {"errors", "types", "expr", "skipping", "io", "parquet", "tables", "scan"},
     "report": {"errors", "types", "expr", "skipping", "io", "parquet", "tables", "scan"},
 }
 

@@ -15,6 +15,7 @@
     │   ├── PartitionLayoutError  directories that contradict each other
     │   ├── CorruptFile         bytes that are not what they claim to be
     │   └── MissingFile         a planned file that is gone
+    ├── AccessDenied            a table that policies do not let somebody read, or not so
     ├── StorageError            a file system that refused or failed
     ├── EngineError             an engine, such as a Spark session, that could not run a job
     ├── MissingDependency       an optional package that is not installed
@@ -143,6 +144,10 @@ class CorruptFile(TableError):
 
 class MissingFile(TableError):
     """A planned file that is gone."""
+
+
+class AccessDenied(TamisError):
+    """A table that policies do not let somebody read, or not in this way. It does not tell what they hide."""
 
 
 class StorageError(TamisError):

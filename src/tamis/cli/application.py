@@ -16,6 +16,7 @@ from tamis.cli.inspect import inspect
 from tamis.cli.options import debug_option
 from tamis.cli.plan import plan
 from tamis.cli.scan import scan
+from tamis.cli.sql import sql
 from tamis.cli.verify import verify
 
 _EXAMPLES = """\b
@@ -26,6 +27,7 @@ Examples:
   tamis count  orders --where "id < 150"
   tamis files  orders --where "region <> 'us'"
   tamis scan   orders --version 12 --limit 5
+  tamis sql    "SELECT region, sum(amount) FROM orders GROUP BY region" orders
   tamis history orders --limit 5
   tamis verify orders --where "region = 'eu' AND id BETWEEN 2800 AND 2850"
   tamis index build orders --bloom customer
@@ -44,7 +46,7 @@ def program() -> None:
     """
 
 
-for _command in (plan, scan, count, files, history, index, inspect, verify):
+for _command in (plan, scan, count, files, history, index, inspect, sql, verify):
     program.add_command(_command)
 
 

@@ -15,6 +15,8 @@ from tamis.cli.progress import bytes_meter, is_watched, show_progress
     "columns",
     "limit",
     "levels",
+    "policies",
+    "principal",
     columns="Checked to exist; a count does not depend on them.",
     limit="Count no further than this.  [default: all]",
 )

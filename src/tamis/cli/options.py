@@ -43,8 +43,20 @@ class Request:
     columns: Sequence[str] | None = None
     limit: Limit = None
     levels: Collection[str] = LEVELS
+    policies: str | None = None
+    principal: str | None = None
 
     def open(self) -> Table:
+        table = self._open()
+        if self.policies is None and self.principal is None:
+            return table
+        # Few need what they import.
+        from tamis.protected_table import protect_table
+        from tamis.pushdown.policies import load_policies
+
+        return protect_table(table, load_policies(self.policies), self.principal)
+
+    def _open(self) -> Table:
         return open_table(
             self.uri,
             self.format,
@@ -105,7 +117,7 @@ def _levels(context: click.Context, parameter: click.Parameter, value: str) -> t
     return names
 
 
-def _assignments(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
+def assignments(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
     """NAME=VALUE of an option that may be repeated. The first `=` ends the name."""
     found: dict[str, str] = {}
     for value in values:
@@ -123,7 +135,7 @@ def _catalog(context: click.Context, parameter: click.Parameter, values: Sequenc
     """The name of a catalog, or its properties."""
     if len(values) == 1 and "=" not in values[0]:
         return values[0]
-    return _assignments(context, parameter, values)
+    return assignments(context, parameter, values)
 
 
 def split_names(text: str) -> list[str]:
@@ -182,13 +194,15 @@ _SCAN_OPTIONS: dict[str, dict[str, Any]] = {
         "show_default": True,
         "help": "Levels of pruning to use, between commas, or none.",
     },
+    "policies": {"metavar": "FILE", "help": "Row filters and masks in YAML or JSON: show what a principal may see."},
+    "principal": {"metavar": "NAME", "help": "Who asks, as the policies name them."},
 }
 
 storage_option: Callable[[Any], Any] = click.option(
     "--storage-option",
     "storage_options",
     metavar="KEY=VALUE",
-    callback=_assignments,
+    callback=assignments,
     multiple=True,
     help="Setting of the storage, as in AWS_REGION=eu-west-1; may be repeated.",
 )
@@ -233,7 +247,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--partitioning",
         metavar="COLUMN=TYPE",
-        callback=_assignments,
+        callback=assignments,
         multiple=True,
         help="Type of a partition column, as in day=date; may be repeated.",
     ),
@@ -294,6 +308,8 @@ def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
         @functools.wraps(command)
         def with_request(**given: Any) -> Any:
             request = Request(**{name: given.pop(name) for name in asked})
+            if request.principal is not None and request.policies is None:
+                raise click.UsageError("--principal goes with --policies, which say what it means")
             chosen = [name for name in _ONE_OF if getattr(request, name) is not None]
             if len(chosen) > 1:
                 first, second = (f"--{name.replace('_', '-')}" for name in chosen[:2])

@@ -21,7 +21,15 @@ from tamis.skipping.prune import ConjunctOutcome
     short_help="Show what would be read, and why the rest is not.",
     epilog="Example: tamis plan orders --where \"day = DATE '2024-03-03' AND amount > 40\"",
 )
-@request_options("where", "columns", "limit", "levels", limit="As in scan. A plan has all files, whatever the limit.")
+@request_options(
+    "where",
+    "columns",
+    "limit",
+    "levels",
+    "policies",
+    "principal",
+    limit="As in scan. A plan has all files, whatever the limit.",
+)
 @click.option(
     "--depth",
     type=click.Choice(DEPTHS),
@@ -55,6 +63,9 @@ def _show(report: Report) -> None:
     title = (printable(f"{report.table} ({report.format})"), "bold")
     console.print(Text.assemble(title, printable(f" where {report.where}" if report.where else ", all rows")))
     console.print()
+    if report.note is not None:
+        console.print(printable(report.note))
+        return
     funnel = plain_table(("level", "total", "kept", "bytes", "kept bytes"), (False, True, True, True, True))
     for level in report.levels:
         sizes = (format_bytes(level.bytes_total), format_bytes(level.bytes_kept))

@@ -31,6 +31,8 @@ Examples:
     "columns",
     "limit",
     "levels",
+    "policies",
+    "principal",
     limit=f"At most so many rows, or 'all'.  [default: {ROWS_ON_A_TERMINAL} on a terminal, else all]",
 )
 @json_option("One JSON object a row, each on its line.")

@@ -35,6 +35,11 @@ def parse_sql(text: str) -> Expr:
     return read(text, _convert)
 
 
+def expression_of(tree: exp.Expr) -> Expr:
+    """The expression that a part of a tree means which `sql_syntax` read; `ParseError` where none of ours does."""
+    return _convert(tree)
+
+
 def _convert(tree: exp.Expr) -> Expr:
     done: list[Expr] = []
     stack: list[exp.Expr | Pending] = [tree]

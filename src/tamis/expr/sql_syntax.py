@@ -116,10 +116,22 @@ def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
     depth = _depth_of(tokens)
     _refuse(text, tokens, depth)
     _keep_functions(tokens)
+    return _with_room(lambda: convert(_tree_of(text, tokens)), depth)
 
-    def work() -> T:
-        return convert(_tree_of(text, tokens))
 
+def read_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
+    """Read one statement, whatever it is, and convert its tree, with a stack that is large enough."""
+    tokens = _tokens_of(text)
+    if not tokens:
+        raise ParseError("the text is empty", position=1, hint="Write a query, such as SELECT * FROM orders")
+    depth = _depth_of(tokens)
+    if depth > DEEPEST:
+        raise _too_deep()
+    _keep_functions(tokens)
+    return _with_room(lambda: convert(_statement_of(text, tokens)), depth)
+
+
+def _with_room(work: Callable[[], T], depth: int) -> T:
     if depth <= _SHALLOW:
         try:
             return work()
@@ -130,17 +142,21 @@ def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
 
 
 _large_stack = threading.Lock()
+_THREAD = "tamis-sql"
 
 
 def with_large_stack(work: Callable[[], T], depth: int) -> T:
     """Do what recurses over a text that nests so deep, in a thread with a stack that is large enough."""
+    if threading.current_thread().name.startswith(_THREAD):
+        # It already stands on one, and would wait for itself.
+        return work()
     # Both limits belong to the process, so only one text is read this way at a time.
     with _large_stack:
         frames_before = sys.getrecursionlimit()
         stack_before = threading.stack_size(_LEAST_STACK + depth * _STACK_PER_LEVEL)
         try:
             sys.setrecursionlimit(max(frames_before, 10_000 + depth * _FRAMES_PER_LEVEL))
-            with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tamis-sql") as pool:
+            with ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD) as pool:
                 return pool.submit(work).result()
         except RecursionError:
             raise _too_deep() from None
@@ -262,6 +278,16 @@ def _tree_of(text: str, tokens: list[Token]) -> exp.Expr:
     if tree is None:
         raise ParseError("the text has no expression", position=1, hint="Write a condition, such as amount > 5")
     return tree
+
+
+def _statement_of(text: str, tokens: list[Token]) -> exp.Expr:
+    try:
+        trees = [tree for tree in _DIALECT.parser().parse(tokens, text) if tree is not None]
+    except sqlglot_errors.ParseError as error:
+        raise _misread(text, tokens, error) from error
+    if len(trees) != 1:
+        raise ParseError("the text has several statements", hint="Give one query at a time")
+    return trees[0]
 
 
 # --- What went wrong ------------------------------------------------------------------------------------------------

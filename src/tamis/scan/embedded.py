@@ -42,7 +42,7 @@ class EmbeddedPredicates:
         self._text = " and ".join(shown(part) for part in self._parts)
         rewritten = [fold(part, self._with_values, _engine_arguments) for part in self._parts]
         try:
-            selected = [f"({_duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
+            selected = [f"({duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
         except SqlglotError as error:
             reason = explain_translation_error(error)
             raise EvaluationError(f"the embedded engine has no words for {self._text}: {reason}") from error
@@ -130,13 +130,18 @@ def _is_logic(node: Expr) -> bool:
     return isinstance(node, Call) and node.function in _LOGIC
 
 
-def _duckdb_sql(predicate: Expr) -> str:
+def duckdb_sql(predicate: Expr) -> str:
     """A predicate in DuckDB's words, with our meaning of LIKE (backslash escapes) and CAST (no silent NULL)."""
-    text = to_sql(transform(predicate, _in_our_meaning))
+    text = text_for_engine(predicate)
     try:
         return to_duckdb(text)
     except RecursionError:
         return with_large_stack(lambda: to_duckdb(text), DEEPEST)
+
+
+def text_for_engine(expr: Expr) -> str:
+    """An expression as text in Spark's dialect that `to_duckdb` turns into one of our meaning."""
+    return to_sql(transform(expr, _in_our_meaning))
 
 
 def _in_our_meaning(node: Expr) -> Expr:

@@ -70,6 +70,8 @@ def _read(report: Report) -> str | None:
 
 def funnel_text(report: Report) -> str:
     """The report as aligned lines."""
+    if report.note is not None:
+        return f"{_title(report)}\n\n{report.note}"
     rows = [_HEADINGS, *(_cells(level) for level in report.levels)]
     widths = [max(len(row[index]) for row in rows) for index in range(len(_HEADINGS))]
     lines = [_title(report), ""]
@@ -96,6 +98,8 @@ def _details(level: LevelReport, width: int, longest: int) -> list[str]:
 
 def funnel_html(report: Report) -> str:
     """The report as an HTML table, for notebooks. Every text of the data is escaped."""
+    if report.note is not None:
+        return f"<p>{escape(_title(report))}</p><p>{escape(report.note)}</p>"
     head = "".join(f"<th>{escape(heading)}</th>" for heading in (*_HEADINGS, "by predicate"))
     body = []
     for level in report.levels:

@@ -40,6 +40,7 @@ from tamis.scan.tasks import ScanTask
 from tamis.skipping.predicate import Predicate
 from tamis.tables.iceberg.data_files import DataFile
 from tamis.tables.source import PARQUET
+from tamis.types import without_views
 
 MOST_BY_PAGES = 0.5
 """Of more rows than this share of a row group all pages are read: one pass over them is faster than many small ones."""
@@ -120,6 +121,12 @@ class TaskReader:
         for batch in self._matching(tasks, self.projection):
             if batch.num_rows:
                 yield project(batch, self.output_schema)
+
+    def columns(self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
+        """The rows of tasks that satisfy the filter, with at least the columns of another projection."""
+        for batch in self._matching(tasks, projection):
+            if batch.num_rows:
+                yield batch
 
     def count(self, tasks: Sequence[ScanTask]) -> int:
         """How many rows of tasks satisfy the filter; no column is read where all of them do."""
@@ -303,7 +310,13 @@ def _select(decoded: Iterator[pa.RecordBatch], selection: RowSelection) -> Itera
         own = selection.slice(start, batch.num_rows)
         start += batch.num_rows
         if not own.is_empty:
-            yield batch if own.is_all else batch.filter(own.to_mask())
+            yield batch if own.is_all else _without_views(batch).filter(own.to_mask())
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with plain texts: Arrow cannot choose among views of them."""
+    fields = [field.with_type(without_views(field.type)) for field in batch.schema]
+    return batch if fields == list(batch.schema) else batch.cast(pa.schema(fields))
 
 
 def _can_assemble(schema: FileSchema, leaves: Collection[int]) -> bool:

@@ -19,6 +19,8 @@ class Report:
     levels: list[LevelReport] = field(default_factory=list)
     bytes_read: int | None = None
     requests: int | None = None
+    note: str | None = None
+    """What is to be said in place of levels, where they are not told."""
 
     def level(self, name: str) -> LevelReport | None:
         return next((level for level in self.levels if level.level == name), None)
@@ -41,7 +43,7 @@ class Report:
             "levels": [level.to_dict() for level in self.levels],
             "bytes_read": self.bytes_read,
             "requests": self.requests,
-        }
+        } | ({} if self.note is None else {"note": self.note})
 
     def __str__(self) -> str:
         from tamis.scan.funnel import funnel_text

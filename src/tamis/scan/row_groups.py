@@ -103,13 +103,16 @@ def plan_row_groups(
     enabled: bool = True,
     keep_contents: bool = False,
     index: FileIndex | None = None,
+    described: Sequence[Column] = (),
 ) -> RowGroups:
     """Read the footers of files (several at the same time) and prune their row groups in one pass.
 
     `names` are the table's for the columns of its files, where those have others. With `keep_contents`, whoever reads
     the files soon after gets the small ones along; else footers need not be read of files that an `index` knows.
+    What is known of `described` columns comes along, though the filter is not about them.
     """
-    in_files = [column for column in predicate.columns if column.path[0] not in partitions.column_names]
+    asked_about = tuple(dict.fromkeys((*predicate.columns, *described)))
+    in_files = [column for column in asked_about if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
     asked = _Asked(storage, names, in_files, mentioned, of_files, keep_contents)
@@ -127,7 +130,7 @@ def plan_row_groups(
     )
     row_count = pa.array(units.row_count)
     metadata = {ROW_COUNT.name: row_count, **facts.metadata, **_where_lacking(files, facts, in_files, units)}
-    for name in {column.path[0]: None for column in predicate.columns if column not in in_files}:
+    for name in {column.path[0]: None for column in asked_about if column not in in_files}:
         values = partitions[name].combine_chunks().take(pa.array(units.file))
         metadata |= constant_bounds(Column((name,), type=values.type), values, row_count)
     described = pa.record_batch(metadata)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, MissingDependency, MissingFile
+from tamis.expr.nodes import Expr
 from tamis.io.counters import IoCounters
 from tamis.parquet.batches import MOST_BYTES
 from tamis.scan.deletes import without_deleted
@@ -44,24 +45,33 @@ _MOST_FILES = 1024
 rows come soon. The footers of local files take no time to speak of."""
 
 
+def checked_limit(limit: object) -> int | None:
+    """A limit that a scan can have; None for none, and for one that no table reaches."""
+    if limit is None:
+        return None
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise InvalidArgument(f"limit is a number of rows, 0 or more, not {limit!r}")
+    return limit if limit <= MOST_LIMIT else None
+
+
 class Scan:
     """A lazy scan of a table. Nothing is read before one of its methods asks for it.
 
-    `levels` switches levels of pruning off for whoever wants to see what they do; the rows are the same with any.
+    `levels` switches levels of pruning off for whoever wants to see what they do; the rows are the same with any. Rows
+    for which `pruning` is not TRUE may be left out, or not: for whoever drops them anyway.
     """
 
     def __init__(
         self,
         source: TableSource,
         where: object = None,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[object] | None = None,
         limit: int | None = None,
         levels: Collection[str] = LEVELS,
+        *,
+        pruning: Expr | None = None,
     ) -> None:
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-            raise InvalidArgument(f"limit is a number of rows, 0 or more, not {limit!r}")
-        if limit is not None and limit > MOST_LIMIT:
-            limit = None
+        limit = checked_limit(limit)
         if isinstance(levels, str):
             raise InvalidArgument(f"levels is a list of names, not one text: levels=[{levels!r}]")
         unknown = set(levels) - set(LEVELS)
@@ -70,7 +80,12 @@ class Scan:
         self._source = source
         self._limit = limit
         self._levels = frozenset(levels)
-        self._predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
+        tested = make_predicate(where, source.schema, source.name, source.partition_columns)
+        # What is only there to leave something out is not tested row by row.
+        self._tested = len(tested.conjuncts) if pruning is not None else None
+        self._predicate = tested if pruning is None else tested.and_also(
+            make_predicate(pruning, source.schema, source.name, source.partition_columns)
+        )  # fmt: skip
         self._projection = projected_paths(columns, source.schema, source.name)
         refuse_not_read(source.schema, [column.path for column in self._predicate.mentioned])
         # Counts of its own, so that a report tells what this scan cost.
@@ -78,7 +93,7 @@ class Scan:
         self._reader = TaskReader(
             self._storage,
             source.schema,
-            self._predicate,
+            tested,
             self._projection,
             source.partition_columns,
             source.field_names,
@@ -166,7 +181,15 @@ class Scan:
 
     def _planned(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
         files = listing.files
-        return PlannedFiles(files, listing.partitions, self._without_deleted(files, row_groups), below)
+        left = self._to_be_tested(self._without_deleted(files, row_groups))
+        return PlannedFiles(files, listing.partitions, left, below)
+
+    def _to_be_tested(self, row_groups: RowGroups) -> RowGroups:
+        if self._tested is None:
+            return row_groups
+        unmatched = row_groups.unmatched.copy()
+        unmatched[:, self._tested :] = False
+        return replace(row_groups, unmatched=unmatched)
 
     def _without_deleted(self, files: pa.Table, row_groups: RowGroups) -> RowGroups:
         units = row_groups.units
@@ -184,7 +207,7 @@ class Scan:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch in the order of the files; memory does not grow with the table."""
         refuse_not_read(self._source.schema, self._projection)
-        run = _Run(self, self._projection, self._listing)
+        run = Run(self, self._projection, self._listing)
         remaining = self._limit
         try:
             if remaining == 0:
@@ -209,7 +232,7 @@ class Scan:
         """How many rows match. Where metadata proves that all rows of a row group do, no column is read."""
         listing = self._source.list_files(self._predicate, self._levels, self._limit, with_rows=True)
         found, rest = _counted(listing)
-        run = _Run(self, (), rest)
+        run = Run(self, (), rest)
         run.count_known(found)
         try:
             enough = self._limit is not None and found >= self._limit
@@ -302,7 +325,7 @@ def weight(tasks: list[ScanTask]) -> int:
     return size + 3 * min(MOST_BYTES, 8 * size)
 
 
-class _Run:
+class Run:
     """One reading of a scan: its tasks as they are planned, and the report that grows with them."""
 
     def __init__(self, scan: Scan, projection: tuple[Path, ...], listing: FileListing) -> None:
@@ -323,10 +346,14 @@ class _Run:
         """Take in rows that need not be read."""
         self._rows_planned += rows
 
+    def take_in(self, level: LevelReport) -> None:
+        """Add the account of what was planned elsewhere."""
+        self._report.take_in(level)
+
     def tasks(self) -> Iterator[list[ScanTask]]:
         """The row groups to read, in groups to be read together, planned a few files ahead of the reading."""
         if self._plan is not None:
-            yield from self._counted(self._plan.tasks)
+            yield from self.together(self._plan.tasks)
             return
         is_local = self._scan._storage.is_local
         start, count = 0, _FIRST_LOCAL_FILES if is_local and self._scan._limit is None else _FIRST_FILES
@@ -336,13 +363,14 @@ class _Run:
             planned = self._scan._plan_slice(some, self._projection)
             for level in (planned.row_groups.report, *planned.below):
                 self._report.take_in(level)
-            yield from self._counted(planned.tasks())
+            yield from self.together(planned.tasks())
             if self._has_enough:
                 return
             start += count
             count = min(count * 2, _MOST_FILES)
 
-    def _counted(self, tasks: Iterable[ScanTask]) -> Iterator[list[ScanTask]]:
+    def together(self, tasks: Iterable[ScanTask]) -> Iterator[list[ScanTask]]:
+        """Tasks in groups to be read together, counted."""
         storage = self._scan._storage
         # What is fetched together from afar is fetched at the same time.
         most = MOST_TOGETHER if storage.is_local else storage.threads

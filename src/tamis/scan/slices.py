@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import counted
+from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.narrow import Filter
@@ -80,10 +81,17 @@ class SlicePlanner:
     to_pages: bool = True
     index: FileIndex | None = None
     """What is noted of files, so that their footers need not be read for a plan."""
+    described: tuple[Column, ...] = ()
+    """Columns of which the metadata of row groups tells, besides those of the filter."""
 
     def plan(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> Planned:
         """The row groups and pages to read of some files, and the account of the levels below row groups."""
-        row_groups = plan_row_groups(
+        row_groups = self.row_groups(files, partitions, keep_contents=keep_contents)
+        return self.below(files, row_groups) if self.to_pages else (row_groups, [])
+
+    def row_groups(self, files: pa.Table, partitions: pa.Table, *, keep_contents: bool = False) -> RowGroups:
+        """The row groups to read of some files."""
+        return plan_row_groups(
             self.storage,
             files,
             partitions,
@@ -93,8 +101,12 @@ class SlicePlanner:
             enabled="row_groups" in self.levels,
             keep_contents=keep_contents,
             index=self.index,
+            described=self.described,
         )
-        return self._below.narrow(files, row_groups) if self.to_pages else (row_groups, [])
+
+    def below(self, files: pa.Table, row_groups: RowGroups) -> Planned:
+        """What is to be read of row groups, and the account of the levels below them."""
+        return self._below.narrow(files, row_groups)
 
     @cached_property
     def _below(self) -> PageLevels:

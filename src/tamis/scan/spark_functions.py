@@ -43,12 +43,15 @@ _PARTS = {
 """Parts of a date or timestamp of which DuckDB has another idea, and the macro."""
 
 
-def to_duckdb(text: str) -> str:
-    """Text in Spark's dialect in DuckDB's words; `EvaluationError` where it has none with Spark's meaning."""
+def to_duckdb(text: str, *, names_fields: bool = False) -> str:
+    """Text in Spark's dialect in DuckDB's words; `EvaluationError` where it has none with Spark's meaning.
+
+    With `names_fields` structs have the names of their fields, which matter to whoever sees them.
+    """
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkMeaning)
     # From the leaves to the root: a node is rewritten when all within it are.
     for node in reversed(list(tree.dfs())):
-        meant = _meant(node)
+        meant = node if names_fields and isinstance(node, exp.Struct) else _meant(node)
         if meant is node:
             continue
         if node is tree:

@@ -16,6 +16,8 @@ Whatever can produce such a batch is a level of pruning; there is nothing else t
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,6 +37,12 @@ def metadata_name(kind: str, path: tuple[str, ...]) -> str:
     ('lower:a.b', 'upper:`a.b`')
     """
     return f"{kind}:" + ".".join(_quoted(part) for part in path)
+
+
+def metadata_names(columns: Iterable[Column], among: Container[str]) -> list[str]:
+    """The names of what is known of columns, those that are there."""
+    names = (metadata_name(kind, column.path) for column in columns for kind in KINDS)
+    return [name for name in names if name in among]
 
 
 def _quoted(part: str) -> str:

@@ -54,6 +54,17 @@ class Predicate:
             replace(part, label=whole.predicate) if _same_columns(part, whole) else part for part, whole in pairs
         )
 
+    def and_also(self, other: Predicate) -> Predicate:
+        """Both predicates: the conjuncts of this one come first, and none of them is merged with those of the other."""
+        assert other.partition_filter is None
+        return Predicate(
+            and_(*(each.predicate for each in (*self.conjuncts, *other.conjuncts))),
+            self.partition_filter,
+            tuple(dict.fromkeys((*self.mentioned, *other.mentioned))),
+            and_(self.on_partitions, other.on_partitions),
+            and_(self.bound, other.bound),
+        )
+
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return tuple(columns_of(self.expr))

@@ -225,6 +225,19 @@ class TableSource(Protocol):
 
 
 @runtime_checkable
+class Describing(Protocol):
+    """A table whose format notes statistics of files."""
+
+    def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
+        """What `list_files` gives with rows, and with what the format knows of columns in each file.
+
+        That is in further columns of `files`, which are named and mean what `tamis.skipping.metadata` says, of all
+        `num_records` rows of a file: deleted ones are among them. What is unknown is null, or has no column.
+        """
+        ...
+
+
+@runtime_checkable
 class Versioned(Protocol):
     """A table whose format keeps versions."""
 

@@ -69,7 +69,8 @@ class Chosen:
         if not others:
             return first
         return Chosen(
-            pa.concat_tables([one.files for one in each]),
+            # Of pieces without statistics of a column there is nothing to come along.
+            pa.concat_tables([one.files for one in each], promote_options="default"),
             pa.concat_tables([one.partitions for one in each]),
             np.concatenate([one.matched for one in each]),
             sum((one.total for one in others), first.total),

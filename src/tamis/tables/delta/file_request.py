@@ -35,6 +35,8 @@ class Request:
     by_partitions: bool
     by_statistics: bool
     with_rows: bool
+    described: tuple[Column, ...] = ()
+    """Columns of which statistics come along with the files that are left. They do not travel to other processes."""
 
     @staticmethod
     def of(

@@ -26,7 +26,7 @@ from tamis import types
 from tamis.expr.nodes import Column, columns_of
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.skipping.metadata import ROW_COUNT, constant_bounds
+from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_names
 from tamis.skipping.prune import ConjunctOutcome, prune
 from tamis.tables.delta.actions import DELETION_VECTOR
 from tamis.tables.delta.chosen_files import Chosen, Sizes, total_rows
@@ -210,7 +210,11 @@ class PartPruner:
             for position, whole in enumerate(pruned.matched):
                 matched[:, position] |= np.asarray(whole)
             rows = None if rows is None else rows.filter(pruned.selection)
+            described = {name: values.filter(pruned.selection) for name, values in described.items()}
         files = _files(units, np.split(chosen, np.searchsorted(chosen, starts[1:-1])), starts, rows)
+        if request.described and len(chosen):
+            for name in metadata_names(request.described, described):
+                files = files.append_column(name, described[name])
         return Chosen(
             files,
             partitions if len(chosen) == len(keep) else partitions.take(pa.array(chosen)),
@@ -226,7 +230,8 @@ class PartPruner:
     def _statistics(
         self, units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]
     ) -> dict[str, pa.Array]:
-        columns = self._request.data_columns if self._request.by_statistics else ()
+        asked = self._request.data_columns if self._request.by_statistics else ()
+        columns = tuple(dict.fromkeys((*asked, *self._request.described)))
         of_parts = [list(own) for _, own in groupby(zip(units, chosen, starts, strict=False), lambda each: each[0][0])]
 
         def describe(part: list[tuple[Unit, npt.NDArray[np.int64], int]]) -> list[dict[str, pa.Array]]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
+from tamis.expr.nodes import Column
 from tamis.io.ranges import never_changes
 from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldName, FieldNames
@@ -94,6 +95,14 @@ class DeltaTable:
         chosen = self._choose_files(request)
         if request.way == LIMIT and limit is not None and chosen.matched.all():
             chosen = chosen.take(_enough(chosen, limit))
+        return self._listing(chosen, request, levels)
+
+    def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
+        """The files that may hold a matching row, with statistics of columns."""
+        request = Request.of(predicate, self.snapshot.metadata, levels, None, with_rows=True)
+        return self._listing(choose_files(self.snapshot, replace(request, described=tuple(columns))), request, levels)
+
+    def _listing(self, chosen: Chosen, request: Request, levels: Collection[str]) -> FileListing:
         reports = level_reports(chosen, request, bool(self.partition_columns))
         files = chosen.files
         metadata = self.snapshot.metadata
@@ -109,13 +118,14 @@ class DeltaTable:
                 "modified_ns": pa.repeat(pa.scalar(mark, types.LONG), len(files)),
                 "deletion_vector": files["deletion_vector"],
                 "num_records": files["num_records"],
+                **{name: files[name] for name in files.column_names if ":" in name},
             }
         )
         rows = files["logical_rows"].combine_chunks() if request.with_rows else None
         listing = FileListing(listed, chosen.partitions, tuple(reports), rows, chosen.matched)
         if self.index is None or not request.by_statistics:
             return listing
-        return self.index.narrow(listing, predicate, levels, key_of=self.snapshot.metadata.physical)
+        return self.index.narrow(listing, request.predicate, levels, key_of=self.snapshot.metadata.physical)
 
     def _choose_files(self, request: Request) -> Chosen:
         engine = None

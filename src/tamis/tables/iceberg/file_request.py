@@ -105,6 +105,8 @@ class Request:
     by_manifests: bool
     by_partitions: bool
     by_statistics: bool
+    described: tuple[Column, ...] = ()
+    """Columns of which statistics come along with the files that are left. They do not travel to other processes."""
 
     @staticmethod
     def of(layout: Layout, predicate: Predicate, levels: Collection[str]) -> Request:
@@ -129,6 +131,12 @@ class Request:
         """The columns that the filter is about, and that may have statistics, by their ids."""
         ids = self.layout.ids
         return {ids[column.path]: column for column in self.predicate.columns if column.path in ids}
+
+    @cached_property
+    def described_ids(self) -> dict[int, Column]:
+        """The described columns that may have statistics, by their ids."""
+        ids = self.layout.ids
+        return {ids[column.path]: column for column in self.described if column.path in ids}
 
     @cached_property
     def _conjuncts(self) -> dict[int, tuple[Conjunct, ...]]:

@@ -35,6 +35,9 @@ MOST_FILES_TOGETHER = 16 * 1024
 FORMER_VALUES = "former_values"
 """Like `identity_values`, of columns that are gone: equality deletes may still compare them."""
 
+DESCRIBED = "described:"
+"""Before the names of metadata of columns, which come along with files where somebody asks."""
+
 Bits = npt.NDArray[np.bool_]
 
 
@@ -118,7 +121,8 @@ class FilePruner:
     def prune(self, storage: Storage, piece: Sequence[Manifest]) -> tuple[pa.Table, Account]:
         """The files of a piece that are left, and the account of all of them."""
         spec = spec_of(self._request.layout.specs, piece[0].spec_id, f"'{storage.place(piece[0].path)}'")
-        wanted = (*self._more, *(self._request.tested if self._request.by_statistics else ()))
+        tested = self._request.tested if self._request.by_statistics else ()
+        wanted = (*self._more, *tested, *self._request.described_ids)
         tuples = joined_entries(
             spec, [read_entries(storage, each, wanted) for each in piece], storage.place(piece[0].path)
         )
@@ -159,7 +163,12 @@ class FilePruner:
             chosen, matched = chosen[left], matched[left] | _columns(pruned.matched, int(left.sum()))
             files = files.filter(pruned.selection)
         account = Account(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
-        return self._described(spec, files, given, chosen, matched), account
+        found = self._described(spec, files, given, chosen, matched)
+        if self._request.described:
+            rows = files["record_count"].combine_chunks()
+            for name, values in bounds_of_statistics(files, self._request.described_ids, rows).items():
+                found = found.append_column(DESCRIBED + name, values)
+        return found, account
 
     def _by_filter(
         self,

@@ -27,6 +27,7 @@ from tamis.tables.iceberg.account import Account, level_reports
 from tamis.tables.iceberg.deletes_index import PATH_ID, assign_deletes
 from tamis.tables.iceberg.file_request import Request
 from tamis.tables.iceberg.files import (
+    DESCRIBED,
     FORMER_VALUES,
     FilePruner,
     Manifest,
@@ -72,14 +73,15 @@ def plan_files(
     compared = _compared(deletes, request)
     pieces = pieces_of(Manifest.all_of(data.table))
     size = sum(manifest.length for piece in pieces for manifest in piece)
-    engine = None if planning is None else planning.engine_for(storage, len(pieces), size)
+    engine = None if planning is None or request.described else planning.engine_for(storage, len(pieces), size)
     if engine is None:
         pruner = FilePruner(request, compared)
         found = run_in_threads(lambda piece: pruner.prune(storage, piece), pieces, _at_once(storage))
     else:
         found = prune_in(engine, storage, request, compared, pieces, name)
     nothing = chosen_schema(request.layout, compared).empty_table()
-    files = pa.concat_tables([nothing, *(table for table, _ in found)]).combine_chunks()
+    # Of manifests without statistics of a column there is nothing to come along.
+    files = pa.concat_tables([nothing, *(table for table, _ in found)], promote_options="default").combine_chunks()
     account = sum((each for _, each in found), Account())
     specs = request.layout.specs
     paths = relocation.resolve_all(deletes["location"])
@@ -177,6 +179,7 @@ def listing_of(plan: Plan, relocation: Relocation) -> FileListing:
             )
             if name in files.column_names
         },
+        **{name.removeprefix(DESCRIBED): files[name] for name in files.column_names if name.startswith(DESCRIBED)},
     }
     listed = pa.table(dict(columns))
     return FileListing(listed, listed.select([]), tuple(plan.levels), plan.rows, plan.matched)

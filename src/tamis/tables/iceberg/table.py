@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldNames
 from tamis.skipping.predicate import Predicate
@@ -94,14 +95,20 @@ class IcebergTable:
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
         """The files that may hold a matching row: by manifests, by partition values, by statistics."""
-        request = Request.of(self.layout, predicate, levels)
-        relocation = self.opened.relocation
-        listing = listing_of(plan_files(self.manifests, request, relocation, self.planning, self.name), relocation)
+        listing = self._listing(Request.of(self.layout, predicate, levels))
         assert listing.rows is not None
         assert listing.matched is not None
         if limit is not None and listing.matched.all():
             return listing.take(enough(listing.rows, limit))
         return listing
+
+    def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
+        """The files that may hold a matching row, with statistics of columns."""
+        return self._listing(replace(Request.of(self.layout, predicate, levels), described=tuple(columns)))
+
+    def _listing(self, request: Request) -> FileListing:
+        relocation = self.opened.relocation
+        return listing_of(plan_files(self.manifests, request, relocation, self.planning, self.name), relocation)
 
     def deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None

@@ -1,0 +1,150 @@
+"""`tamis sql`: a query over tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format
+from tamis.cli.options import assignments, debug_option, json_option, storage_option
+from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, show_rows, write, write_json_lines, write_lines
+from tamis.cli.scan import ROWS_ON_A_TERMINAL
+from tamis.errors import counted
+from tamis.scan.coalesce import coalesce_batches
+from tamis.session import Session, connect
+from tamis.table import open_table
+
+_QUERY = re.compile(r"\s*(--.*\n|/\*.*?\*/|\s|\()*(select|with|values|from|table)\b", re.IGNORECASE | re.DOTALL)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  tamis sql "SELECT region, sum(amount) FROM orders GROUP BY region" ./orders
+  tamis sql "SELECT * FROM o JOIN c ON o.customer = c.id" --table o=s3://lake/orders --table c=./customers
+  tamis sql "SELECT count(*) FROM delta.`s3://lake/orders`" --explain
+"""
+)
+@click.argument("arguments", metavar="QUERY [URI]...", nargs=-1, required=True)
+@click.option(
+    "--table",
+    "tables",
+    metavar="NAME=URI",
+    callback=assignments,
+    multiple=True,
+    help="A table under a name; one that is given as URI alone has the name of its folder. May be repeated.",
+)
+@click.option(
+    "--attach",
+    metavar="NAME=URI",
+    callback=assignments,
+    multiple=True,
+    help="A database, whose tables are NAME.table, as in pg=postgresql://host/sales; may be repeated.",
+)
+@click.option("--policies", metavar="FILE", help="Row filters and masks, in YAML.")
+@click.option("--principal", metavar="NAME", help="Who asks, as the policies name them.")
+@click.option("--explain", is_flag=True, help="Show the plan, the rules and what each scan would read; read nothing.")
+@storage_option
+@json_option("One JSON object a row, each on its line; with --explain, one object.")
+@click.option(
+    "--output", metavar="FILE", help="Write the rows to a file, .parquet, .arrow, .arrows, .csv or .jsonl; - is stdout."
+)
+@click.option("--output-format", type=click.Choice(OUTPUT_FORMATS), help="What to write, whatever the file's name.")
+@debug_option
+def sql(
+    arguments: Sequence[str],
+    tables: Mapping[str, str] | None,
+    attach: Mapping[str, str] | None,
+    policies: str | None,
+    principal: str | None,
+    explain: bool,
+    storage_options: Mapping[str, str] | None,
+    as_json: bool,
+    output: str | None,
+    output_format: str | None,
+) -> None:
+    """Run a query in Spark's SQL over tables of lakes and databases.
+
+    A table on a terminal; tab-separated lines in a pipe, where \\N is NULL.
+    """
+    if output is None and output_format is not None:
+        raise click.UsageError("--output-format goes with --output; for stdout that is --output -")
+    if output is not None and (as_json or explain):
+        raise click.UsageError(f"--output and --{'json' if as_json else 'explain'} exclude each other")
+    query, uris = _query_and_uris(arguments)
+    session = _session(uris, tables or {}, attach or {}, policies, principal, storage_options)
+    if explain:
+        write(session.explain(query, "json" if as_json else "text") + "\n")
+        return
+    found = session.sql(query)
+    if output is not None:
+        _to_file(found, output, output_format)
+    elif is_terminal():
+        _to_terminal(found, as_json)
+    elif as_json:
+        write_json_lines(found.to_batches())
+    else:
+        reader = found.to_reader()
+        write_lines(reader.schema, iter(reader))
+
+
+def _query_and_uris(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    queries = [each for each in arguments if _QUERY.match(each)]
+    if len(queries) != 1:
+        raise click.UsageError('give one query, as in "SELECT * FROM orders", and the places of tables')
+    return queries[0], [each for each in arguments if each is not queries[0]]
+
+
+def _session(
+    uris: Sequence[str],
+    tables: Mapping[str, str],
+    attached: Mapping[str, str],
+    policies: str | None,
+    principal: str | None,
+    storage_options: Mapping[str, str] | None,
+) -> Session:
+    session = connect(policies=policies)
+    if principal is not None:
+        session = session.as_principal(principal)
+    for uri in uris:
+        table = open_table(uri, storage_options=storage_options)
+        session.register(f"`{table.name}`", table)
+    for name, uri in tables.items():
+        # Policies apply when it is queried, by this name too.
+        session.register(name, open_table(uri, storage_options=storage_options))
+    for name, uri in attached.items():
+        session.attach(name, uri)
+    return session
+
+
+def _to_file(found: Any, output: str, format: str | None) -> None:
+    format = output_format(output, format)
+    reader = found.to_reader()
+    written = export(iter(reader), reader.schema, output, format)
+    place = "stdout" if output == STDOUT else output
+    note(f"{counted(written, 'row')} written to {place} as {format}")
+
+
+def _to_terminal(found: Any, as_json: bool) -> None:
+    reader = found.to_reader()
+    batches = coalesce_batches(iter(reader), enough_rows=ROWS_OF_A_TABLE)
+    first = pa.Table.from_batches([*islice(batches, 1)], reader.schema)
+    has_more = first.num_rows > ROWS_ON_A_TERMINAL and not as_json
+    shown = 0
+    head = first.slice(0, ROWS_ON_A_TERMINAL) if has_more else first
+    rest = () if has_more else (pa.Table.from_batches([batch]) for batch in batches)
+    for rows in chain([head], rest):
+        if as_json:
+            write_json_lines(rows.to_batches())
+        else:
+            show_rows(rows)
+        shown += rows.num_rows
+    # Remarks come after the rows, though they take another way.
+    flush()
+    count = counted(shown, "row")
+    note(f"the first {count}; a LIMIT in the query chooses how many" if has_more else count)

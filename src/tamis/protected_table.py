@@ -1,0 +1,80 @@
+"""Tables that a session with policies opens: they show what a principal may see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from tamis.errors import AccessDenied
+from tamis.pushdown.policies.applying import BoundPolicy, bind_policy
+from tamis.pushdown.policies.model import Policies
+from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
+from tamis.scan.scan import Scan
+from tamis.table import Table
+from tamis.tables.source import LEVELS, TableSource
+
+
+def names_of(table: Table) -> tuple[str, ...]:
+    """The names by which policies know a table: its place, also where links lead to another, and its own."""
+    source = table._source
+    places = [source.storage.uri]
+    if source.storage.is_local:
+        places.append(os.path.realpath(source.storage.uri))
+    return tuple(dict.fromkeys((*places, source.name)))
+
+
+def protect_table(table: Table, policies: Policies | None, principal: str | None) -> Table:
+    """The table as a principal may see it; AccessDenied where he may not."""
+    if policies is None:
+        return table
+    found = policies.policy_of(names_of(table), principal)
+    if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
+        return table
+    return ProtectedTable(table._source, policies, principal)
+
+
+class ProtectedTable(Table):
+    """A table under a policy, which is looked up for each scan."""
+
+    def __init__(self, source: TableSource, policies: Policies, principal: str | None) -> None:
+        super().__init__(source)
+        self._policies = policies
+        self._principal = principal
+
+    @property
+    def schema(self) -> pa.Schema:
+        return visible_schema(self._source.schema, self._policy())
+
+    def scan(
+        self,
+        where: object = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        *,
+        levels: Collection[str] = LEVELS,
+    ) -> Scan:
+        return ProtectedScan(self._source, self._policy(), where, columns, limit, levels)
+
+    def refresh(self) -> Table:
+        return ProtectedTable(self._versioned("refresh").refresh(), self._policies, self._principal)
+
+    def history(self, limit: int | None = None) -> NoReturn:
+        self._refuse("its history")
+
+    def files(self) -> NoReturn:
+        self._refuse("its files")
+
+    def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> NoReturn:
+        self._refuse("its files")
+
+    def _policy(self) -> BoundPolicy:
+        found = self._policies.policy_of(names_of(Table(self._source)), self._principal)
+        if found is None:
+            return BoundPolicy()
+        return bind_policy(found, self._source.schema, self._source.name, self._principal)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise AccessDenied(f"{self.name} is under a policy: {what} would tell of rows that it hides")

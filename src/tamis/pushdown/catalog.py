@@ -1,0 +1,145 @@
+"""The tables of a session, by name: those that were registered, and those of attached connectors."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tamis.errors import InvalidArgument, TableNotFound
+from tamis.pushdown.connector import Connector, Handle
+from tamis.pushdown.connectors.lake import LakeConnector
+from tamis.pushdown.connectors.memory import MemoryConnector
+from tamis.pushdown.nodes import Node, Output, TableScan, outputs_of
+from tamis.pushdown.scopes import Field
+from tamis.pushdown.sql_sources import Planned
+from tamis.pushdown.symbols import Symbols
+from tamis.tables.source import TableSource
+
+_LAKE, _MEMORY = "lake", "memory"
+
+
+class Catalog:
+    """Names of tables, and the connectors that they belong to."""
+
+    def __init__(self, open_path: Callable[[str, str], TableSource]) -> None:
+        self._lake = LakeConnector(_LAKE)
+        self._memory = MemoryConnector(_MEMORY)
+        self.connectors: dict[str, Connector] = {_LAKE: self._lake, _MEMORY: self._memory}
+        self._open_path = open_path
+        self._registered: dict[tuple[str, ...], tuple[str, Handle]] = {}
+        self._spelled: dict[tuple[str, ...], str] = {}
+        self._known_as: dict[tuple[str, Handle], list[str]] = {}
+
+    def register_source(self, name: str, source: TableSource, others: Sequence[str] = ()) -> None:
+        """Let a table of a lake be known by a name, in place of another that had it; `others` it is known by too."""
+        parts = parts_of_name(name)
+        self._lake.add(parts, source)
+        self._remember(parts, _LAKE, self._lake.table(parts), *others)
+
+    def register_rows(self, name: str, rows: Any) -> None:
+        """Let rows in memory be known by a name."""
+        parts = parts_of_name(name)
+        self._remember(parts, _MEMORY, self._memory.add(".".join(parts), rows))
+
+    def attach(self, name: str, connector: Connector) -> None:
+        """Let the tables of a connector be known as `name.table`."""
+        if name in self.connectors:
+            raise InvalidArgument(f"there is something called {name!r} already: attach it under another name")
+        self.connectors[name] = connector
+
+    def _remember(self, parts: tuple[str, ...], connector: str, handle: Handle, *others: str) -> None:
+        assert handle is not None
+        self._registered[_folded(parts)] = connector, handle
+        self._spelled[_folded(parts)] = ".".join(parts)
+        known = self._known_as.setdefault((connector, handle), [])
+        known += [name for name in (".".join(parts), *others) if name not in known]
+
+    # --- Finding ------------------------------------------------------------------------------------------------------
+
+    def find(self, parts: Sequence[str]) -> tuple[str, Handle] | None:
+        """The connector and the handle of a table; None where there is no such table."""
+        found = self._registered.get(_folded(parts))
+        if found is not None or len(parts) < 2:
+            return found
+        first, *rest = parts
+        for name, connector in self.connectors.items():
+            if name.casefold() == first.casefold() and name not in (_LAKE, _MEMORY):
+                handle = connector.table(tuple(rest))
+                if handle is None:
+                    return None
+                known = self._known_as.setdefault((name, handle), [])
+                # A policy is about a table, whichever of its names a query uses.
+                others = [f"{name}.{other}" for other in connector.names(handle)]
+                known += [full for full in (".".join((name, *rest)), *others) if full not in known]
+                return name, handle
+        if first.casefold() in ("delta", "iceberg", "parquet", "hive") and len(rest) == 1:
+            # As in Spark, a path between back-ticks after the name of a format is a table.
+            format = first.casefold()
+            source = self._open_path(rest[0], format if format != "parquet" else "")
+            self.register_source(f"{format}.`{rest[0]}`", source, [source.storage.uri])
+            return self._registered.get(_folded((first, rest[0])))
+        return None
+
+    def scan(self, parts: tuple[str, ...], symbols: Symbols, protect: Callable[[TableScan], Node]) -> Planned | None:
+        """All of a table, as somebody may see it."""
+        found = self.find(parts)
+        if found is None:
+            self._refuse(parts)
+            return None
+        name, handle = found
+        schema = self.connectors[name].columns(handle)
+        named = symbols.fresh_scan(parts[-1] if "/" not in parts[-1] else "table", schema.names)
+        columns = (Output(symbol, _value_type(field)) for symbol, field in zip(named, schema, strict=True))
+        node = protect(TableScan(name, handle, tuple(columns)))
+        outputs = outputs_of(node)
+        fields = (Field.of(column, output.name, output.type)
+                  for column, output in zip(schema.names, outputs, strict=True))  # fmt: skip
+        return Planned(node, tuple(fields))
+
+    def names_of(self, scan: TableScan) -> Sequence[str]:
+        """All names under which a table is known."""
+        return self._known_as.get((scan.connector, scan.handle), [])
+
+    def _refuse(self, parts: Sequence[str]) -> None:
+        name = ".".join(parts)
+        known = list(self._spelled.values())
+        near = difflib.get_close_matches(name.casefold(), [each.casefold() for each in known], n=1, cutoff=0.6)
+        meant = next((each for each in known if near and each.casefold() == near[0]), None)
+        hint = f" Did you mean {meant!r}?" if meant else ""
+        tables = f" Tables: {', '.join(sorted(known))}." if known else ""
+        raise TableNotFound(
+            f"no table {name!r} in this session.{hint}{tables} Register one with c.register(name, table), or write "
+            "delta.`path`, iceberg.`path` or parquet.`path`"
+        )
+
+
+def _value_type(field: Any) -> Any:
+    import pyarrow as pa
+
+    return field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+
+
+def parts_of_name(name: str) -> tuple[str, ...]:
+    """The parts of a name, between dots that stand outside of back-ticks.
+
+    >>> parts_of_name("sales.orders"), parts_of_name("delta.`/lake/a.b`")
+    (('sales', 'orders'), ('delta', '/lake/a.b'))
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidArgument(f"a table needs a name, not {name!r}")
+    parts, is_quoted = [""], False
+    for sign in name:
+        if sign == "`":
+            is_quoted = not is_quoted
+        elif sign == "." and not is_quoted:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    if not all(parts):
+        raise InvalidArgument(f"{name!r} is no name of a table: it has an empty part")
+    return tuple(parts)
+
+
+def _folded(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.casefold() for part in parts)

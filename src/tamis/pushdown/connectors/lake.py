@@ -1,0 +1,335 @@
+"""Lake tables (Delta, Iceberg, Hive-style, single files) under the rules.
+
+| pushed      | what becomes of it                                                                                     |
+|-------------|--------------------------------------------------------------------------------------------------------|
+| filter      | all of it is tested by the scan, and prunes; what has functions that are not known here stays above    |
+| projection  | columns, and fields inside of them; expressions stay above                                             |
+| aggregation | counts, minima and maxima, by keys that are constant in files: see `tamis.scan.aggregation`            |
+| limit       | as many rows, from as few files as hold them                                                           |
+| top-n       | a few more rows than that, read in the order of bounds: see `tamis.scan.top_n`; the node stays above   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tamis.errors import ExpressionError
+from tamis.expr.functions import FUNCTIONS
+from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, columns_of, conjuncts_of, walk
+from tamis.expr.printer import shown
+from tamis.pushdown.connector import (
+    Connector,
+    Handle,
+    Properties,
+    PushedAggregation,
+    PushedFilter,
+    PushedProjection,
+    PushedRows,
+)
+from tamis.pushdown.connectors.lake_handle import Aggregation, LakeColumn, LakeHandle, Path, TopRows
+from tamis.pushdown.connectors.lake_reading import properties_of, read_handle, satisfied_by, scan_of_rows
+from tamis.pushdown.nodes import AggregateCall, Named, Output, SortKey
+from tamis.pushdown.paths import paths_of, replace_paths
+from tamis.pushdown.symbols import is_deterministic
+from tamis.scan.key_sieve import KeySieve
+from tamis.scan.measures import Function, Measure, can_compare, can_group
+from tamis.scan.scan import Scan
+from tamis.skipping.predicate import make_predicate
+from tamis.tables.delta.table import DeltaTable
+from tamis.tables.source import TableSource
+
+MOST_REMEMBERED = 1000
+"""Of how many handles properties are kept."""
+
+
+class LakeConnector(Connector):
+    """Tables that were opened, by names."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._tables: dict[tuple[str, ...], LakeHandle] = {}
+        self._properties: dict[LakeHandle, Properties] = {}
+
+    def add(self, name: tuple[str, ...], source: TableSource) -> None:
+        """Make a table known by a name, in the place of what had it before."""
+        self._tables[name] = LakeHandle.of(name, source)
+        self._properties.clear()
+
+    def table(self, name: tuple[str, ...]) -> LakeHandle | None:
+        return self._tables.get(name)
+
+    def columns(self, handle: Handle) -> pa.Schema:
+        return _lake(handle).schema
+
+    def describe(self, handle: Handle) -> str:
+        given = _lake(handle)
+        parts = [f"{given.source.format} table {given.source.name!r}"]
+        if given.aggregation is not None:
+            parts.append("aggregated from metadata where it tells")
+        parts.append(f"columns {', '.join(each.name for each in given.columns) or 'none'}")
+        if given.predicate != TRUE:
+            parts.append(f"where {shown(given.predicate)}")
+        if given.pruning != TRUE:
+            parts.append(f"pruned by {_short(shown(given.pruning))}")
+        if given.sieves:
+            parts.append(f"sieved by keys in {', '.join(column.name for column, _ in given.sieves)}")
+        if given.limit is not None:
+            parts.append(f"at most {given.limit} rows")
+        if given.top is not None:
+            parts.append(f"about the first {given.top.count} rows by {given.top.column.name}")
+        return "; ".join(parts)
+
+    def satisfied(self, handle: Handle) -> Expr:
+        return satisfied_by(_lake(handle))
+
+    def properties(self, handle: Handle) -> Properties:
+        """What listing the files tells. It is asked once for a handle."""
+        given = _lake(handle)
+        known = self._properties.get(given)
+        if known is None:
+            if len(self._properties) >= MOST_REMEMBERED:
+                self._properties.clear()
+            known = self._properties[given] = properties_of(given)
+        return known
+
+    # --- Pushdown -----------------------------------------------------------------------------------------------------
+
+    def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
+        given = _lake(handle)
+        if given.has_cut:
+            return None
+        own, others = [], []
+        for conjunct in conjuncts_of(predicate):
+            found = _in_table(conjunct, given)
+            if found is None:
+                others.append(conjunct)
+            else:
+                own.append(found)
+        if not own:
+            return None
+        before = [] if given.predicate == TRUE else conjuncts_of(given.predicate)
+        both = and_(*dict.fromkeys((*before, *(each for each in own if each != TRUE))))
+        return PushedFilter(replace(given, predicate=both), and_(*others))
+
+    def push_pruning(self, handle: Handle, predicate: Expr) -> LakeHandle | None:
+        given = _lake(handle)
+        if given.has_cut or given.aggregation is not None:
+            return None
+        own = _in_table(predicate, given)
+        if own is None:
+            return None
+        return replace(given, pruning=own if given.pruning == TRUE else and_(given.pruning, own))
+
+    def push_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> LakeHandle | None:
+        given = _lake(handle)
+        if given.has_cut or given.aggregation is not None or not isinstance(column, Column):
+            return None
+        found = given.column(column.path[0]) if len(column.path) == 1 else None
+        if found is None or found.type != keys.type:
+            return None
+        return replace(given, sieves=(*given.sieves, (found, keys)))
+
+    def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
+        given = _lake(handle)
+        if given.aggregation is not None:
+            return None
+        wanted = [_inside(path, given) for path in paths_of(output.expr for output in outputs)]
+        if given.top is not None and not any(_is_inside(given.top.column.path, each.path) for each in wanted):
+            # The order needs it, whoever else does not.
+            wanted.append(given.top.column)
+        columns = tuple(dict.fromkeys(wanted))
+        if columns == given.columns:
+            return None
+        names = _distinct_names([each.name for each in columns])
+        named = tuple(replace(each, name=name) for each, name in zip(columns, names, strict=True))
+        by_path = {_path_in(given, each.path): each for each in named}
+        replacements = {path: Column((each.name,), type=each.type) for path, each in by_path.items()}
+        return PushedProjection(
+            replace(given, columns=named),
+            tuple(Output(each.name, each.type) for each in named),
+            tuple(Named(output.name, replace_paths(output.expr, replacements)) for output in outputs),
+        )
+
+    def push_aggregation(
+        self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
+    ) -> PushedAggregation | None:
+        given = _lake(handle)
+        if given.has_cut or given.aggregation is not None:
+            return None
+        own_keys = [_key(key, given) for key in keys]
+        measures = [_measure(call, given) for call in aggregates]
+        if None in own_keys or None in measures:
+            return None
+        keys_of_table = [key for key in own_keys if key is not None]
+        known = tuple(measure for measure in measures if measure is not None)
+        names = _distinct_names([*(key.name for key in keys), *(call.name for call in aggregates)])
+        columns = [
+            *(LakeColumn(name, key.path, key.type) for name, key in zip(names, keys_of_table, strict=False)),
+            *(LakeColumn(name, (), each.type) for name, each in zip(names[len(keys) :], known, strict=True)),
+        ]
+        made = replace(given, columns=tuple(columns), aggregation=Aggregation(tuple(keys_of_table), known))
+        return PushedAggregation(made, tuple(Output(each.name, each.type) for each in columns))
+
+    def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
+        given = _lake(handle)
+        if given.aggregation is not None or given.top is not None:
+            return None
+        if given.limit is not None and given.limit <= count:
+            return PushedRows(given, guaranteed=True)
+        return PushedRows(replace(given, limit=count), guaranteed=True)
+
+    def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
+        given = _lake(handle)
+        if given.has_cut or given.aggregation is not None or not keys:
+            return None
+        first = keys[0]
+        if not isinstance(first.expr, Column) or len(first.expr.path) != 1:
+            return None
+        column = given.column(first.expr.path[0])
+        if column is None or not can_compare(column.type) or _has_collation(column, given):
+            return None
+        top = TopRows(column, first.descending, first.nulls_first, count, with_ties=len(keys) > 1)
+        return PushedRows(replace(given, top=top), guaranteed=False)
+
+    # --- Reading ------------------------------------------------------------------------------------------------------
+
+    def scan_of(self, handle: Handle) -> Scan | None:
+        """The scan that reads a handle, whose columns are those of the table; None where no scan alone does."""
+        given = _lake(handle)
+        if given.aggregation is not None or given.top is not None:
+            return None
+        return scan_of_rows(given)
+
+    def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
+        return read_handle(_lake(handle))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def _lake(handle: Handle) -> LakeHandle:
+    assert isinstance(handle, LakeHandle), f"a handle of another connector: {handle!r}"
+    return handle
+
+
+# --- Filters ----------------------------------------------------------------------------------------------------------
+
+
+def _in_table(conjunct: Expr, handle: LakeHandle) -> Expr | None:
+    """A conjunct over columns of the table; None where the scan cannot test it."""
+    if not is_deterministic(conjunct):
+        return None
+    calls = (node for node in walk(conjunct) if isinstance(node, Call))
+    if any(call.function not in FUNCTIONS for call in calls):
+        return None
+    keys = None if handle.aggregation is None else {key.path for key in handle.aggregation.keys}
+    replacements: dict[Path, Column] = {}
+    for column in columns_of(conjunct):
+        found = handle.column(column.path[0])
+        if found is None or (keys is not None and found.path not in keys):
+            return None
+        replacements[found.name,] = found.column
+    own = replace_paths(conjunct, replacements)
+    try:
+        make_predicate(own, handle.source.schema, handle.source.name, handle.source.partition_columns)
+    except ExpressionError:
+        # The engine above may know what to do with it.
+        return None
+    return own
+
+
+# --- Projections ------------------------------------------------------------------------------------------------------
+
+
+def _inside(path: Path, handle: LakeHandle) -> LakeColumn:
+    """The column, or the field inside of one, that a path names; the innermost struct where the rest is in a list."""
+    column = handle.column(path[0])
+    assert column is not None, f"no column {path[0]!r} in {handle}"
+    found = column
+    for name in path[1:]:
+        index = found.type.get_field_index(name) if pa.types.is_struct(found.type) else -1
+        if index < 0:
+            break
+        found = LakeColumn(f"{found.name}.{name}", (*found.path, name), found.type.field(index).type)
+    return found
+
+
+def _path_in(handle: LakeHandle, path: Path) -> Path:
+    """A path of the table as the columns of a handle have it."""
+    column = next(each for each in handle.columns if _is_inside(path, each.path))
+    return (column.name, *path[len(column.path) :])
+
+
+def _is_inside(path: Path, other: Path) -> bool:
+    return path[: len(other)] == other
+
+
+def _distinct_names(names: Sequence[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for name in names:
+        number, own = 1, name
+        while own in found:
+            number += 1
+            own = f"{name}_{number}"
+        found[own] = None
+    return list(found)
+
+
+# --- Aggregation ------------------------------------------------------------------------------------------------------
+
+
+def _key(key: Named, handle: LakeHandle) -> Column | None:
+    """A key by which metadata tells groups apart: a column that has one value throughout a file."""
+    if not isinstance(key.expr, Column) or len(key.expr.path) != 1:
+        return None
+    column = handle.column(key.expr.path[0])
+    if column is None or len(column.path) != 1 or not can_group(column.type) or _has_collation(column, handle):
+        return None
+    return column.column if column.path[0] in constant_in_files(handle.source) else None
+
+
+def constant_in_files(source: TableSource) -> Collection[str]:
+    """The columns that have one value throughout most files."""
+    if source.format != "iceberg":
+        return source.partition_columns
+    # Few need what it imports.
+    from tamis.tables.iceberg.table import IcebergTable
+
+    return source.layout.identity_columns if isinstance(source, IcebergTable) else ()
+
+
+def _measure(call: AggregateCall, handle: LakeHandle) -> Measure | None:
+    if call.filter is not None:
+        return None
+    match call.function, call.args:
+        case "count", ():
+            return Measure("count")
+        case "count", (Literal() as value,) if not value.is_null and not call.distinct:
+            return Measure("count")
+        case ("count" | "min" | "max") as function, (Column() as argument,):
+            column = handle.column(argument.path[0])
+            if column is None:
+                return None
+            found = _inside(argument.path, handle)
+            if len(found.path) != len(column.path) + len(argument.path) - 1:
+                return None
+            return _measure_of(function, found, handle, is_distinct=call.distinct)
+        case _:
+            return None
+
+
+def _measure_of(function: Function, column: LakeColumn, handle: LakeHandle, *, is_distinct: bool) -> Measure | None:
+    if function == "count":
+        # A struct may be NULL where no leaf tells of it.
+        return None if is_distinct or pa.types.is_nested(column.type) else Measure("count", column.column)
+    is_ordered = can_compare(column.type) and not _has_collation(column, handle)
+    return Measure(function, column.column) if is_ordered else None
+
+
+def _has_collation(column: LakeColumn, handle: LakeHandle) -> bool:
+    """Whether texts of a column have an order, and are equal, otherwise than byte by byte."""
+    return isinstance(handle.source, DeltaTable) and column.path in handle.source.snapshot.metadata.collations

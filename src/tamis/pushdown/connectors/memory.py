@@ -1,0 +1,104 @@
+"""Arrow tables in memory as a connector: what a session is given that is no table of a lake or a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument, with_article
+from tamis.expr.nodes import columns_of
+from tamis.pushdown.connector import Connector, Handle, Properties, PushedProjection, PushedRows
+from tamis.pushdown.nodes import Named, Output
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHandle:
+    """Some columns of a table, and at most so many of its rows."""
+
+    name: str
+    version: int
+    """Which of the tables that had the name, so that a query sees the one that it was made for."""
+    columns: tuple[str, ...]
+    limit: int | None = None
+
+
+class MemoryConnector(Connector):
+    """Tables that are at hand as Arrow tables."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._tables: list[pa.Table] = []
+        self._handles: dict[str, MemoryHandle] = {}
+
+    def add(self, name: str, rows: Any) -> MemoryHandle:
+        """Take in whatever Arrow can read: a table, a DataFrame, a scan."""
+        table = _arrow_table(rows)
+        handle = MemoryHandle(name, len(self._tables), tuple(table.column_names))
+        self._tables.append(table)
+        self._handles[name.casefold()] = handle
+        return handle
+
+    def table(self, name: tuple[str, ...]) -> Handle | None:
+        return self._handles.get(".".join(name).casefold())
+
+    def columns(self, handle: Handle) -> pa.Schema:
+        own = _own(handle)
+        schema = self._tables[own.version].schema
+        return pa.schema([schema.field(name) for name in own.columns])
+
+    def properties(self, handle: Handle) -> Properties:
+        own = _own(handle)
+        table = self._tables[own.version]
+        rows = table.num_rows if own.limit is None else min(own.limit, table.num_rows)
+        return Properties(rows=rows, rows_are_exact=True, bytes=table.nbytes)
+
+    def describe(self, handle: Handle) -> str:
+        own = _own(handle)
+        limit = "" if own.limit is None else f", {own.limit} rows at most"
+        return f"{own.name} in memory, columns {', '.join(own.columns) or 'none'}{limit}"
+
+    def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
+        own = _own(handle)
+        needed = {column.path[0] for output in outputs for column in columns_of(output.expr)}
+        kept = tuple(name for name in own.columns if name in needed)
+        if len(kept) == len(own.columns):
+            return None
+        narrow = replace(own, columns=kept)
+        columns = tuple(Output(field.name, field.type) for field in self.columns(narrow))
+        return PushedProjection(narrow, columns, tuple(outputs))
+
+    def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
+        own = _own(handle)
+        if own.limit is not None and own.limit <= count:
+            return None
+        return PushedRows(replace(own, limit=count), guaranteed=True)
+
+    def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
+        own = _own(handle)
+        table = self._tables[own.version]
+        # A table without columns would take any number of rows for its own.
+        rows = table if own.limit is None else table.slice(0, own.limit)
+        yield from rows.select(list(own.columns)).to_batches()
+
+
+def _own(handle: Handle) -> MemoryHandle:
+    assert isinstance(handle, MemoryHandle)
+    return handle
+
+
+def _arrow_table(rows: Any) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.table(rows)
+    if hasattr(rows, "to_arrow"):
+        return _arrow_table(rows.to_arrow())
+    if hasattr(rows, "to_table"):
+        return _arrow_table(rows.to_table())
+    raise InvalidArgument(
+        f"a table to query is one that tamis.open gives, or anything Arrow can read, not "
+        f"{with_article(type(rows).__name__)}"
+    )

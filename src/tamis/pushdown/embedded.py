@@ -1,0 +1,259 @@
+"""A plan run on the embedded engine: scans stream into DuckDB as Arrow batches, and its answer streams out.
+
+Nothing is held of a scan but what the engine needs for its answer. Text means what it means in Spark; functions of
+which the engine has only its own idea are computed in that way rather than refused, because a query is read by people
+who can look at it, while a filter drops rows unseen.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from tamis.errors import EvaluationError, one_line
+from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
+from tamis.pushdown.connector import Connector
+from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
+from tamis.pushdown.own_files import own_files
+from tamis.pushdown.plan_sql import Printed, print_plan
+from tamis.pushdown.policies.reading import check_protected, is_protected, protected_batches, protected_schema
+from tamis.pushdown.spark_syntax import in_duckdb_syntax
+from tamis.scan.embedded import text_for_engine
+from tamis.scan.spark_functions import macros_of, to_duckdb
+
+BATCH_ROWS = 65_536
+"""How many rows of an answer make a batch."""
+
+_NO_COLUMN = "nothing"
+
+_LENIENT = {
+    "round_unknown": "CREATE TEMP MACRO spark_round_unknown(x, n) AS round(x, n)",
+    "piece": "CREATE TEMP MACRO spark_piece(x) AS x",
+    "listed": "CREATE TEMP MACRO spark_listed(x) AS x",
+    "div": "CREATE TEMP MACRO spark_div(x, y) AS x // y",
+    "levenshtein": "CREATE TEMP MACRO spark_levenshtein(a, b) AS levenshtein(a, b)",
+}
+"""Macros that refuse what the engine computes almost as Spark does, and what they are for whole queries."""
+
+
+class CannotTranslate(Exception):
+    """A text that the engine does not take: it never began to run."""
+
+
+class Running:
+    """One run of a plan. Its batches can be taken once."""
+
+    def __init__(self, plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]) -> None:
+        self._failures: list[BaseException] = []
+        check_protected(plan)
+        printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
+        text = translated(printed.text)
+        own = {
+            name: files
+            for name, leaf in printed.leaves
+            if isinstance(leaf, TableScan) and (files := own_files(leaf, connectors[leaf.connector])) is not None
+        }
+        self._connection = _connection([path for files in own.values() for path in files.paths])
+        try:
+            for macro in macros_of("; ".join((text, *(files.query for files in own.values())))):
+                self._connection.execute(_lenient(macro))
+            for name, leaf in printed.leaves:
+                if name in own:
+                    self._connection.execute(f"CREATE TEMP VIEW {name} AS {own[name].query}")
+                else:
+                    self._connection.register(name, _relation(leaf, connectors, self._failures))
+            self._reader = self._started(text)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.schema = _named(self._reader.schema, names)
+
+    def _started(self, text: str) -> pa.RecordBatchReader:
+        try:
+            found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
+        except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+            raise CannotTranslate(one_line(error)) from error
+        except duckdb.Error as error:
+            raise self._failure(error) from error
+        assert found is not None
+        return found
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The answer. The engine is let go when it was taken, or is not wanted any more."""
+        try:
+            while True:
+                try:
+                    batch = self._reader.read_next_batch()
+                except StopIteration:
+                    return
+                except (duckdb.Error, pa.ArrowException, OSError) as error:
+                    raise self._failure(error) from error
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema) if batch.num_columns else batch
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _failure(self, error: BaseException) -> BaseException:
+        if self._failures:
+            # The engine has passed on what a scan said, in words of its own.
+            return self._failures[0]
+        return EvaluationError(f"the embedded engine could not finish the query: {_reason(error)}")
+
+
+def _named(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
+    if names is None or len(names) != len(schema):
+        return schema
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)], schema.metadata)
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split("\n\nLINE", 1)[0].split())
+
+
+def translated(text: str) -> str:
+    """A text in Spark's dialect in DuckDB's words, with Spark's meaning as far as there are words for it."""
+
+    def work() -> str:
+        text_of_spark = in_duckdb_syntax(text)
+        try:
+            return to_duckdb(text_of_spark, names_fields=True)
+        except (EvaluationError, SqlglotError):
+            tree = sqlglot.parse_one(text_of_spark, read=SparkText)
+            return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
+
+    try:
+        return work()
+    except RecursionError:
+        return with_large_stack(work, DEEPEST)
+    except SqlglotError as error:
+        raise CannotTranslate(one_line(error)) from error
+
+
+def _lenient(macro: str) -> str:
+    name = macro.split("spark_", 1)[1].split("(", 1)[0]
+    return _LENIENT.get(name, macro)
+
+
+MOST_ENGINES = 4
+"""So many engines are kept: a new one takes some thirty milliseconds, which matters to a query of a hundred."""
+
+_engines: OrderedDict[tuple[int, tuple[str, ...]], duckdb.DuckDBPyConnection] = OrderedDict()
+_engines_lock = threading.Lock()
+
+
+@atexit.register
+def _close_engines() -> None:
+    """Let the engines go while Python still stands: they complain of connections that are left."""
+    with _engines_lock:
+        for (process, _), engine in _engines.items():
+            if process == os.getpid():
+                engine.close()
+        _engines.clear()
+
+
+def _connection(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    """A connection to an engine that reads nothing but what it is given: streams, and files at these paths."""
+    # Which files an engine may read must be said before all others are forbidden. A process has engines of its own.
+    key = os.getpid(), tuple(paths)
+    with _engines_lock:
+        engine = _engines.pop(key, None) or _new_engine(paths)
+        _engines[key] = engine
+        while len(_engines) > MOST_ENGINES:
+            # Queries that still run there have connections of their own.
+            _engines.popitem(last=False)[1].close()
+        connection = engine.cursor()
+    connection.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
+    return connection
+
+
+def _new_engine(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    spilled = Path(tempfile.gettempdir()) / f"tamis-{os.getpid()}"
+    # Files that were read are not held in memory: nobody knows whether they are asked for again.
+    config = {"temp_directory": str(spilled), "enable_external_file_cache": "false"}
+    engine = duckdb.connect(":memory:", config=dict(config))
+    if paths:
+        listed = ", ".join(f"'{path}'" for path in paths)
+        engine.execute(f"SET allowed_paths = [{listed}]")
+    engine.execute("SET enable_external_access = false")
+    return engine
+
+
+# --- Leaves -----------------------------------------------------------------------------------------------------------
+
+
+class _Stream:
+    """The rows of a scan as an Arrow stream, which is read anew each time the engine asks for it."""
+
+    def __init__(
+        self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch]], failures: list[BaseException]
+    ) -> None:
+        self._given = schema
+        self._read = read
+        self._failures = failures
+        # An engine has no table without columns.
+        self._schema = schema if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._read():
+                if not len(self._given):
+                    yield pa.record_batch([pa.nulls(batch.num_rows, pa.bool_())], schema=self._schema)
+                elif batch.num_rows:
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+
+
+def _relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[BaseException]) -> Any:
+    match leaf:
+        case Values():
+            return leaf.rows.rename_columns([output.name for output in leaf.columns])
+        case _:
+            return _Stream(leaf_schema(leaf, connectors), lambda: read_leaf(leaf, connectors), failures)
+
+
+def leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
+    """The columns of a leaf, under their symbols."""
+    if is_protected(leaf):
+        given = protected_schema(leaf, connectors)
+    else:
+        assert isinstance(leaf, TableScan)
+        given = connectors[leaf.connector].columns(leaf.handle)
+    names = [output.name for output in outputs_of(leaf)]
+    return pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)])
+
+
+def read_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
+    """The rows of a leaf, with the columns of `leaf_schema`."""
+    if is_protected(leaf):
+        return protected_batches(leaf, connectors)
+    assert isinstance(leaf, TableScan)
+    names = [output.name for output in leaf.columns]
+    batches = connectors[leaf.connector].read(leaf.handle)
+    return (batch.rename_columns(names) for batch in batches) if names else batches
+
+
+__all__ = ["CannotTranslate", "Printed", "Running", "leaf_schema", "read_leaf", "translated"]

@@ -1,0 +1,80 @@
+"""Paths: the columns of a plan, and the fields inside of them, that expressions make use of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from tamis.expr.nodes import Call, Column, Expr, fold, operands_of, walk, with_args
+from tamis.pushdown.nodes import Output
+
+Path: TypeAlias = tuple[str, ...]
+"""A symbol, then the names of fields."""
+
+
+def paths_of(exprs: Iterable[Expr]) -> list[Path]:
+    """What expressions read, each path once; none of them is inside of another."""
+    found: dict[Path, None] = {}
+    for expr in exprs:
+        for node in walk(expr, _operands):
+            if isinstance(node, Column):
+                found[node.path] = None
+            elif _is_text(node) and isinstance(node, Call):
+                # Text that nobody took apart: what it does with a column is not known.
+                found |= dict.fromkeys((each.path[0],) for each in node.args if isinstance(each, Column))
+    return outermost(found)
+
+
+def outermost(paths: Iterable[Path]) -> list[Path]:
+    """Each path once, without those inside of others.
+
+    >>> outermost([("a", "x"), ("b",), ("a",), ("b",)])
+    [('b',), ('a',)]
+    """
+    wanted = dict.fromkeys(paths)
+    return [path for path in wanted if not any(path[:length] in wanted for length in range(1, len(path)))]
+
+
+def symbols_of(expr: Expr) -> frozenset[str]:
+    """The outputs that an expression reads."""
+    return frozenset(node.path[0] for node in walk(expr) if isinstance(node, Column))
+
+
+def replace_paths(expr: Expr, replacements: Mapping[Path, Column]) -> Expr:
+    """The expression with columns in the place of paths, and of what is inside of those.
+
+    Of text that nobody took apart only whole columns could be replaced, and those keep their names: see `paths_of`.
+    """
+
+    def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if not isinstance(node, Column):
+            return node if _is_text(node) else with_args(node, args)
+        for length in range(len(node.path), 0, -1):
+            found = replacements.get(node.path[:length])
+            if found is not None:
+                return Column((*found.path, *node.path[length:]), node.position, node.type, found.exact)
+        return node
+
+    return fold(expr, combine, _operands)
+
+
+def field_type(outputs: Mapping[str, Output], path: Path) -> pa.DataType | None:
+    """The type of a field inside of an output; None where it is not known, or there is none."""
+    output = outputs.get(path[0])
+    data_type = None if output is None else output.type
+    for name in path[1:]:
+        if data_type is None or not pa.types.is_struct(data_type):
+            return None
+        index = data_type.get_field_index(name)
+        data_type = data_type.field(index).type if index >= 0 else None
+    return data_type
+
+
+def _is_text(node: Expr) -> bool:
+    return isinstance(node, Call) and node.function == "sql"
+
+
+def _operands(node: Expr) -> tuple[Expr, ...]:
+    return () if _is_text(node) else operands_of(node)

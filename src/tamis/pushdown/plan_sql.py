@@ -1,0 +1,271 @@
+"""A plan as one SQL text in Spark's dialect, over named relations: its scans, and rows that are at hand.
+
+Every column goes by its symbol, which no other column of the plan has, so that nested texts need no names of tables.
+Nodes that follow one another become one SELECT where that means the same:
+
+    Project(TopN(Filter(TableScan)))   SELECT … FROM `tamis_scan_1` WHERE … ORDER BY … LIMIT …
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tamis.expr.nodes import Column, Expr
+from tamis.expr.printer import to_sql
+from tamis.pushdown.nodes import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    Join,
+    Limit,
+    Node,
+    Project,
+    Sort,
+    SortKey,
+    Sql,
+    TableScan,
+    TopN,
+    Union,
+    Values,
+    outputs_of,
+    walk_plan,
+)
+from tamis.pushdown.shared import shared_parts
+
+UNLIMITED = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A text, and the nodes that are relations in it, by name; their columns are called by their symbols."""
+
+    text: str
+    leaves: tuple[tuple[str, Node], ...]
+
+
+def print_plan(
+    plan: Node,
+    *,
+    expression: Callable[[Expr], str] = to_sql,
+    is_leaf: Callable[[Node], bool] = lambda node: False,
+) -> Printed:
+    """The text of a plan. `is_leaf` names further nodes, besides scans and values, that are relations by themselves."""
+    texts = [node.text.lower() for node in walk_plan(plan) if isinstance(node, Sql)]
+    prefix = "tamis"
+    while any(prefix in text for text in texts):
+        # A text may give any name to a table of its own, which would hide one of ours.
+        prefix += "_"
+    printer = _Printer(expression, is_leaf, prefix, shared_parts(plan))
+    text = printer.block(plan).text()
+    if printer.commons:
+        # A text may begin with a WITH of its own.
+        text = f"WITH {', '.join(printer.commons)} {_below_with(text)}"
+    return Printed(text, tuple(printer.leaves))
+
+
+def _below_with(text: str) -> str:
+    return f"SELECT * FROM ({text}) AS `whole`" if text.lstrip(" (")[:4].upper() == "WITH" else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A SELECT in the making. What is empty has not been said yet."""
+
+    source: str
+    columns: tuple[str, ...]
+    """The symbols that it returns."""
+    where: tuple[str, ...] = ()
+    outputs: tuple[str, ...] | None = None
+    """What is selected; None for the columns as they are."""
+    group: tuple[str, ...] | None = None
+    order: str = ""
+    limit: str = ""
+    is_join: bool = False
+    whole: str | None = field(default=None)
+    """The text, where it is one already."""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is nothing but its source."""
+        return self.whole is None and not (self.where or self.outputs is not None or self.order or self.limit)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rows can still be filtered."""
+        return self.whole is None and self.outputs is None and not self.order and not self.limit
+
+    def text(self) -> str:
+        if self.whole is not None:
+            return self.whole
+        outputs = self.outputs if self.outputs is not None else tuple(map(quoted, self.columns))
+        parts = [f"SELECT {', '.join(outputs) or '1 AS `nothing`'} FROM {self.source}"]
+        if self.where:
+            parts.append(f"WHERE {' AND '.join(self.where)}")
+        if self.group:
+            parts.append(f"GROUP BY {', '.join(self.group)}")
+        return " ".join(filter(None, (*parts, self.order, self.limit)))
+
+
+class _Printer:
+    def __init__(
+        self,
+        expression: Callable[[Expr], str],
+        is_leaf: Callable[[Node], bool],
+        prefix: str,
+        shared: Mapping[int, int],
+    ) -> None:
+        self._expression = expression
+        self._prefix = prefix
+        self._shared = shared
+        self._columns: dict[int, tuple[str, ...]] = {}
+        self.commons: list[str] = []
+        """What is used several times, as it stands in a WITH."""
+        self._is_leaf = is_leaf
+        self._count = 0
+        self.leaves: list[tuple[str, Node]] = []
+
+    def block(self, node: Node) -> _Block:
+        number = self._shared.get(id(node))
+        return self._block(node) if number is None else self._common(node, number)
+
+    def _common(self, node: Node, number: int) -> _Block:
+        """A part that is used several times: by name, with its columns under the symbols of this use."""
+        name = quoted(f"{self._prefix}_shared_{number}")
+        columns = tuple(output.name for output in outputs_of(node))
+        if number not in self._columns:
+            text = self._block(node).text()
+            self._columns[number] = columns
+            self.commons.append(f"{name} AS ({text})")
+        own = self._columns[number]
+        pairs = zip(own, columns, strict=True)
+        outputs = tuple(quoted(one) if one == other else f"{quoted(one)} AS {quoted(other)}" for one, other in pairs)
+        return _Block(name, columns, outputs=outputs)
+
+    def _block(self, node: Node) -> _Block:
+        columns = tuple(output.name for output in outputs_of(node))
+        if self._is_leaf(node):
+            return self._leaf("scan", node, columns)
+        match node:
+            case TableScan():
+                return self._leaf("scan", node, columns)
+            case Values():
+                return self._leaf("rows", node, columns)
+            case Filter():
+                below = self.block(node.source)
+                below = below if below.is_open else self._wrapped(below)
+                return replace(below, where=(*below.where, f"({self._expression(node.predicate)})"))
+            case Project():
+                below = self.block(node.source)
+                below = below if below.whole is None and below.outputs is None else self._wrapped(below)
+                outputs = tuple(self._named(each.expr, each.name) for each in node.outputs)
+                return replace(below, outputs=outputs, columns=columns)
+            case Aggregate():
+                return self._aggregate(node, columns)
+            case Join():
+                return self._join(node, columns)
+            case Sort():
+                return self._ordered(node.source, node.keys)
+            case TopN():
+                return replace(self._ordered(node.source, node.keys), limit=f"LIMIT {node.count}")
+            case Limit():
+                below = self.block(node.source)
+                below = below if below.whole is None and not below.limit else self._wrapped(below)
+                return replace(below, limit=_limit(node.count, node.offset))
+            case Union():
+                return self._union(node, columns)
+            case Sql():
+                return self._sql(node, columns)
+
+    def _leaf(self, kind: str, node: Node, columns: tuple[str, ...]) -> _Block:
+        name = f"{self._prefix}_{kind}_{len(self.leaves) + 1}"
+        self.leaves.append((name, node))
+        return _Block(quoted(name), columns)
+
+    def _wrapped(self, block: _Block) -> _Block:
+        self._count += 1
+        return _Block(f"({block.text()}) AS `t{self._count}`", block.columns)
+
+    def _named(self, expr: Expr, name: str) -> str:
+        if isinstance(expr, Column) and expr.path == (name,):
+            return quoted(name)
+        return f"{self._expression(expr)} AS {quoted(name)}"
+
+    def _aggregate(self, node: Aggregate, columns: tuple[str, ...]) -> _Block:
+        below = self.block(node.source)
+        below = below if below.is_open else self._wrapped(below)
+        keys = [self._named(key.expr, key.name) for key in node.keys]
+        calls = [f"{self._call(each)} AS {quoted(each.name)}" for each in node.aggregates]
+        group = tuple(self._expression(key.expr) for key in node.keys)
+        text = replace(below, outputs=(*keys, *calls), columns=columns, group=group).text()
+        return _Block("", columns, whole=text)
+
+    def _call(self, call: AggregateCall) -> str:
+        distinct = "DISTINCT " if call.distinct else ""
+        args = ", ".join(map(self._expression, call.args)) or "*"
+        kept = f" FILTER (WHERE {self._expression(call.filter)})" if call.filter is not None else ""
+        return f"{call.function}({distinct}{args}){kept}"
+
+    def _join(self, node: Join, columns: tuple[str, ...]) -> _Block:
+        left, right = self.block(node.left), self.block(node.right)
+        left = left if left.is_bare else self._wrapped(left)
+        right = right if right.is_bare and not right.is_join else self._wrapped(right)
+        conditions = [f"{self._operand(one)} = {self._operand(other)}" for one, other in node.criteria]
+        if node.filter is not None:
+            conditions.append(f"({self._expression(node.filter)})")
+        kinds = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}
+        kind = kinds.get(node.kind, node.kind.upper())
+        if node.kind in ("inner", "cross"):
+            kind = "INNER" if conditions else "CROSS"
+        condition = "" if kind == "CROSS" else f" ON {' AND '.join(conditions) or 'TRUE'}"
+        return _Block(f"{left.source} {kind} JOIN {right.source}{condition}", columns, is_join=True)
+
+    def _operand(self, expr: Expr) -> str:
+        text = self._expression(expr)
+        return text if isinstance(expr, Column) else f"({text})"
+
+    def _ordered(self, source: Node, keys: Sequence[SortKey]) -> _Block:
+        below = self.block(source)
+        below = below if below.is_open else self._wrapped(below)
+        texts = [
+            f"{self._operand(key.expr)} {'DESC' if key.descending else 'ASC'} "
+            f"NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+            for key in keys
+        ]
+        return replace(below, order=f"ORDER BY {', '.join(texts)}")
+
+    def _union(self, node: Union, columns: tuple[str, ...]) -> _Block:
+        texts = []
+        for source in node.sources:
+            block = self.block(source)
+            if block.columns != columns:
+                names = zip(block.columns, columns, strict=True)
+                wrapped = self._wrapped(block)
+                block = replace(wrapped, outputs=tuple(f"{quoted(own)} AS {quoted(name)}" for own, name in names))
+            elif block.order or block.limit:
+                block = self._wrapped(block)
+            texts.append(block.text())
+        return _Block("", columns, whole=" UNION ALL ".join(texts))
+
+    def _sql(self, node: Sql, columns: tuple[str, ...]) -> _Block:
+        inputs = {name: f"({self.block(source).text()})" for name, source in node.inputs}
+        if not inputs:
+            return _Block("", columns, whole=node.text)
+
+        def relation(match: re.Match[str]) -> str:
+            # A sample of rows stands before the alias, and here needs none.
+            return inputs[match[1]] + (match[2] or f" AS {quoted(match[1])}")
+
+        names = "|".join(map(re.escape, inputs))
+        text = re.sub(f"`({names})`( TABLESAMPLE)?", relation, node.text)
+        return _Block("", columns, whole=text)
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _limit(count: int, offset: int) -> str:
+    limit = f"LIMIT {count}" if count < UNLIMITED else ""
+    return f"{limit} OFFSET {offset}".strip() if offset else limit

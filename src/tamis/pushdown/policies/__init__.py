@@ -1,0 +1,17 @@
+"""Row filters and masks: applied before anything that the user asked for, and silent about what they hide."""
+
+from tamis.pushdown.policies.applying import BoundPolicy, apply_policies, bind_policy
+from tamis.pushdown.policies.leakproof import is_leakproof
+from tamis.pushdown.policies.loading import PolicySource, load_policies
+from tamis.pushdown.policies.model import Policies, TablePolicy
+
+__all__ = [
+    "BoundPolicy",
+    "Policies",
+    "PolicySource",
+    "TablePolicy",
+    "apply_policies",
+    "bind_policy",
+    "is_leakproof",
+    "load_policies",
+]

@@ -1,0 +1,149 @@
+"""Rows of a table under a policy, with the policy applied before any engine sees them.
+
+An engine may test conditions in the order that it likes. Were the row filter and the user's conditions in one query,
+DuckDB or Spark might try the user's first, on hidden rows, and fail on one. So what reaches an engine is a stream of
+visible rows with masked values, and what goes wrong on the way is not told: a message about a value, a path or a file
+would tell of what is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pyarrow as pa
+
+from tamis.errors import AccessDenied, TableError
+from tamis.expr.functions import type_of
+from tamis.expr.nodes import Column, Expr, conjuncts_of
+from tamis.pushdown.connector import Connector
+from tamis.pushdown.nodes import Filter, Limit, Node, Project, TableScan, outputs_of, sources_of
+from tamis.pushdown.policies.values import Projection
+from tamis.scan.residual import Residual
+
+T = TypeVar("T")
+
+UNREADABLE = (
+    "a table under a policy cannot be read, and why is not told, since that could tell of what the policy hides. "
+    "Whoever may read all of it can find out"
+)
+
+
+def is_protected(node: Node) -> bool:
+    """Whether `protected_batches` reads a node: the scan of a table under a policy, or what applies the policy."""
+    match node:
+        case TableScan(protects=True):
+            return True
+        case Filter(protects=True) | Project(protects=True):
+            while isinstance(node, Filter | Project | Limit):
+                node = node.source
+            return isinstance(node, TableScan) and node.protects
+        case _:
+            return False
+
+
+def check_protected(plan: Node) -> None:
+    """Raise where a policy would be applied by an engine, among the user's conditions: no rule may bring that about."""
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        if is_protected(node):
+            continue
+        if isinstance(node, Filter | Project) and node.protects:
+            raise AccessDenied("a policy cannot be applied before the rest of the query: report the query")
+        waiting += sources_of(node)
+
+
+def protected_schema(node: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
+    """The columns of `protected_batches`, under the names of the node's outputs."""
+    match node:
+        case TableScan():
+            given = connectors[node.connector].columns(node.handle)
+            return pa.schema([field.with_name(output.name) for field, output in zip(given, node.columns, strict=True)])
+        case Filter() | Limit():
+            return protected_schema(node.source, connectors)
+        case Project():
+            below = protected_schema(node.source, connectors)
+            return pa.schema([pa.field(output.name, _type(output.expr, below)) for output in node.outputs])
+        case _:
+            raise TypeError(f"{type(node).__name__} is no part of a protected scan")
+
+
+def _type(expr: Expr, schema: pa.Schema) -> pa.DataType:
+    if isinstance(expr, Column):
+        fields: pa.Schema | pa.DataType = schema
+        for name in expr.path:
+            fields = fields.field(name).type
+        return fields
+    found = type_of(expr)
+    assert found is not None  # masks are cast to the types of their columns
+    return found
+
+
+def protected_batches(node: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
+    """The rows of a protected scan that may be seen, as they may be seen, batch by batch."""
+    with silence():
+        batches = _batches(node, connectors)
+    yield from in_silence(batches)
+
+
+def in_silence(batches: Iterator[T]) -> Iterator[T]:
+    """What an iterator gives, which does not tell why where it fails."""
+    while True:
+        # What the consumer does with a batch is his own affair, also where it fails.
+        with silence():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """What fails within does not tell why."""
+    try:
+        yield
+    except AccessDenied:
+        raise
+    except Exception:  # noqa: BLE001 - whatever failed, and however, what it says may be about a hidden row
+        raise TableError(UNREADABLE) from None
+
+
+def _batches(node: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
+    match node:
+        case TableScan():
+            return _scanned(node, connectors[node.connector])
+        case Filter():
+            return _filtered(_batches(node.source, connectors), node)
+        case Project():
+            projection = Projection(node.outputs, protected_schema(node, connectors))
+            return map(projection, _batches(node.source, connectors))
+        case Limit():
+            return _limited(_batches(node.source, connectors), node)
+        case _:
+            raise TypeError(f"{type(node).__name__} is no part of a protected scan")
+
+
+def _scanned(scan: TableScan, connector: Connector) -> Iterator[pa.RecordBatch]:
+    names = [output.name for output in outputs_of(scan)]
+    for batch in connector.read(scan.handle):
+        # Rows without columns may come with one that says how many there are.
+        yield batch.rename_columns(names) if names else batch.select([])
+
+
+def _filtered(batches: Iterator[pa.RecordBatch], node: Filter) -> Iterator[pa.RecordBatch]:
+    residual = Residual(conjuncts_of(node.predicate))
+    for batch in batches:
+        yield residual.filter(batch)
+
+
+def _limited(batches: Iterator[pa.RecordBatch], node: Limit) -> Iterator[pa.RecordBatch]:
+    skipped, remaining = node.offset, node.count
+    for batch in batches:
+        kept = batch.slice(skipped, remaining)
+        skipped = max(0, skipped - batch.num_rows)
+        remaining -= kept.num_rows
+        yield kept
+        if not remaining:
+            return

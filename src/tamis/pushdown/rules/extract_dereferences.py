@@ -1,0 +1,43 @@
+"""Of a struct only the fields are returned that somebody reads, also from below what no scan can take in.
+
+Project(Filter(scan(a, b), f(b)), a.x)  ─▶  Project(Filter(Project(scan(a, b), a.x, b), f(b)), a.x)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tamis.pushdown.nodes import Aggregate, AggregateCall, Named, Node, Project
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.paths import replace_paths
+from tamis.pushdown.rules.narrowing import Narrowed, narrowed_project, narrowed_source
+
+
+class ExtractDereferences:
+    name = "extract_dereferences"
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case Project():
+                return narrowed_project(node, nested=True)
+            case Aggregate():
+                exprs = [each.expr for each in node.keys]
+                exprs += [arg for each in node.aggregates for arg in each.args]
+                exprs += [each.filter for each in node.aggregates if each.filter is not None]
+                found = narrowed_source(node.source, exprs, nested=True)
+                return None if found is None else _over(node, found)
+            case _:
+                return None
+
+
+def _over(aggregate: Aggregate, found: Narrowed) -> Aggregate:
+    keys = tuple(Named(each.name, replace_paths(each.expr, found.replacements)) for each in aggregate.keys)
+    return Aggregate(found.node, keys, tuple(_call(each, found) for each in aggregate.aggregates))
+
+
+def _call(call: AggregateCall, found: Narrowed) -> AggregateCall:
+    return replace(
+        call,
+        args=tuple(replace_paths(arg, found.replacements) for arg in call.args),
+        filter=None if call.filter is None else replace_paths(call.filter, found.replacements),
+    )

@@ -1,0 +1,108 @@
+"""What the keys of one side of a join say of the column of the other side that must be equal to one of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.expr.evaluate import physical_value
+from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, and_, or_
+from tamis.scan.key_sieve import KeySieve
+
+MOST_KEYS = 1000
+"""So many keys are a list; of more there are ranges: to look for each in what is known of row groups costs too much."""
+
+MOST_TESTED = 100
+"""By so many keys rows are tested one by one. More of them only prune, and sieve while that leaves out most rows."""
+
+MOST_RANGES = 16
+"""To make a predicate of each takes about 2 ms, before anything is pruned."""
+
+
+def key_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> Expr | None:
+    """A predicate that is TRUE wherever a column equals one of the keys; None where there is nothing to say.
+
+    NULL is equal to nothing. Of floats two zeros are equal, and NaN is to itself: no filter is made of those.
+    """
+    values = _as_type(keys, column.type)
+    if values is None:
+        return None
+    distinct = pc.unique(values.drop_null())
+    if isinstance(distinct, pa.ChunkedArray):
+        distinct = distinct.combine_chunks()
+    if not len(distinct):
+        return FALSE
+    ordered = distinct.take(pc.array_sort_indices(distinct))
+    if len(ordered) <= MOST_KEYS:
+        items = tuple(_literal(value) for value in ordered)
+        return Call("=", (column, items[0])) if len(items) == 1 else Call("in", (column, *items))
+    return or_(*(_between(column, ordered[first], ordered[last]) for first, last in _ranges(ordered)))
+
+
+def key_sieve(column: Column, keys: pa.Array | pa.ChunkedArray) -> KeySieve | None:
+    """A sieve of keys that are too many to be tested otherwise; None where they are few, or of another kind."""
+    values = _as_type(keys, column.type)
+    if values is None or not KeySieve.can_hold(values.type):
+        return None
+    distinct = pc.unique(values)
+    return KeySieve(distinct) if len(distinct) > MOST_TESTED else None
+
+
+def _as_type(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) -> pa.Array | None:
+    """The keys in the type of the column, those left out that it does not have."""
+    if data_type is None or not types.is_ordered(data_type) or pa.types.is_floating(data_type):
+        return None
+    if pa.types.is_boolean(data_type):
+        return None
+    values = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    if values.type == data_type:
+        return values
+    if types.is_text(values.type) and types.is_text(data_type):
+        return values.cast(data_type)
+    if not (pa.types.is_integer(values.type) and pa.types.is_integer(data_type)):
+        return None
+    if pa.types.is_uint64(values.type) or pa.types.is_uint64(data_type):
+        return None
+    smallest, largest = types.integer_range(data_type)
+    values = values.cast(types.LONG)
+    fits = pc.and_(pc.greater_equal(values, smallest), pc.less_equal(values, largest))
+    return values.filter(fits).cast(data_type)
+
+
+def _literal(value: pa.Scalar) -> Literal:
+    return Literal(physical_value(value), value.type)
+
+
+def _between(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
+    if first == last:
+        return Call("=", (column, _literal(first)))
+    return and_(Call(">=", (column, _literal(first))), Call("<=", (column, _literal(last))))
+
+
+def _ranges(ordered: pa.Array) -> list[tuple[int, int]]:
+    """The first and the last key of each range, cut at the widest gaps."""
+    cuts = np.zeros(0, np.int64)
+    numbers = _as_numbers(ordered)
+    if numbers is not None:
+        gaps = np.diff(numbers)
+        widest = np.argsort(-gaps, kind="stable")[: MOST_RANGES - 1]
+        # Neighbours belong together, whatever their number.
+        cuts = np.sort(widest[gaps[widest] > 1])
+    firsts = [0, *(cuts + 1).tolist()]
+    lasts = [*cuts.tolist(), len(ordered) - 1]
+    return list(zip(firsts, lasts, strict=True))
+
+
+def _as_numbers(ordered: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    """Keys as numbers that are about as far from each other; None for texts and bytes, which have no distance."""
+    if pa.types.is_decimal(ordered.type):
+        numbers: np.ndarray[tuple[int], np.dtype[np.float64]] = np.array([float(each) for each in ordered.to_pylist()])
+        return numbers
+    if pa.types.is_integer(ordered.type) or pa.types.is_temporal(ordered.type):
+        plain = (
+            ordered.cast(pa.int32()) if ordered.type.bit_width == 32 and pa.types.is_temporal(ordered.type) else ordered
+        )
+        return np.asarray(plain.cast(types.LONG) if not pa.types.is_uint64(plain.type) else plain, np.float64)
+    return None

@@ -1,0 +1,26 @@
+"""Two filters, one after the other, are one; a filter that is TRUE is none.
+
+    Filter(Filter(x, p), q)  ─▶  Filter(x, p AND q)
+
+The row filter of a policy stays by itself: rows that it hides must not meet what the user asks.
+"""
+
+from __future__ import annotations
+
+from tamis.expr.nodes import TRUE
+from tamis.pushdown.nodes import Filter, Node
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.rules.conjuncts import filtered, parts_of
+
+
+class MergeFilters:
+    name = "merge_filters"
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case Filter(source, predicate, protects=False) if predicate == TRUE:
+                return source
+            case Filter(Filter(source, inner, protects=False), outer, protects=False):
+                return filtered(source, (*parts_of(inner), *parts_of(outer)))
+            case _:
+                return None

@@ -1,0 +1,65 @@
+"""Columns that nobody reads are not returned.
+
+    Project(Join(x, y), a)  ─▶  Project(Join(Project(x, a, key), Project(y, key)), a)
+
+Projections sink node by node until a scan takes them in; one that changes nothing is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tamis.expr.nodes import Column, columns_of
+from tamis.pushdown.nodes import Aggregate, Join, Named, Node, Project, Sql, outputs_of
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.rules.narrowing import narrowed_project, narrowed_source
+from tamis.pushdown.symbols import substitute
+
+
+class PruneColumns:
+    name = "prune_columns"
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case Project():
+                return _without_effect(node) or _merged(node) or narrowed_project(node, nested=False)
+            case Aggregate():
+                exprs = [each.expr for each in node.keys]
+                exprs += [arg for each in node.aggregates for arg in each.args]
+                exprs += [each.filter for each in node.aggregates if each.filter is not None]
+                found = narrowed_source(node.source, exprs, nested=False)
+                return None if found is None else replace(node, source=found.node)
+            case Join(kind="semi" | "anti"):
+                exprs = [right for _, right in node.criteria]
+                if node.filter is not None:
+                    names = {output.name for output in outputs_of(node.right)}
+                    exprs += [each for each in columns_of(node.filter) if each.path[0] in names]
+                found = narrowed_source(node.right, exprs, nested=False)
+                return None if found is None else replace(node, right=found.node)
+            case _:
+                return None
+
+
+def _without_effect(project: Project) -> Node | None:
+    """The source of a projection that returns just that."""
+    source = project.source
+    if project.protects or (isinstance(source, Sql) and not source.columns):
+        return None
+    names = [output.name for output in outputs_of(source)]
+    is_same = [each.name for each in project.outputs] == names and all(
+        each.expr == Column((each.name,)) for each in project.outputs
+    )
+    return source if is_same else None
+
+
+def _merged(project: Project) -> Node | None:
+    """One projection for two, where the lower one only passes columns on."""
+    match project:
+        case Project(Project(source, inner, protects=False), outer) if all(
+            isinstance(each.expr, Column) for each in inner
+        ):
+            meanings = {each.name: each.expr for each in inner}
+            outputs = tuple(Named(each.name, substitute(each.expr, meanings)) for each in outer)
+            return Project(source, outputs, project.protects)
+        case _:
+            return None

@@ -1,0 +1,47 @@
+"""A filter over computed columns tests what they are computed from.
+
+    Filter(Project(x, a + 1 AS b), b > 5)  ─▶  Project(Filter(x, a + 1 > 5), a + 1 AS b)
+
+What is random would be computed twice, so conjuncts over it stay. Through the masks of a policy go only conjuncts that
+cannot tell of a row, over columns that are not masked: a masked column is compared by what the user sees of it.
+"""
+
+from __future__ import annotations
+
+from tamis.expr.nodes import Column, Expr
+from tamis.pushdown.nodes import Filter, Node, Project
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.paths import symbols_of
+from tamis.pushdown.policies.leakproof import is_leakproof
+from tamis.pushdown.rules.conjuncts import filtered, parts_of
+from tamis.pushdown.symbols import is_deterministic, substitute
+
+
+class PushFilterThroughProject:
+    name = "push_filter_through_project"
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case Filter(Project() as project, predicate, protects=False):
+                parts = parts_of(predicate)
+                below = [part for part in parts if _may_pass(part, project)]
+                if not below:
+                    return None
+                meanings = {each.name: each.expr for each in project.outputs}
+                source = filtered(project.source, (substitute(part, meanings) for part in below))
+                moved = Project(source, project.outputs, project.protects)
+                return filtered(moved, (part for part in parts if part not in below))
+            case _:
+                return None
+
+
+def _may_pass(conjunct: Expr, project: Project) -> bool:
+    if not is_deterministic(conjunct):
+        return False
+    symbols = symbols_of(conjunct)
+    used = [each.expr for each in project.outputs if each.name in symbols]
+    if project.protects:
+        # Under its own name: what has another is a mask, even where it is another column as it is.
+        passed = {each.name for each in project.outputs if each.expr == Column((each.name,))}
+        return symbols <= passed and is_leakproof(conjunct)
+    return all(is_deterministic(expr) for expr in used)

@@ -1,0 +1,22 @@
+"""Of so many rows, no more are computed.
+
+Limit(Project(x, …), n)  ─▶  Project(Limit(x, n), …)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tamis.pushdown.nodes import Limit, Node, Project
+from tamis.pushdown.optimizer import Context
+
+
+class PushLimitThroughProject:
+    name = "push_limit_through_project"
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case Limit(Project() as project):
+                return replace(project, source=replace(node, source=project.source))
+            case _:
+                return None

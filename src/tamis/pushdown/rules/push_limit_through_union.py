@@ -1,0 +1,32 @@
+"""Of several nodes none has to return more rows than are wanted of all.
+
+Limit(Union(x, y), n)  ─▶  Limit(Union(Limit(x, n), Limit(y, n)), n)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tamis.pushdown.nodes import Limit, Node, Union
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.rules.bounds_of_rows import most_rows
+
+
+class PushLimitThroughUnion:
+    name = "push_limit_through_union"
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case Limit(Union() as union, count, offset):
+                wanted = count + offset
+                sources = tuple(_limited(source, wanted, context) for source in union.sources)
+                if all(new is old for new, old in zip(sources, union.sources, strict=True)):
+                    return None
+                return replace(node, source=replace(union, sources=sources))
+            case _:
+                return None
+
+
+def _limited(source: Node, count: int, context: Context) -> Node:
+    known = most_rows(source, context)
+    return source if known is not None and known <= count else Limit(source, count)

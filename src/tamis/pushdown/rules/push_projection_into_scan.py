@@ -1,0 +1,93 @@
+"""A scan reads only what a projection over it makes use of, down to fields of structs.
+
+    Project(TableScan(t: a, b, c), a.x + 1 AS y)  ─▶  Project(TableScan(t: a.x), a.x + 1 AS y)
+
+A connector may compute expressions too. Of a table with a policy it is asked for columns and fields alone: what may
+fail must not meet rows that are hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tamis.expr.nodes import Column, Expr
+from tamis.pushdown.connector import PushedProjection
+from tamis.pushdown.nodes import Named, Node, Output, Project, TableScan
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.paths import paths_of
+from tamis.pushdown.rules.scan_names import ScanNames
+from tamis.pushdown.symbols import Symbols, is_deterministic, substitute
+
+
+class PushProjectionIntoScan:
+    name = "push_projection_into_scan"
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case Project(TableScan() as scan, outputs):
+                names = ScanNames.of(scan, context)
+                asked = names.all_in_handle(outputs)
+                if _may_ask(asked, scan):
+                    pushed = context.connector(scan.connector).push_projection(scan.handle, asked)
+                    return None if pushed is None else _pushed(node, scan, names, pushed)
+                return _pushed_columns(node, scan, names, context)
+            case _:
+                return None
+
+
+def _may_ask(asked: Sequence[Named], scan: TableScan) -> bool:
+    if scan.protects:
+        return all(isinstance(each.expr, Column) for each in asked)
+    return all(is_deterministic(each.expr) for each in asked)
+
+
+def _pushed_columns(project: Project, scan: TableScan, names: ScanNames, context: Context) -> Node | None:
+    """The projection over a scan of the columns that it reads."""
+    wanted = {path[0] for path in paths_of(each.expr for each in project.outputs)}
+    kept = tuple(
+        Named(column.name, Column((column.name,), type=column.type)) for column in scan.columns if column.name in wanted
+    )
+    if len(kept) == len(scan.columns):
+        return None
+    pushed = context.connector(scan.connector).push_projection(scan.handle, names.all_in_handle(kept))
+    if pushed is None:
+        return None
+    return replace(project, source=_pushed(Project(scan, kept), scan, names, pushed))
+
+
+def _pushed(project: Project, scan: TableScan, names: ScanNames, pushed: PushedProjection) -> Node:
+    returned = [each.expr for each in pushed.outputs]
+    if returned == [Column((column.name,)) for column in pushed.columns]:
+        # Nothing is left to compute: the scan has the outputs.
+        columns = [Output(each.name, column.type) for each, column in zip(project.outputs, pushed.columns, strict=True)]
+        return replace(scan, handle=pushed.handle, columns=tuple(columns))
+    symbols = _symbols(scan, names, pushed.columns)
+    to_plan: dict[str, Expr] = {
+        column.name: Column((symbol,), type=column.type) for column, symbol in zip(pushed.columns, symbols, strict=True)
+    }
+    columns = [Output(symbol, column.type) for column, symbol in zip(pushed.columns, symbols, strict=True)]
+    outputs = tuple(
+        Named(each.name, substitute(given.expr, to_plan))
+        for each, given in zip(project.outputs, pushed.outputs, strict=True)
+    )
+    return Project(replace(scan, handle=pushed.handle, columns=tuple(columns)), outputs, project.protects)
+
+
+def _symbols(scan: TableScan, names: ScanNames, columns: Sequence[Output]) -> list[str]:
+    """Symbols for columns of a handle: those that they had, or new ones made of them, since no other scan has those."""
+    fresh = Symbols(column.name for column in scan.columns)
+    found = []
+    for column in columns:
+        known = names.to_plan.get(column.name)
+        if isinstance(known, Column):
+            found.append(known.path[0])
+            continue
+        # A field is mostly called by the column that it is in.
+        around = [name for name in names.to_plan if column.name.startswith(f"{name}.")]
+        owner = names.to_plan[max(around, key=len)] if around else None
+        if isinstance(owner, Column):
+            found.append(fresh.fresh(owner.path[0] + column.name[len(max(around, key=len)) :]))
+        else:
+            found.append(fresh.fresh(f"{scan.columns[0].name}.{column.name}" if scan.columns else column.name))
+    return found

@@ -1,0 +1,51 @@
+"""The first rows of an order are read first, and nothing is read that cannot be among them.
+
+    TopN(TableScan(t), by a, n)  ─▶  TopN(TableScan(t, about the first n by a), by a, n)
+
+The node is left out where a connector promises just these rows, in this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tamis.expr.nodes import Column, Expr
+from tamis.pushdown.nodes import Node, Project, SortKey, TableScan, TopN
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.rules.scan_names import ScanNames
+from tamis.pushdown.symbols import is_deterministic, substitute
+
+
+class PushTopNIntoScan:
+    name = "push_top_n_into_scan"
+
+    def apply(self, node: Node, context: Context) -> Node | None:
+        match node:
+            case TopN(TableScan() as scan, keys, count):
+                pushed = _pushed(scan, keys, count, {}, context)
+                return None if pushed is None else pushed[0] if pushed[1] else replace(node, source=pushed[0])
+            case TopN(Project(TableScan() as scan, outputs) as project, keys, count):
+                pushed = _pushed(scan, keys, count, {each.name: each.expr for each in outputs}, context)
+                if pushed is None:
+                    return None
+                narrowed = replace(project, source=pushed[0])
+                return narrowed if pushed[1] else replace(node, source=narrowed)
+            case _:
+                return None
+
+
+def _pushed(
+    scan: TableScan, keys: tuple[SortKey, ...], count: int, meanings: dict[str, Expr], context: Context
+) -> tuple[TableScan, bool] | None:
+    names = ScanNames.of(scan, context)
+    own = [replace(key, expr=names.in_handle(substitute(key.expr, meanings))) for key in keys]
+    if not all(is_deterministic(key.expr) for key in own):
+        return None
+    if scan.protects and not all(isinstance(key.expr, Column) for key in own):
+        return None
+    pushed = context.connector(scan.connector).push_top_n(scan.handle, own, count)
+    if pushed is None:
+        return None
+    made = replace(scan, handle=pushed.handle)
+    # The same again would never end.
+    return None if made == scan and not pushed.guaranteed else (made, pushed.guaranteed)

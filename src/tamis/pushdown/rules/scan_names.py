@@ -1,0 +1,42 @@
+"""Expressions of a plan as a connector knows them: symbols become the names that a handle has, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tamis.expr.nodes import Column, Expr
+from tamis.pushdown.nodes import Named, Output, TableScan
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.symbols import substitute
+
+
+@dataclass(frozen=True)
+class ScanNames:
+    """The columns of a scan and those of its handle, one to one by their places."""
+
+    to_handle: dict[str, Expr]
+    to_plan: dict[str, Expr]
+
+    @staticmethod
+    def of(scan: TableScan, context: Context) -> ScanNames:
+        fields = list(context.connector(scan.connector).columns(scan.handle))
+        pairs = list(zip(scan.columns, fields, strict=True))
+        return ScanNames(
+            {output.name: Column((field.name,), type=field.type, exact=True) for output, field in pairs},
+            {field.name: Column((output.name,), type=output.type or field.type) for output, field in pairs},
+        )
+
+    def in_handle(self, expr: Expr) -> Expr:
+        return substitute(expr, self.to_handle)
+
+    def in_plan(self, expr: Expr) -> Expr:
+        return substitute(expr, self.to_plan)
+
+    def all_in_handle(self, outputs: Iterable[Named]) -> list[Named]:
+        return [Named(each.name, self.in_handle(each.expr)) for each in outputs]
+
+
+def renamed(columns: Sequence[Output], names: Sequence[str]) -> tuple[Output, ...]:
+    """Columns of a handle under the symbols of a plan."""
+    return tuple(Output(name, column.type) for name, column in zip(names, columns, strict=True))

@@ -1,0 +1,99 @@
+"""How much nodes return, as far as metadata tells before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tamis.pushdown.nodes import (
+    Filter,
+    Join,
+    Limit,
+    Node,
+    Sql,
+    TableScan,
+    TopN,
+    Union,
+    Values,
+    sources_of,
+    walk_plan,
+)
+from tamis.pushdown.optimizer import Context
+
+MOST_ROWS_HELD = 500_000
+"""A side of a join with more rows is not held in memory to be run first."""
+
+MOST_BYTES_HELD = 64 * 1024 * 1024
+"""The same in bytes of files, where nobody knows the number of rows."""
+
+WORTH_PRUNING = 4
+"""How many times as large a side is at least that is pruned: else it is soon read, pruned or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a node returns at most, by metadata. None: not known."""
+
+    rows: int | None
+    bytes: int | None
+
+    @property
+    def may_be_held(self) -> bool:
+        if self.rows is not None:
+            return self.rows <= MOST_ROWS_HELD
+        return self.bytes is not None and self.bytes <= MOST_BYTES_HELD
+
+    def is_much_smaller_than(self, other: Size) -> bool:
+        if self.rows is not None and other.rows is not None:
+            return WORTH_PRUNING * self.rows < other.rows
+        if self.bytes is not None and other.bytes is not None:
+            return WORTH_PRUNING * self.bytes < other.bytes
+        return True
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        return self.rows is None, self.rows if self.rows is not None else self.bytes or 0
+
+
+def size_of(node: Node, context: Context) -> Size:
+    match node:
+        case TableScan():
+            known = context.connector(node.connector).properties(node.handle)
+            return Size(known.rows, known.bytes)
+        case Values():
+            return Size(node.rows.num_rows, node.rows.nbytes)
+        case Limit() | TopN():
+            below = size_of(node.source, context)
+            return Size(node.count if below.rows is None else min(node.count, below.rows), below.bytes)
+        case Join(kind="semi" | "anti"):
+            return size_of(node.left, context)
+        case _:
+            # A guess for joins: mostly of a key with what it identifies. Whoever runs them stops where it is wrong.
+            sizes = [size_of(source, context) for source in sources_of(node)]
+            if isinstance(node, Union | Sql):
+                return Size(_sum(size.rows for size in sizes), _sum(size.bytes for size in sizes))
+            return Size(_largest(size.rows for size in sizes), _largest(size.bytes for size in sizes))
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else sum(number for number in found if number is not None)
+
+
+def _largest(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else max((number for number in found if number is not None), default=0)
+
+
+def is_filtered(node: Node, context: Context) -> bool:
+    """Whether a node returns fewer rows than the tables below it have, or nobody knows."""
+    for each in walk_plan(node):
+        match each:
+            case TableScan():
+                if context.connector(each.connector).properties(each.handle).is_filtered is not False:
+                    return True
+            case Filter() | Limit() | TopN() | Sql() | Join(kind="semi" | "anti"):
+                return True
+            case _:
+                pass
+    return False

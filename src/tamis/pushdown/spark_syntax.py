@@ -1,0 +1,112 @@
+"""Syntax of Spark that sqlglot does not turn into DuckDB's: lateral views, WITH ROLLUP, `any`, `range`."""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot import exp
+
+from tamis.expr.sql_syntax import SparkCalls
+
+
+def in_duckdb_syntax(text: str) -> str:
+    """The text with joins of unnested lists in the place of lateral views.
+
+    >>> in_duckdb_syntax("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
+    'SELECT x FROM t CROSS JOIN LATERAL (SELECT unnest(xs) AS `x`) AS e'
+    """
+    if not re.search(r"\b(lateral|range|with|any|some|every)\b", text, re.IGNORECASE):
+        return text
+    tree = sqlglot.parse_one(text, read=SparkCalls)
+    for table in tree.find_all(exp.Table):
+        if (
+            isinstance(table.this, exp.Anonymous)
+            and table.this.name.lower() == "range"
+            and not table.alias_column_names
+        ):
+            name = exp.to_identifier(table.alias or "range")
+            table.set("alias", exp.TableAlias(this=name, columns=[exp.to_identifier("id")]))
+    for each in list(tree.find_all(exp.Any, exp.Anonymous)):
+        _rename_aggregate(each)
+    for group in tree.find_all(exp.Group):
+        _bracket_keys(group)
+    for select in tree.find_all(exp.Select):
+        views = [each for each in select.args.get("laterals") or () if isinstance(each, exp.Lateral)]
+        joins = [_join(each) for each in views if each.args.get("view")]
+        if None in joins or len(joins) != len(select.args.get("laterals") or ()):
+            continue
+        select.set("laterals", None)
+        select.set("joins", [*(select.args.get("joins") or ()), *joins])
+    return tree.sql("spark", normalize_functions=False)
+
+
+_AGGREGATES = {"any": "bool_or", "some": "bool_or", "every": "bool_and"}
+
+
+def _rename_aggregate(call: exp.Expr) -> None:
+    """`any(x > 5)`, which is a comparison with all of a list elsewhere."""
+    if isinstance(call, exp.Anonymous) and call.name.lower() in _AGGREGATES:
+        call.set("this", _AGGREGATES[call.name.lower()])
+    elif isinstance(call, exp.Any) and not isinstance(call.parent, exp.Binary):
+        value = call.this.this if isinstance(call.this, exp.Paren) else call.this
+        if not isinstance(value, exp.Query):
+            call.replace(exp.Anonymous(this="bool_or", expressions=[value]))
+
+
+def _bracket_keys(group: exp.Group) -> None:
+    """`GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
+    for key in ("rollup", "cube"):
+        for each in group.args.get(key) or ():
+            if not each.expressions and group.expressions:
+                each.set("expressions", group.expressions)
+                group.set("expressions", [])
+
+
+def _join(view: exp.Lateral) -> exp.Join | None:
+    call = view.this
+    if not isinstance(call, exp.Anonymous) or len(call.expressions) != 1:
+        return None
+    alias = view.args.get("alias")
+    names = [each.name for each in alias.columns] if alias is not None else []
+    values = call.expressions[0]
+    match call.name.lower().removesuffix("_outer"), len(names):
+        case "explode", 0 | 1:
+            columns = [_named(_unnest(values), names[0] if names else "col")]
+        case "posexplode", 0 | 2:
+            place, item = names or ("pos", "col")
+            count = exp.Sub(
+                this=exp.Anonymous(this="generate_subscripts", expressions=[values.copy(), exp.Literal.number(1)]),
+                expression=exp.Literal.number(1),
+            )
+            columns = [_named(count, place), _named(_unnest(values), item)]
+        case "explode", 2:
+            entries = exp.Anonymous(this="map_entries", expressions=[values])
+            unnested = exp.Select(expressions=[_named(_unnest(entries), "entry")])
+            columns = [
+                _named(exp.Dot(this=exp.column("entry"), expression=exp.to_identifier(field)), name)
+                for field, name in zip(("key", "value"), names, strict=True)
+            ]
+            source = exp.From(this=exp.Subquery(this=unnested, alias=exp.TableAlias(this=exp.to_identifier("entries"))))
+            return _lateral(exp.Select(expressions=columns, from_=source), view, call)
+        case _:
+            return None
+    return _lateral(exp.Select(expressions=columns), view, call)
+
+
+def _lateral(select: exp.Select, view: exp.Lateral, call: exp.Anonymous) -> exp.Join:
+    is_outer = bool(view.args.get("outer")) or call.name.lower().endswith("_outer")
+    alias = view.args.get("alias")
+    name = alias.this.copy() if alias is not None and alias.this is not None else exp.to_identifier("view")
+    lateral = exp.Lateral(this=exp.Subquery(this=select), alias=exp.TableAlias(this=name))
+    if is_outer:
+        return exp.Join(this=lateral, side="LEFT", on=exp.true())
+    return exp.Join(this=lateral, kind="CROSS")
+
+
+def _unnest(values: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="unnest", expressions=[values.copy()])
+
+
+def _named(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.alias_(value, name, quoted=True)

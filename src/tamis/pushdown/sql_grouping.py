@@ -1,0 +1,150 @@
+"""Groups of a query: the keys, the calls of aggregate functions, and expressions over both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tamis import types
+from tamis.expr.functions import type_of
+from tamis.expr.nodes import Column, Expr, columns_of, fold, operands_of, with_args
+from tamis.pushdown.nodes import AggregateCall, Named
+from tamis.pushdown.scopes import Field, NotModelled, Scope, hidden_name, symbol_tree
+from tamis.pushdown.sql_functions import is_aggregate
+from tamis.pushdown.symbols import Symbols, is_deterministic
+from tamis.types import is_number
+
+
+def has_aggregates(tree: exp.Select) -> bool:
+    """Whether a SELECT makes groups."""
+    if tree.args.get("group") is not None or tree.args.get("having") is not None:
+        return True
+    order = tree.args.get("order")
+    parts = [*tree.expressions, *(order.expressions if order is not None else ())]
+    return any(_calls(part) for part in parts)
+
+
+def _calls(tree: exp.Expr) -> list[exp.Expr]:
+    """The calls of aggregate functions in a tree, each with its FILTER."""
+    found: list[exp.Expr] = []
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, exp.Query):
+            continue
+        is_filtered = isinstance(node, exp.Filter) and isinstance(node.this, exp.Anonymous)
+        if is_filtered or (isinstance(node, exp.Anonymous) and is_aggregate(node.name)):
+            found.append(node)
+            continue
+        stack += reversed(list(node.iter_expressions()))
+    return found
+
+
+class Grouping:
+    """Collects what an Aggregate has to compute while the expressions above it are read."""
+
+    def __init__(self, scope: Scope, symbols: Symbols, moment: datetime) -> None:
+        self._scope = scope
+        self._symbols = symbols
+        self._moment = moment
+        self.keys: list[Named] = []
+        self.calls: list[AggregateCall] = []
+        self._key_symbols: dict[Expr, Column] = {}
+        self._beside: list[Field] = []
+
+    def add_beside(self, fields: Sequence[Field]) -> None:
+        """Values that stand beside each group: of subqueries with one row."""
+        self._beside += fields
+
+    def add_key(self, value: Expr, label: str) -> None:
+        if value in self._key_symbols:
+            return
+        if not columns_of(value) or not is_deterministic(value):
+            raise NotModelled("a group by a constant, or by what is another one each time")
+        match value:
+            case Column((symbol,)):
+                pass
+            case _:
+                symbol = self._symbols.fresh(label)
+        self.keys.append(Named(symbol, value))
+        self._key_symbols[value] = Column((symbol,), type=type_of(value))
+
+    def value(self, tree: exp.Expr, aliases: Sequence[Field]) -> Expr:
+        """An expression over the groups."""
+        root = exp.Paren(this=tree.copy())
+        for call in _calls(root):
+            call.replace(symbol_tree(hidden_name(self._call(call))))
+        scope = self._scope.with_fields([*self._outputs(), *self._beside]).with_aliases(aliases)
+        return self.above(scope.expression(root.this, self._moment))
+
+    def _outputs(self) -> list[Field]:
+        """What the groups have, under names that no query gives to anything."""
+        keys = [(key.name, type_of(key.expr)) for key in self.keys]
+        calls = [(call.name, call.type) for call in self.calls]
+        return [Field.of(hidden_name(name), name, data_type) for name, data_type in (*keys, *calls)]
+
+    def above(self, value: Expr) -> Expr:
+        """A value over the columns of the sources, as one over the groups."""
+
+        def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
+            return self._key_symbols.get(node) or with_args(node, args)
+
+        found = fold(value, combine, lambda node: () if node in self._key_symbols else operands_of(node))
+        known = {*(key.name for key in self.keys), *(call.name for call in self.calls)}
+        known |= {field.value.path[0] for field in self._beside if isinstance(field.value, Column)}
+        for column in columns_of(found):
+            if column.path[0] not in known:
+                raise NotModelled(f"{column.name} is neither a key nor inside of an aggregate function")
+        return found
+
+    def _call(self, tree: exp.Expr) -> str:
+        """The symbol of a call."""
+        kept = None
+        if isinstance(tree, exp.Filter):
+            kept = self._scope.expression(tree.expression.this, self._moment)
+            tree = tree.this
+        if not isinstance(tree, exp.Anonymous) or not is_aggregate(tree.name):
+            raise NotModelled("a filter of what is no aggregate function")
+        function = tree.name.lower()
+        given = tree.expressions
+        distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
+        if distinct:
+            if given[0].args.get("on"):
+                raise NotModelled("DISTINCT ON")
+            given = given[0].expressions
+        if function == "count" and len(given) == 1 and isinstance(given[0], exp.Star) and not distinct:
+            given = []
+        if function == "count" and len(given) > 1:
+            raise NotModelled("a count of several columns")
+        args = tuple(self._scope.expression(each, self._moment) for each in given)
+        wanted = AggregateCall("", function, args, distinct, kept, _type_of(function, args))
+        for known in self.calls:
+            if replace(known, name="") == wanted:
+                return known.name
+        name = self._symbols.fresh(function)
+        self.calls.append(replace(wanted, name=name))
+        return name
+
+
+def _type_of(function: str, args: Sequence[Expr]) -> pa.DataType | None:
+    """The type that the embedded engine gives to an aggregate, where it is known."""
+    first = type_of(args[0]) if args else None
+    match function:
+        case "count" | "count_if":
+            return types.LONG
+        case "min" | "max" | "any_value" | "first" | "last":
+            return first
+        case "sum" | "avg" if first is not None and pa.types.is_floating(first):
+            return types.DOUBLE
+        case "sum" if first is not None and pa.types.is_integer(first):
+            return pa.decimal128(38, 0)
+        case "sum" if first is not None and pa.types.is_decimal(first):
+            return pa.decimal128(38, first.scale)
+        case "avg" if first is not None and is_number(first):
+            return types.DOUBLE
+        case _:
+            return None

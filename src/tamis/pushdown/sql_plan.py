@@ -1,0 +1,426 @@
+"""SQL text to a plan, as far as the nodes of a plan go.
+
+    SELECT region, sum(amount) AS total FROM orders WHERE day > '2024-01-01' GROUP BY region ORDER BY total LIMIT 3
+
+    TableScan(orders) ─▶ Filter(day > …) ─▶ Aggregate(region; sum(amount)) ─▶ TopN(sum, 3) ─▶ Project(region, total)
+
+A SELECT with something that is not modelled stays text, over plans of the tables and subqueries that it reads from:
+`tamis.pushdown.sql_rest`. What is sorted and limited stands below the last projection, nearer to the scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlglot import exp
+
+from tamis.errors import ParseError
+from tamis.expr.functions import type_of
+from tamis.expr.nodes import Column, Expr
+from tamis.expr.sql_syntax import DEEPEST, read_statement, with_large_stack
+from tamis.pushdown.nodes import (
+    Aggregate,
+    Filter,
+    Limit,
+    Named,
+    Node,
+    Output,
+    Project,
+    Sort,
+    SortKey,
+    Sql,
+    TopN,
+    Union,
+    outputs_of,
+)
+from tamis.pushdown.scopes import Field, NotModelled, Scope, chains
+from tamis.pushdown.sql_grouping import Grouping, has_aggregates
+from tamis.pushdown.sql_rest import RestOfQuery
+from tamis.pushdown.sql_sources import Common, Planned, Tables, plan_from, with_commons
+from tamis.pushdown.sql_subqueries import OneRowQueries, filtered
+from tamis.pushdown.sql_trees import text_of
+from tamis.pushdown.symbols import Symbols, is_deterministic
+
+NO_LIMIT = 2**62
+"""As many rows as there may be: what an OFFSET without a LIMIT takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """The plan of a query, and the names of its columns; None where only the engine knows them."""
+
+    plan: Node
+    names: tuple[str, ...] | None
+
+
+def read_query(text: str) -> exp.Query:
+    """The tree of a query; `ParseError` where the text is something else."""
+    tree = read_statement(text, lambda tree: tree)
+    if isinstance(tree, exp.Values):
+        tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
+    if not isinstance(tree, exp.Query):
+        raise ParseError(f"{tree.key.upper()} is not a query", hint="Only queries run here: SELECT, WITH, VALUES")
+    return tree
+
+
+def plan_query(tree: exp.Query, tables: Tables, *, moment: datetime | None = None, plain: bool = False) -> PlannedQuery:
+    """The plan of a query. With `plain` it is one text over all rows of its tables, for engines to make of it what
+    they can."""
+
+    def work() -> PlannedQuery:
+        return _Planner(tables, tree, moment or datetime.now(UTC)).whole(plain=plain)
+
+    try:
+        return work()
+    except RecursionError:
+        return with_large_stack(work, DEEPEST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What a SELECT returns under a label: a tree, or the value of a column that a star stands for."""
+
+    label: str
+    tree: exp.Expr | None
+    value: Expr | None = None
+
+
+_MODELLED = {"with_", "expressions", "hint", "distinct", "from_", "joins", "where", "group", "having", "order", "limit",
+             "offset"}  # fmt: skip
+
+
+class _Planner:
+    def __init__(self, tables: Tables, tree: exp.Query, moment: datetime) -> None:
+        self.tables = tables
+        self.moment = moment
+        self.symbols = Symbols()
+        self._tree = tree
+        self._rest = RestOfQuery(self, tree)
+
+    def whole(self, *, plain: bool) -> PlannedQuery:
+        if not plain:
+            try:
+                planned = self._modelled(self._tree, {})
+                return PlannedQuery(planned.node, tuple(field.name for field in planned.fields))
+            except NotModelled:
+                self.symbols = Symbols()
+            try:
+                text, inputs, told = self._rest.upper(self._tree, with_commons(self._tree, {}))
+                return PlannedQuery(Sql(text, inputs, ()), told)
+            except NotModelled:
+                pass
+        # What was planned in vain has no claim on names.
+        self.symbols = Symbols()
+        text, inputs = self._rest.text(self._tree, {}, plain=plain)
+        try:
+            names = tuple(self._rest.names(self._tree))
+        except NotModelled:
+            names = None
+        return PlannedQuery(Sql(text, inputs, ()), names)
+
+    def query(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
+        for attempt in (self._modelled, self._upper):
+            try:
+                return attempt(tree, commons)
+            except NotModelled:
+                pass
+        return self._rest.planned(tree, commons)
+
+    def _upper(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
+        return self._rest.planned_upper(tree, with_commons(tree, commons))
+
+    def _modelled(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
+        commons = with_commons(tree, commons)
+        match tree:
+            case exp.Select():
+                return self._select(tree, commons)
+            case exp.Union() if not tree.args.get("distinct"):
+                return self._finished(tree, self._union(tree, commons))
+            case exp.Union():
+                return self._finished(tree, _distinct(self._union(tree, commons)))
+            case exp.Intersect() | exp.Except():
+                return self._finished(tree, self._difference(tree, commons))
+            case exp.Subquery(this=exp.Query() as inner):
+                only(tree, {"this", "with_", "order", "limit", "offset"})
+                return self._finished(tree, self.query(inner, commons))
+            case _:
+                raise NotModelled(tree.key)
+
+    # --- SELECT -------------------------------------------------------------------------------------------------------
+
+    def _select(self, tree: exp.Select, commons: Mapping[str, Common]) -> Planned:
+        only(tree, _MODELLED)
+        if tree.args.get("from_") is None:
+            raise NotModelled("no FROM")
+        node, scope = plan_from(self, tree, commons)
+        where = tree.args.get("where")
+        if where is not None:
+            node = filtered(self, node, scope, where.this, commons)
+        beside = OneRowQueries(self, commons)
+        tree = beside.taken_out(tree)
+        items = self._items(tree, scope)
+        if has_aggregates(tree):
+            return self._grouped(tree, node, scope, items, beside)
+        node = beside.joined(node)
+        scope = scope.with_fields(beside.fields) if beside.fields else scope
+        fields: list[Field] = []
+        for item in items:
+            value = item.value if item.tree is None else self._value(item.tree, scope.with_aliases(fields))
+            assert value is not None
+            fields.append(Field(item.label, value, type_of(value)))
+        if tree.args.get("distinct") is not None:
+            return self._distinct(tree, node, fields)
+        keys = [self._sort_key(each, fields, scope) for each in _ordered(tree)]
+        return self._project(self._limited(tree, self._sorted(tree, node, keys)), fields)
+
+    def _value(self, tree: exp.Expr, scope: Scope) -> Expr:
+        return scope.expression(tree, self.moment)
+
+    def _grouped(
+        self, tree: exp.Select, node: Node, scope: Scope, items: Sequence[_Item], beside: OneRowQueries
+    ) -> Planned:
+        grouping = Grouping(scope, self.symbols, self.moment)
+        grouping.add_beside(beside.fields)
+        self._add_keys(tree, grouping, scope, items)
+        fields: list[Field] = []
+        for item in items:
+            if item.tree is None:
+                assert item.value is not None
+                value = grouping.above(item.value)
+            else:
+                value = grouping.value(item.tree, fields)
+            fields.append(Field(item.label, value, type_of(value)))
+        having = tree.args.get("having")
+        kept = None
+        if having is not None:
+            refuse_two_meanings(having.this, fields, scope)
+            kept = grouping.value(having.this, fields)
+        keys = []
+        is_distinct = tree.args.get("distinct") is not None
+        if not is_distinct:
+            keys = [self._sort_key(each, fields, scope, grouping) for each in _ordered(tree)]
+        node = beside.joined(Aggregate(node, tuple(grouping.keys), tuple(grouping.calls)))
+        if kept is not None:
+            node = Filter(node, kept)
+        if is_distinct:
+            return self._distinct(tree, node, fields)
+        return self._project(self._limited(tree, self._sorted(tree, node, keys)), fields)
+
+    def _add_keys(self, tree: exp.Select, grouping: Grouping, scope: Scope, items: Sequence[_Item]) -> None:
+        group = tree.args.get("group")
+        if group is None:
+            return
+        only(group, {"expressions"})
+        for each in group.expressions:
+            item = None
+            if (place := place_of(each)) is not None:
+                item = items[place - 1] if 0 < place <= len(items) else None
+                if item is None:
+                    raise NotModelled(f"no column {place}")
+            elif isinstance(each, exp.Column) and not each.table and scope.find((each.name,)) is None:
+                item = next((item for item in items if item.label.casefold() == each.name.casefold()), None)
+            if item is None:
+                grouping.add_key(self._value(each, scope), each.name or "key")
+            elif item.tree is None:
+                assert item.value is not None
+                grouping.add_key(item.value, item.label)
+            else:
+                grouping.add_key(self._value(item.tree, scope), item.label)
+
+    def _distinct(self, tree: exp.Select, node: Node, fields: Sequence[Field]) -> Planned:
+        only(tree.args["distinct"], set())
+        return self._finished(tree, _distinct(self._project(node, fields)))
+
+    def _items(self, tree: exp.Select, scope: Scope) -> list[_Item]:
+        found: list[_Item] = []
+        for each in tree.expressions:
+            match each:
+                case exp.Star():
+                    found += _starred(each, scope.visible())
+                case exp.Column(this=exp.Star() as star):
+                    parts = [
+                        each.args[key].name for key in ("catalog", "db", "table") if each.args.get(key) is not None
+                    ]
+                    found += _starred(star, scope.of_relation(parts))
+                case exp.Alias():
+                    found.append(_Item(each.alias, each.this))
+                case exp.Aliases():
+                    raise NotModelled("several names for one expression")
+                case _:
+                    found.append(_Item(label_of(each, scope), each))
+        return found
+
+    def _project(self, node: Node, fields: Sequence[Field]) -> Planned:
+        outputs: list[Named] = []
+        taken: set[str] = set()
+        named: list[Field] = []
+        for field in fields:
+            match field.value:
+                case Column((symbol,)) if symbol not in taken:
+                    pass
+                case _:
+                    symbol = self.symbols.fresh(field.name)
+            taken.add(symbol)
+            outputs.append(Named(symbol, field.value))
+            named.append(Field.of(field.name, symbol, field.type))
+        passed = [Named(output.name, Column((output.name,))) for output in outputs_of(node)]
+        if passed == outputs:
+            return Planned(node, tuple(named))
+        return Planned(Project(node, tuple(outputs)), tuple(named))
+
+    # --- Order and limit ----------------------------------------------------------------------------------------------
+
+    def _sort_key(
+        self, ordered: exp.Ordered, fields: Sequence[Field], scope: Scope, grouping: Grouping | None = None
+    ) -> SortKey:
+        """What to sort by, in the columns below the projection: a name of the SELECT comes before one of a source."""
+        only(ordered, {"this", "desc", "nulls_first"})
+        tree = ordered.this
+        found = None
+        if (place := place_of(tree)) is not None:
+            if not 0 < place <= len(fields):
+                raise NotModelled(f"no column {place}")
+            found = fields[place - 1].value
+        elif isinstance(tree, exp.Column) and not tree.table:
+            meant = {field.value for field in fields if field.name == tree.name}
+            meant = meant or {field.value for field in fields if field.name.casefold() == tree.name.casefold()}
+            if len(meant) > 1:
+                raise NotModelled(f"{tree.name} has several meanings")
+            found = meant.pop() if meant else None
+        elif isinstance(tree, exp.Var):
+            raise NotModelled("ORDER BY ALL")
+        if found is None:
+            refuse_two_meanings(tree, fields, scope)
+            within = scope.with_aliases(fields)
+            found = self._value(tree, within) if grouping is None else grouping.value(tree, fields)
+        if not is_deterministic(found):
+            raise NotModelled("an order that is another one each time")
+        return SortKey(found, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
+
+    def _sorted(self, tree: exp.Expr, node: Node, keys: Sequence[SortKey]) -> Node:
+        if not keys:
+            return node
+        count, offset = self._bounds(tree)
+        return TopN(node, tuple(keys), count) if count is not None and not offset else Sort(node, tuple(keys))
+
+    def _limited(self, tree: exp.Expr, node: Node) -> Node:
+        count, offset = self._bounds(tree)
+        if isinstance(node, TopN) or (count is None and not offset):
+            return node
+        return Limit(node, NO_LIMIT if count is None else count, offset)
+
+    def _bounds(self, tree: exp.Expr) -> tuple[int | None, int]:
+        limit, offset = tree.args.get("limit"), tree.args.get("offset")
+        if limit is not None:
+            only(limit, {"expression"})
+        if offset is not None:
+            only(offset, {"expression"})
+        is_all = limit is not None and limit.expression.name.upper() == "ALL"
+        count = None if limit is None or is_all else _whole(limit.expression)
+        return count, 0 if offset is None else _whole(offset.expression)
+
+    def _finished(self, tree: exp.Expr, planned: Planned) -> Planned:
+        """What is sorted and limited after it has its columns: set operations, DISTINCT."""
+        scope = Scope().with_fields(planned.fields)
+        keys = [self._sort_key(each, planned.fields, scope) for each in _ordered(tree)]
+        return Planned(self._limited(tree, self._sorted(tree, planned.node, keys)), planned.fields)
+
+    # --- Set operations -----------------------------------------------------------------------------------------------
+
+    def _union(self, tree: exp.Union, commons: Mapping[str, Common]) -> Planned:
+        _only_set(tree)
+        sources = [self.query(tree.expression, commons)]
+        left = tree.this
+        while type(left) is exp.Union and not (left.args.get("distinct") or has_modifiers(left)):
+            _only_set(left)
+            sources.append(self.query(left.expression, commons))
+            left = left.this
+        sources.append(self.query(left, commons))
+        sources.reverse()
+        width = len(sources[0].fields)
+        if any(len(source.fields) != width for source in sources):
+            raise NotModelled("a union of different widths")
+        columns = []
+        for place, field in enumerate(sources[0].fields):
+            types = {source.fields[place].type for source in sources}
+            columns.append(Output(self.symbols.fresh(field.name), types.pop() if len(types) == 1 else None))
+        names = [field.name for field in sources[0].fields]
+        nodes = tuple(self._project(source.node, source.fields).node for source in sources)
+        fields = (Field.of(name, each.name, each.type) for name, each in zip(names, columns, strict=True))
+        return Planned(Union(nodes, tuple(columns)), tuple(fields))
+
+    def _difference(self, tree: exp.SetOperation, commons: Mapping[str, Common]) -> Planned:
+        _only_set(tree)
+        sides = [self.query(each, commons) for each in (tree.this, tree.expression)]
+        operator = tree.key.upper() + ("" if tree.args.get("distinct") else " ALL")
+        symbols = [self.symbols.fresh(field.name) for field in sides[0].fields]
+        return self._rest.set_operation(operator, sides, symbols)
+
+    def values(self, tree: exp.Values) -> Planned:
+        return self._rest.values(tree)
+
+
+def _distinct(planned: Planned) -> Planned:
+    keys = [Named(output.name, Column((output.name,), type=output.type)) for output in outputs_of(planned.node)]
+    return Planned(Aggregate(planned.node, tuple(keys), ()), planned.fields)
+
+
+def has_modifiers(tree: exp.Expr) -> bool:
+    return any(tree.args.get(key) for key in exp.QUERY_MODIFIERS) or tree.args.get("with_") is not None
+
+
+def _only_set(tree: exp.Expr) -> None:
+    only(tree, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
+
+
+def only(tree: exp.Expr, keys: set[str]) -> None:
+    """Refuse a tree that says more than is modelled."""
+    for key, value in tree.args.items():
+        if key not in keys and value:
+            raise NotModelled(f"{key} of {tree.key}")
+
+
+def _ordered(tree: exp.Expr) -> list[exp.Ordered]:
+    order = tree.args.get("order")
+    if order is None:
+        return []
+    only(order, {"expressions"})
+    return list(order.expressions)
+
+
+def _whole(tree: exp.Expr) -> int:
+    if not isinstance(tree, exp.Literal) or tree.is_string or not tree.name.isdecimal():
+        raise NotModelled("a limit that is no number")
+    return int(tree.name)
+
+
+def place_of(tree: exp.Expr) -> int | None:
+    """The place of a column in the SELECT that a bare number means."""
+    is_place = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
+    return int(tree.name) if is_place else None
+
+
+def _starred(star: exp.Star, fields: Sequence[Field]) -> list[_Item]:
+    only(star, {"except_"})
+    left_out = {each.name.casefold() for each in star.args.get("except_") or ()}
+    return [_Item(field.name, None, field.value) for field in fields if field.name.casefold() not in left_out]
+
+
+def label_of(tree: exp.Expr, scope: Scope) -> str:
+    """The name of a column that has no alias: that of the column or field, or else the text."""
+    if isinstance(tree, exp.Column | exp.Dot):
+        for top, parts in chains(exp.Paren(this=tree.copy())):
+            found = scope.find(parts) if isinstance(top.parent, exp.Paren) else None
+            return parts[-1] if found is None or found[1] else found[0].name
+    return text_of(tree)
+
+
+def refuse_two_meanings(tree: exp.Expr, fields: Sequence[Field], scope: Scope) -> None:
+    """Refuse a name that both a source and the SELECT give to different things: engines do not agree on it."""
+    for column in tree.find_all(exp.Column):
+        meant = {field.value for field in fields if field.name.casefold() == column.name.casefold()}
+        found = scope.find((column.name,)) if meant and not column.table else None
+        if found is not None and {found[0].value} != meant:
+            raise NotModelled(f"{column.name} has two meanings")

@@ -1,0 +1,402 @@
+"""Queries that stay text: windows, lateral views, subqueries in expressions, grouping sets, and all that is unknown.
+
+In the text each table is replaced by a plan of its own, which has only the columns that the query mentions and, where
+outer joins allow it, the conditions on that table alone; so pruning works below the text all the same. Subqueries that
+can be planned by themselves are. The conditions stay in the text as well: they are copied, not moved.
+
+    SELECT rank() OVER (ORDER BY o.amount) FROM orders o WHERE o.day = DATE '2024-01-01'
+
+    SELECT rank() OVER (ORDER BY o.amount)
+    FROM (SELECT `orders.amount` AS `amount`, `orders.day` AS `day` FROM `input_1`) AS o WHERE o.day = DATE '2024-01-01'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tamis.errors import InvalidArgument, TableNotFound
+from tamis.expr.evaluate import may_fail
+from tamis.expr.nodes import Column, Expr, and_
+from tamis.pushdown.nodes import Filter, Named, Node, Output, Project, Sql, Values
+from tamis.pushdown.scopes import Field, NotModelled, Relation, Scope, chains, refuse_twins, symbol_tree
+from tamis.pushdown.sql_sources import (
+    Common,
+    Planned,
+    Queries,
+    is_common,
+    parts_of_table,
+    plan_common,
+)
+from tamis.pushdown.sql_trees import (
+    conjuncts,
+    has_free_star,
+    inner_commons,
+    may_be_several,
+    parts_of_block,
+    preserved,
+    shorten_names,
+    text_of,
+)
+from tamis.pushdown.sql_upper import upper_text
+from tamis.pushdown.symbols import is_deterministic
+
+
+@dataclass
+class _Inputs:
+    """The plans that a text reads from."""
+
+    text: str
+    """Of the whole query: no name of ours may stand anywhere in it."""
+    taken: list[str]
+    """All names that were given in the query."""
+    found: list[tuple[str, Node]] = field(default_factory=list)
+
+    def add(self, node: Node) -> exp.Table:
+        number = len(self.taken) + 1
+        while f"input_{number}" in self.text:
+            number += 1
+        name = f"input_{number}"
+        self.taken.append(name)
+        self.found.append((name, node))
+        return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+
+_NOTHING = Values(pa.table({}), ())
+
+
+class RestOfQuery:
+    """Makes `Sql` nodes of what a planner cannot model."""
+
+    def __init__(self, queries: Queries, statement: exp.Expr) -> None:
+        self._queries = queries
+        self._statement = statement
+        self._taken: list[str] = []
+
+    # --- Blocks -------------------------------------------------------------------------------------------------------
+
+    def text(
+        self, tree: exp.Expr, commons: Mapping[str, Common], *, plain: bool = False
+    ) -> tuple[str, tuple[tuple[str, Node], ...]]:
+        """The text of a query, and the plans that it reads from."""
+        root = exp.Paren(this=tree.copy())
+        inputs = self._inputs()
+        self._rewrite(root.this, commons, frozenset(), inputs, plain=plain)
+        return text_of(root.this), tuple(inputs.found)
+
+    def upper(
+        self, tree: exp.Expr, commons: Mapping[str, Common]
+    ) -> tuple[str, tuple[tuple[str, Node], ...], tuple[str, ...]]:
+        """The text of a SELECT over one plan of its FROM and WHERE, and the names of its columns."""
+        inputs = self._inputs()
+        # The name is needed before there is a plan that has it.
+        table = inputs.add(_NOTHING)
+        found = upper_text(self._queries, tree, commons, table)
+        return text_of(found.tree), ((table.name, found.node),), found.names
+
+    def planned_upper(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
+        """The same as a node."""
+        text, inputs, names = self.upper(tree, commons)
+        return self._wrapped(text, inputs, names)
+
+    def planned(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
+        """A query as a node, where the names of its columns can be told."""
+        names = self.names(tree)
+        if not self._is_closed(tree, commons):
+            raise NotModelled("a query that depends on the one around it")
+        text, inputs = self.text(tree, commons)
+        return self._wrapped(text, inputs, names)
+
+    def _wrapped(self, text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> Planned:
+        symbols = [self._queries.symbols.fresh(name) for name in names]
+        columns = ", ".join(_quoted(symbol) for symbol in symbols)
+        return _planned(f"SELECT * FROM ({text}) AS `rest`({columns})", inputs, names, symbols)
+
+    def set_operation(self, operator: str, sides: Sequence[Planned], symbols: Sequence[str]) -> Planned:
+        """INTERSECT or EXCEPT of two plans."""
+        if len(sides[0].fields) != len(sides[1].fields):
+            raise NotModelled("sides of different widths")
+        inputs = self._inputs()
+        texts = []
+        for side in sides:
+            columns = [exp.alias_(value_tree(each), name, quoted=True)
+                       for each, name in zip(side.fields, symbols, strict=True)]  # fmt: skip
+            texts.append(text_of(exp.Select(expressions=columns, from_=exp.From(this=inputs.add(side.node)))))
+        names = [each.name for each in sides[0].fields]
+        return _planned(f" {operator} ".join(texts), tuple(inputs.found), names, symbols)
+
+    def values(self, tree: exp.Values) -> Planned:
+        """Rows that stand in the query."""
+        rows = tree.expressions
+        width = len(rows[0].expressions) if isinstance(rows[0], exp.Tuple) else 1
+        if any((len(row.expressions) if isinstance(row, exp.Tuple) else 1) != width for row in rows):
+            raise NotModelled("rows of different widths")
+        if next(tree.find_all(exp.Query, exp.Column), None) is not None:
+            raise NotModelled("rows that are no constants")
+        names = [f"col{place + 1}" for place in range(width)]
+        symbols = [self._queries.symbols.fresh(name) for name in names]
+        bare = tree.copy()
+        columns = [exp.to_identifier(name, quoted=True) for name in symbols]
+        bare.set("alias", exp.TableAlias(this=exp.to_identifier("given", quoted=True), columns=columns))
+        select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare))
+        return _planned(text_of(select), (), names, symbols)
+
+    @cached_property
+    def _text(self) -> str:
+        return text_of(self._statement).lower()
+
+    def _inputs(self) -> _Inputs:
+        return _Inputs(self._text, self._taken)
+
+    def _is_closed(self, tree: exp.Expr, commons: Mapping[str, Common]) -> bool:
+        """Whether all names in a query are of its own sources. Where that is wrongly said, the engine complains."""
+        tables = list(tree.find_all(exp.Table))
+        aliases = list(tree.find_all(exp.TableAlias))
+        inner = {each.name.casefold() for each in (*tables, *aliases, *tree.find_all(exp.CTE))}
+        inner |= {each.alias.casefold() for each in tree.find_all(exp.Alias)}
+        inner |= {column.name.casefold() for each in aliases for column in each.columns}
+        own_commons = inner_commons(tree)
+        is_told = True
+        for table in tables:
+            if is_common(table, commons) or table.name.casefold() in own_commons:
+                # The names of its columns are not looked for.
+                is_told = False
+            elif isinstance(table.this, exp.Identifier):
+                inner |= {each.name.casefold() for each in self._source(table, commons).fields}
+        return all(parts[0].casefold() in inner or (len(parts) == 1 and not is_told) for _, parts in chains(tree))
+
+    def names(self, tree: exp.Expr) -> list[str]:
+        """The names of the columns of a query, where it tells them."""
+        while isinstance(tree, exp.SetOperation | exp.Subquery):
+            tree = tree.this
+        if not isinstance(tree, exp.Select):
+            raise NotModelled(f"the names of {tree.key}")
+        names = []
+        for each in tree.expressions:
+            if isinstance(each, exp.Aliases) or has_free_star(each):
+                raise NotModelled("names that the engine gives")
+            if may_be_several(each):
+                raise NotModelled("columns of a function")
+            match each:
+                case exp.Alias() | exp.Column():
+                    names.append(each.alias or each.name)
+                case exp.Dot(expression=exp.Identifier() as last):
+                    names.append(last.name)
+                case _:
+                    names.append(text_of(each))
+        return names
+
+    # --- Text ---------------------------------------------------------------------------------------------------------
+
+    def _rewrite(
+        self,
+        tree: exp.Expr,
+        commons: Mapping[str, Common],
+        kept: frozenset[str],
+        inputs: _Inputs,
+        *,
+        plain: bool,
+    ) -> None:
+        """Put inputs in the place of tables and of subqueries; `kept` are common table expressions of the text."""
+        clause = tree.args.get("with_")
+        if clause is not None:
+            if clause.recursive:
+                kept |= {each.alias.casefold() for each in clause.expressions}
+            for each in clause.expressions:
+                self._nested(each.this, commons, kept, inputs, plain=plain)
+                kept |= {each.alias.casefold()}
+        tables, nested = parts_of_block(tree)
+        for query in nested:
+            self._nested(query, commons, kept, inputs, plain=plain)
+        conditions = {} if plain else self._conditions(tree, tables, commons, kept)
+        for table in tables:
+            if table.args.get("db") is not None and not table.alias and isinstance(table.this, exp.Identifier):
+                shorten_names(tree, parts_of_table(table))
+            self._table(table, commons, kept, inputs, conditions.get(id(table)), plain=plain)
+
+    def _nested(
+        self, query: exp.Expr, commons: Mapping[str, Common], kept: frozenset[str], inputs: _Inputs, *, plain: bool
+    ) -> None:
+        uses_text = any(table.name.casefold() in kept for table in query.find_all(exp.Table))
+        if not plain and not uses_text:
+            try:
+                planned = self._queries.query(query, commons)
+            except NotModelled:
+                pass
+            else:
+                query.replace(_select_from(inputs.add(planned.node), planned.fields))
+                return
+        if commons:
+            commons = {name: each for name, each in commons.items() if name not in kept}
+        self._rewrite(query, commons, kept, inputs, plain=plain)
+
+    def _table(
+        self,
+        table: exp.Table,
+        commons: Mapping[str, Common],
+        kept: frozenset[str],
+        inputs: _Inputs,
+        condition: _Condition | None,
+        *,
+        plain: bool,
+    ) -> None:
+        is_plain = isinstance(table.this, exp.Identifier)
+        if not is_plain or (table.args.get("db") is None and table.name.casefold() in kept):
+            return
+        if table.args.get("version") or table.args.get("when"):
+            raise InvalidArgument(
+                f"{table.name} is asked for at a version: open it at that version, and register it under a name"
+            )
+        if condition is not None:
+            planned, predicate = condition.planned, condition.predicate
+        else:
+            planned, predicate = self._source(table, commons), None
+        node = planned.node if predicate is None else Filter(planned.node, predicate)
+        fields = planned.fields if plain or self._needs_all else self._needed(planned.fields)
+        refuse_twins(fields)
+        if len(fields) < len(planned.fields):
+            node = Project(node, tuple(Named(_symbol(each), each.value) for each in fields))
+        source = inputs.add(node)
+        # A sample of rows stands before the alias of what it is taken of.
+        source.set("sample", table.args.get("sample"))
+        replaced = exp.Subquery(this=_select_from(source, fields))
+        for key, value in table.args.items():
+            if key not in ("this", "db", "catalog", "sample") and value:
+                replaced.set(key, value)
+        if not table.alias:
+            replaced.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+        table.replace(replaced)
+
+    def _source(self, table: exp.Table, commons: Mapping[str, Common]) -> Planned:
+        if is_common(table, commons):
+            return plan_common(self._queries, commons[table.name.casefold()])
+        found = self._queries.tables.scan(parts_of_table(table), self._queries.symbols)
+        if found is None:
+            raise TableNotFound(
+                f"no table {'.'.join(parts_of_table(table))!r}: register it with c.register(name, table)"
+            )
+        return found
+
+    # --- What a table is asked for ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _mentioned(self) -> frozenset[str]:
+        return frozenset(each.name.casefold() for each in self._statement.find_all(exp.Identifier))
+
+    @cached_property
+    def _needs_all(self) -> bool:
+        """Whether the query may mean columns that it does not mention."""
+        statement = self._statement
+        return (
+            has_free_star(statement)
+            or any(join.args.get("method") for join in statement.find_all(exp.Join))
+            or next(statement.find_all(exp.Pivot), None) is not None
+            or any(call.name.lower() in ("columns", "unnest") for call in statement.find_all(exp.Anonymous))
+            # A row as a whole, by the name of its table.
+            or any(
+                not column.table and column.name.casefold() in self._sources
+                for column in statement.find_all(exp.Column)
+            )
+        )
+
+    @cached_property
+    def _sources(self) -> frozenset[str]:
+        """The names of all sources of rows."""
+        found = self._statement.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral, exp.Values)
+        return frozenset(name.casefold() for each in found for name in (each.alias, each.name) if name)
+
+    def _needed(self, fields: Sequence[Field]) -> tuple[Field, ...]:
+        return tuple(each for each in fields if each.name.casefold() in self._mentioned)
+
+    def _conditions(
+        self, tree: exp.Expr, tables: Sequence[exp.Table], commons: Mapping[str, Common], kept: frozenset[str]
+    ) -> dict[int, _Condition]:
+        """For tables of a SELECT what their rows must satisfy, so far as that is about one table alone."""
+        where = tree.args.get("where")
+        if not isinstance(tree, exp.Select) or where is None or tree.args.get("from_") is None:
+            return {}
+        sources = preserved(tree)
+        joins = tree.args.get("joins") or ()
+        has_merged = any(join.args.get("using") or join.args.get("method") for join in joins)
+        scopes: dict[int, tuple[Planned, Relation]] = {}
+        for table in sources:
+            if not any(each is table for each in tables) or table.name.casefold() in kept:
+                continue
+            planned = self._source(table, commons)
+            name = (table.alias,) if table.alias else parts_of_table(table)
+            scopes[id(table)] = planned, Relation(name, planned.fields)
+        together = Scope(tuple(relation for _, relation in scopes.values()))
+        found: dict[int, list[Expr]] = {}
+        for conjunct in conjuncts(where.this):
+            owner = self._owner(conjunct, together, scopes, has_merged)
+            if owner is None:
+                continue
+            try:
+                predicate = Scope((scopes[owner][1],)).expression(conjunct, self._queries.moment)
+            except NotModelled:
+                continue
+            if is_deterministic(predicate) and not may_fail(predicate):
+                found.setdefault(owner, []).append(predicate)
+        return {key: _Condition(planned, and_(*found[key]) if key in found else None)
+                for key, (planned, _) in scopes.items()}  # fmt: skip
+
+    def _owner(
+        self, conjunct: exp.Expr, together: Scope, scopes: Mapping[int, tuple[Planned, Relation]], has_merged: bool
+    ) -> int | None:
+        """The table that a condition is about, if it is about one."""
+        if next(conjunct.find_all(exp.Query), None) is not None:
+            return None
+        owners: set[int | None] = set()
+        try:
+            for _, parts in chains(conjunct):
+                found = together.find(parts)
+                is_bare = not any(
+                    relation.is_called(parts[:count])
+                    for relation in together.relations
+                    for count in range(1, len(parts))
+                )
+                # `a.b` may be a column of a source that is not looked at here.
+                is_doubtful = is_bare and (has_merged or (len(parts) > 1 and parts[0].casefold() in self._sources))
+                if found is None or is_doubtful:
+                    return None
+                owners.add(next(key for key, (_, relation) in scopes.items() if found[0] in relation.fields))
+        except NotModelled:
+            return None
+        return owners.pop() if len(owners) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    planned: Planned
+    predicate: Expr | None
+
+
+def _symbol(field: Field) -> str:
+    match field.value:
+        case Column((symbol,)):
+            return symbol
+        case _:
+            raise NotModelled("a column that is computed")
+
+
+def value_tree(field: Field) -> exp.Expr:
+    return symbol_tree(_symbol(field))
+
+
+def _select_from(table: exp.Table, fields: Sequence[Field]) -> exp.Select:
+    columns = [exp.alias_(value_tree(each), each.name, quoted=True) for each in fields]
+    return exp.Select(expressions=columns or [exp.Literal.number(1)], from_=exp.From(this=table))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _planned(text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str], symbols: Sequence[str]) -> Planned:
+    columns = tuple(Output(symbol) for symbol in symbols)
+    fields = tuple(Field.of(name, symbol, None) for name, symbol in zip(names, symbols, strict=True))
+    return Planned(Sql(text, inputs, columns), fields)

@@ -1,0 +1,138 @@
+"""Subqueries inside of expressions as joins, where that means the same.
+
+    WHERE a IN (SELECT b FROM …)                          semi join on a = b
+    WHERE [NOT] EXISTS (SELECT … FROM t WHERE t.b = a)    semi or anti join on the conditions over both queries
+    … > (SELECT max(b) FROM …)                            cross join with the one row of an aggregate without groups
+
+`NOT IN` is not among them: one NULL in the subquery makes it NULL for every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from tamis.expr.nodes import Call, Expr, and_
+from tamis.pushdown.nodes import Filter, Join, Node
+from tamis.pushdown.scopes import Field, NotModelled, Scope, hidden_name, symbol_tree
+from tamis.pushdown.sql_grouping import has_aggregates
+from tamis.pushdown.sql_sources import Common, Planned, Queries, plan_from, split_condition
+from tamis.pushdown.sql_trees import conjuncts
+
+
+def filtered(queries: Queries, node: Node, scope: Scope, where: exp.Expr, commons: Mapping[str, Common]) -> Node:
+    """The rows of a node that satisfy a WHERE."""
+    plain: list[exp.Expr] = []
+    nested: list[exp.Expr] = []
+    for each in conjuncts(where):
+        (plain if next(each.find_all(exp.Query), None) is None else nested).append(each)
+    if not nested:
+        return Filter(node, scope.expression(where, queries.moment))
+    if plain:
+        node = Filter(node, and_(*(scope.expression(each, queries.moment) for each in plain)))
+    for each in nested:
+        node = _nested(queries, node, scope, each, commons)
+    return node
+
+
+def _nested(queries: Queries, node: Node, scope: Scope, tree: exp.Expr, commons: Mapping[str, Common]) -> Node:
+    match tree:
+        case exp.In() if tree.args.get("query") is not None:
+            return _member(queries, node, scope, tree, commons)
+        case exp.Exists(this=exp.Select() as inner):
+            return _existing(queries, node, scope, inner, commons, is_there=True)
+        case exp.Not(this=exp.Exists(this=exp.Select() as inner)):
+            return _existing(queries, node, scope, inner, commons, is_there=False)
+    beside = OneRowQueries(queries, commons)
+    root = exp.Select(expressions=[tree.copy()])
+    (taken,) = beside.taken_out(root).expressions
+    condition = scope.with_fields(beside.fields).expression(taken, queries.moment)
+    return Filter(beside.joined(node), condition)
+
+
+def _member(queries: Queries, node: Node, scope: Scope, tree: exp.In, commons: Mapping[str, Common]) -> Node:
+    inner = tree.args["query"]
+    inner = inner.this if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Query) else inner
+    if isinstance(tree.this, exp.Tuple):
+        raise NotModelled("several columns IN a subquery")
+    value = scope.expression(tree.this, queries.moment)
+    planned = queries.query(inner, commons)
+    if len(planned.fields) != 1:
+        raise NotModelled("IN a subquery of several columns")
+    field = planned.fields[0]
+    condition = scope.with_fields(planned.fields).bound(Call("=", (value, field.value)))
+    return _joined(node, planned.node, condition, is_there=True)
+
+
+_PLAIN = {"expressions", "from_", "joins", "where", "hint"}
+
+
+def _existing(
+    queries: Queries, node: Node, scope: Scope, tree: exp.Select, commons: Mapping[str, Common], *, is_there: bool
+) -> Node:
+    if any(value and key not in _PLAIN for key, value in tree.args.items()) or has_aggregates(tree):
+        raise NotModelled("EXISTS of more than rows")
+    where = tree.args.get("where")
+    if tree.args.get("from_") is None or where is None:
+        raise NotModelled("EXISTS that is the same for all rows")
+    inner, own = plan_from(queries, tree, commons)
+    within = own.within(scope)
+    alone: list[Expr] = []
+    both: list[Expr] = []
+    for each in conjuncts(where.this):
+        try:
+            alone.append(own.expression(each, queries.moment))
+        except NotModelled:
+            both.append(within.expression(each, queries.moment))
+    if not both:
+        raise NotModelled("EXISTS that is the same for all rows")
+    return _joined(node, Filter(inner, and_(*alone)) if alone else inner, and_(*both), is_there=is_there)
+
+
+def _joined(node: Node, inner: Node, condition: Expr, *, is_there: bool) -> Node:
+    pairs, rest = split_condition(condition, node, inner)
+    if not pairs:
+        raise NotModelled("a subquery without a column that must be equal")
+    return Join(node, inner, "semi" if is_there else "anti", tuple(pairs), and_(*rest) if rest else None)
+
+
+class OneRowQueries:
+    """Subqueries that have exactly one row, in the place of values: they stand beside each row of the query."""
+
+    def __init__(self, queries: Queries, commons: Mapping[str, Common]) -> None:
+        self._queries = queries
+        self._commons = commons
+        self._planned: list[Planned] = []
+        self.fields: list[Field] = []
+
+    def taken_out(self, select: exp.Select) -> exp.Select:
+        """The SELECT with columns in the place of such subqueries: in its list, HAVING and ORDER BY."""
+        parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
+        if not any(part is not None and next(part.find_all(exp.Query), None) is not None for part in parts):
+            return select
+        changed = select.copy()
+        for part in (*changed.expressions, changed.args.get("having"), changed.args.get("order")):
+            for nested in [] if part is None else list(part.find_all(exp.Subquery)):
+                if nested.find_ancestor(exp.Query) is changed:
+                    nested.replace(self._value(nested))
+        return changed
+
+    def _value(self, nested: exp.Subquery) -> exp.Expr:
+        inner = nested.this
+        is_one_row = isinstance(inner, exp.Select) and has_aggregates(inner) and len(inner.expressions) == 1
+        if not is_one_row or any(inner.args.get(key) for key in ("group", "having", "limit", "offset", "distinct")):
+            raise NotModelled("a subquery that may have no row, or several")
+        if isinstance(nested.parent, exp.In | exp.Exists | exp.Any | exp.All):
+            raise NotModelled("a subquery that is no value")
+        planned = self._queries.query(inner, self._commons)
+        (field,) = planned.fields
+        name = hidden_name(f"value of a query, {len(self._planned)}")
+        self._planned.append(planned)
+        self.fields.append(Field(name, field.value, field.type))
+        return symbol_tree(name)
+
+    def joined(self, node: Node) -> Node:
+        for planned in self._planned:
+            node = Join(node, planned.node, "cross")
+        return node

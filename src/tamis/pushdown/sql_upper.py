@@ -1,0 +1,156 @@
+"""A SELECT of which FROM and WHERE are modelled, and the rest is not: windows, lateral views, grouping sets, functions
+that nobody knows. The rest stays text, over one plan in which all names are symbols.
+
+    SELECT o.id, rank() OVER (ORDER BY c.name) AS r FROM orders o JOIN customers c ON … WHERE o.day = …
+
+    SELECT `orders.id`, rank() OVER (ORDER BY `customers.name`) AS r FROM `input_1`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tamis.expr.nodes import Column, Expr, and_
+from tamis.pushdown.nodes import Filter, Named, Node, Project
+from tamis.pushdown.scopes import Field, NotModelled, Scope, chains, name_fields, symbol_tree
+from tamis.pushdown.sql_sources import Common, Queries, plan_from
+from tamis.pushdown.sql_trees import conjuncts, has_free_star, may_be_several, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Upper:
+    """A text over one plan, and the names of its columns."""
+
+    tree: exp.Select
+    node: Node
+    names: tuple[str, ...]
+
+
+_KEPT = {"expressions", "hint", "distinct", "group", "having", "qualify", "windows", "order", "limit", "offset",
+         "laterals", "sort", "cluster", "distribute"}  # fmt: skip
+_BELOW = {"from_", "joins", "where", "with_"}
+
+
+def upper_text(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common], table: exp.Table) -> Upper:
+    """The text of a SELECT over `table`, which stands for the plan of its FROM and WHERE."""
+    if not isinstance(tree, exp.Select) or tree.args.get("from_") is None:
+        raise NotModelled("no SELECT over tables")
+    if any(value and key not in _KEPT | _BELOW for key, value in tree.args.items()):
+        raise NotModelled("a SELECT with more than is known")
+    node, scope = plan_from(queries, tree, commons)
+    node, remaining = _filtered(queries, node, scope, tree)
+    select = tree.copy()
+    for key in ("joins", "with_", "where"):
+        select.set(key, None)
+    select.set("from_", exp.From(this=table))
+    if remaining:
+        select.set("where", exp.Where(this=exp.and_(*(each.copy() for each in remaining), copy=False)))
+    names = _expand(select, scope)
+    if next(select.args["from_"].this.find_all(exp.Query), None) or _has_subquery(select):
+        raise NotModelled("a subquery in the rest of a SELECT")
+    name_fields(select)
+    used = _with_symbols(select, scope)
+    outputs = [Named(symbol, value) for symbol, value in used.items()]
+    return Upper(select, Project(node, tuple(outputs)), tuple(names))
+
+
+def _filtered(queries: Queries, node: Node, scope: Scope, tree: exp.Select) -> tuple[Node, list[exp.Expr]]:
+    """The rows that pass what WHERE says of the tables, and what else it says: of columns of lateral views."""
+    where = tree.args.get("where")
+    known: list[Expr] = []
+    others: list[exp.Expr] = []
+    for each in [] if where is None else conjuncts(where.this):
+        try:
+            known.append(scope.expression(each, queries.moment))
+        except NotModelled:
+            if next(each.find_all(exp.Query), None) is not None:
+                raise
+            others.append(each)
+    return (Filter(node, and_(*known)) if known else node), others
+
+
+def _expand(select: exp.Select, scope: Scope) -> list[str]:
+    """Put columns in the place of stars, and tell the names of all columns."""
+    found: list[exp.Expr] = []
+    names: list[str] = []
+    for each in select.expressions:
+        fields: Sequence[Field] = ()
+        match each:
+            case exp.Star() if not any(each.args.values()) and not select.args.get("laterals"):
+                fields = scope.visible()
+            case exp.Column(this=exp.Star() as star) if not any(star.args.values()):
+                parts = [each.args[key].name for key in ("catalog", "db", "table") if each.args.get(key) is not None]
+                fields = scope.of_relation(parts)
+            case exp.Aliases():
+                raise NotModelled("several names for one expression")
+            case _ if has_free_star(each) or may_be_several(each):
+                raise NotModelled("names that the engine gives")
+            case exp.Alias() | exp.Column():
+                names.append(each.alias or each.name)
+                found.append(each)
+            case exp.Dot(expression=exp.Identifier() as last):
+                names.append(last.name)
+                found.append(each)
+            case _:
+                names.append(text_of(each))
+                found.append(each)
+        for field in fields:
+            match field.value:
+                case Column((symbol,)):
+                    # A name that no scope knows: it is one of the plan already.
+                    found.append(exp.Column(this=exp.to_identifier(symbol, quoted=True), table=_MARK.copy()))
+                    names.append(field.name)
+                case _:
+                    raise NotModelled("a star over columns that are computed")
+    select.set("expressions", found)
+    return names
+
+
+_MARK = exp.to_identifier("\x00symbol", quoted=True)
+
+
+def _has_subquery(select: exp.Select) -> bool:
+    return any(node is not select for node in select.find_all(exp.Query))
+
+
+def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
+    """Put symbols in the place of names; those that are used, and their values."""
+    aliases = {each.alias.casefold() for each in select.expressions if isinstance(each, exp.Alias)}
+    beside = {
+        column.name.casefold() for view in select.args.get("laterals") or () for column in view.find_all(exp.TableAlias)
+        for column in (column, *column.columns)
+    }  # fmt: skip
+    in_order = {id(column) for key in ("order", "sort", "cluster", "distribute") if select.args.get(key) is not None
+                for column in select.args[key].find_all(exp.Column)}  # fmt: skip
+    after = {id(column) for key in ("having", "qualify") if select.args.get(key) is not None
+             for column in select.args[key].find_all(exp.Column)}  # fmt: skip
+    used: dict[str, Expr] = {}
+    for top, parts in list(chains(select)):
+        column = top.find(exp.Column)
+        assert column is not None
+        if column.args.get("table") == _MARK:
+            symbol = column.name
+            used[symbol] = Column((symbol,))
+            column.set("table", None)
+            continue
+        is_alias = len(parts) == 1 and parts[0].casefold() in aliases
+        if parts[0].casefold() in beside or (is_alias and id(column) in in_order):
+            continue
+        found = scope.find(parts)
+        if found is None:
+            if not is_alias:
+                raise NotModelled(f"no column {'.'.join(parts)}")
+            continue
+        if is_alias and id(column) in after:
+            raise NotModelled(f"{parts[0]} has two meanings")
+        field, inner = found
+        match field.value:
+            case Column((symbol,)):
+                used[symbol] = field.value
+                top.replace(symbol_tree(symbol, inner))
+            case _:
+                raise NotModelled("a column that is computed")
+    return used

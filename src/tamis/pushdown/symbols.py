@@ -1,0 +1,131 @@
+"""Symbols, the names of columns in a plan: new ones, and expressions that put one thing in the place of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlglot import exp
+
+from tamis.expr.functions import NOT_DETERMINISTIC, type_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of, walk, with_args
+from tamis.expr.printer import to_sql
+from tamis.expr.sql_parts import opaque
+from tamis.expr.sql_syntax import read
+
+
+class Symbols:
+    """Makes names that no other column of a plan has; engines tell names apart without regard to case."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {name.casefold() for name in taken}
+
+    def fresh(self, wanted: str) -> str:
+        """The name, or the name with a number.
+
+        >>> symbols = Symbols()
+        >>> symbols.fresh("total"), symbols.fresh("Total"), symbols.fresh("total")
+        ('total', 'Total_2', 'total_3')
+        """
+        name, number = wanted, 1
+        while name.casefold() in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name.casefold())
+        return name
+
+    def fresh_scan(self, table: str, columns: Iterable[str]) -> list[str]:
+        """Names for the columns of a table that is read once more: `orders.id`, then `orders_2.id`."""
+        columns = list(columns)
+        prefix, number = table, 1
+        while any(f"{prefix}.{column}".casefold() in self._taken for column in columns):
+            number += 1
+            prefix = f"{table}_{number}"
+        # Columns of one table may differ only by case.
+        return [self.fresh(f"{prefix}.{column}") for column in columns]
+
+
+def is_deterministic(expr: Expr) -> bool:
+    """Whether an expression has the same value for the same row each time."""
+    return not any(_is_random(node) for node in walk(expr))
+
+
+def _is_random(node: Expr) -> bool:
+    match node:
+        case Call("sql", (Literal(str() as text), *_)):
+            # Text that nobody took apart: a name in it may mean anything, also a part of another name.
+            return any(f"{name}(" in text.lower() for name in NOT_DETERMINISTIC)
+        case Call(function):
+            return function in NOT_DETERMINISTIC
+        case _:
+            return False
+
+
+def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
+    """The expression with others in the place of columns, also inside of text that nobody took apart.
+
+    >>> from tamis.expr.sql import parse_sql
+    >>> substitute(parse_sql("a.x + b[0] > 5"), {"a": Column(("t",)), "b": Column(("u v",))})
+    Call<t.x + (`u v`[0]) > 5>
+    """
+
+    def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        match node:
+            case Column(path):
+                found = replacements.get(path[0])
+                return node if found is None else field_of(found, path[1:], node)
+            case Call("sql", (Literal(str() as text), *columns)):
+                is_meant = any(isinstance(each, Column) and each.path[0] in replacements for each in columns)
+                return _substitute_text(text, replacements) if is_meant else node
+            case _:
+                return with_args(node, args)
+
+    return fold(expr, combine, lambda node: () if _is_text(node) else operands_of(node))
+
+
+def _is_text(node: Expr) -> bool:
+    return isinstance(node, Call) and node.function == "sql"
+
+
+def field_of(value: Expr, fields: tuple[str, ...], column: Column | None = None) -> Expr:
+    """A field inside of a value; `column` is the one in whose place it stands, of the same type."""
+    if not fields:
+        return value
+    if isinstance(value, Column):
+        data_type = column.type if column is not None else None
+        return Column((*value.path, *fields), value.position, data_type, value.exact)
+    tree = _tree(f"({to_sql(value)})")
+    for name in fields:
+        tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
+    return opaque(tree)
+
+
+def _substitute_text(text: str, replacements: Mapping[str, Expr]) -> Expr:
+    root = exp.Paren(this=_tree(text))
+    types = {column.path: type_of(column) for value in replacements.values() for column in _columns(value)}
+    for column in list(root.find_all(exp.Column)):
+        keys = [key for key in ("catalog", "db", "table", "this") if column.args.get(key) is not None]
+        found = replacements.get(column.args[keys[0]].name)
+        if found is None:
+            continue
+        # What follows the first part are fields.
+        value = _tree(f"({to_sql(found)})" if isinstance(found, Call) else to_sql(found))
+        for key in keys[1:]:
+            value = exp.Dot(this=value, expression=column.args[key].copy())
+        column.replace(value)
+    found_call = opaque(root.this)
+    assert isinstance(found_call, Call)
+    typed = [_typed(each, types) if isinstance(each, Column) else each for each in found_call.args]
+    return Call("sql", tuple(typed))
+
+
+def _typed(column: Column, types: Mapping[tuple[str, ...], object]) -> Column:
+    data_type = types.get(column.path)
+    return column if data_type is None else Column(column.path, column.position, data_type, column.exact)
+
+
+def _columns(expr: Expr) -> list[Column]:
+    return [node for node in walk(expr) if isinstance(node, Column)]
+
+
+def _tree(text: str) -> exp.Expr:
+    return read(text, lambda tree: tree)

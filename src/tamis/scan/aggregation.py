@@ -1,0 +1,298 @@
+"""Counts, minima and maxima of the rows of a scan, read as little as metadata allows.
+
+What the format tells of files answers for files that match whole, what footers tell for row groups that do; the rest,
+the *boundary*, is read. The partial results of all three are merged. Keys of groups are columns that have one value
+throughout a file: partition columns, and identity partitions of Iceberg; a file of which that is not known is read.
+
+    files that match whole  ─▶ answered ─┐
+        │ others                         ├─▶ merged ─▶ result
+    row groups              ─▶ answered ─┤
+        │ others                         │
+    rows of the boundary    ─▶ computed ─┘
+
+Where only minima and maxima are asked for, a unit that cannot change what is known already is not looked at further:
+so the newest moment of a table comes from metadata even where a filter cuts its oldest file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tamis import types
+from tamis.expr.nodes import FALSE, Column
+from tamis.scan.known_units import KnownUnits
+from tamis.scan.measures import Measure, Partials
+from tamis.scan.pipeline import run_tasks
+from tamis.scan.plan import PlannedFiles
+from tamis.scan.projection import Path
+from tamis.scan.row_groups import RowGroups
+from tamis.scan.scan import Run, Scan, weight
+from tamis.scan.slices import SlicePlanner
+from tamis.scan.tasks import ScanTask
+from tamis.skipping.metadata import ROW_COUNT, metadata_names
+from tamis.tables.source import IDENTITY_VALUES, Describing, FileListing
+
+FILES_TOGETHER = 1024
+FEWEST_TOGETHER = 16
+"""How many files have their footers read and asked at once; fewer where the first may tell that no other matters."""
+
+Bits = npt.NDArray[np.bool_]
+
+
+def aggregate(scan: Scan, keys: Sequence[Column], measures: Sequence[Measure]) -> pa.Table:
+    """The measures of the matching rows by keys: columns `k0`, … and `m0`, …, one row where there are no keys."""
+    return _Aggregation(scan, Partials(tuple(keys), tuple(measures))).run()
+
+
+@dataclass(frozen=True)
+class _Boundary:
+    """Row groups of some files that must be read."""
+
+    listing: FileListing
+    row_groups: RowGroups
+    units: KnownUnits
+
+
+class _Aggregation:
+    def __init__(self, scan: Scan, partials: Partials) -> None:
+        self._scan = scan
+        self._partials = partials
+        asked = [measure.column for measure in partials.measures if measure.column is not None]
+        self._described = tuple(dict.fromkeys(asked))
+        read: tuple[Path, ...] = tuple(dict.fromkeys(column.path for column in (*partials.keys, *self._described)))
+        self._projection = read
+        self._found: list[pa.Table] = []
+        self._may_leave_out = (
+            not partials.keys
+            and bool(partials.measures)
+            and all(measure.function != "count" for measure in partials.measures)
+        )
+
+    def run(self) -> pa.Table:
+        scan = self._scan
+        with scan._telling_version():
+            listing = described_listing(scan, self._described)
+            run = Run(scan, self._projection, listing)
+            try:
+                rest = self._answer_files(listing)
+                self._read(list(self._answer_row_groups(rest, run)), run)
+            finally:
+                run.finish()
+        return self._partials.finished(self._partials.merged(self._found))
+
+    # --- Files -----------------------------------------------------------------------------------------------------
+
+    def _answer_files(self, listing: FileListing) -> FileListing:
+        """The files that the format's own metadata does not answer for, those first that may have the best values."""
+        count = listing.files.num_rows
+        if not count:
+            return listing
+        units = self._known(listing)
+        matched = np.zeros(count, bool) if listing.matched is None else listing.matched
+        is_answered = self._answer(units, matched, listing, np.arange(count))
+        order = units.best_first(self._partials.measures) if self._may_leave_out else np.arange(count)
+        return _files_taken(listing, order[~is_answered[order]])
+
+    def _without_beaten(self, listing: FileListing) -> FileListing:
+        """The files that may still change the best values."""
+        beaten = self._known(listing).cannot_change(self._partials.measures, self._best())
+        return _files_taken(listing, np.flatnonzero(~beaten))
+
+    def _known(self, listing: FileListing) -> KnownUnits:
+        files = listing.files
+        rows = pa.nulls(files.num_rows, types.LONG) if listing.rows is None else listing.rows
+        return KnownUnits(
+            rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows,
+            file_metadata(listing, self._described),
+            self._constants(listing, np.arange(files.num_rows)),
+        )
+
+    # --- Row groups ------------------------------------------------------------------------------------------------
+
+    def _answer_row_groups(self, rest: FileListing, run: Run) -> Iterator[_Boundary]:
+        """The row groups of files that footers do not answer for."""
+        count = FEWEST_TOGETHER if self._may_leave_out else FILES_TOGETHER
+        while rest.files.num_rows:
+            if self._may_leave_out:
+                rest = self._without_beaten(rest)
+                if not rest.files.num_rows:
+                    return
+            yield self._answer_some(rest.slice(0, count), run)
+            rest = rest.slice(count, max(0, rest.files.num_rows - count))
+            count = min(2 * count, FILES_TOGETHER)
+
+    def _answer_some(self, listing: FileListing, run: Run) -> _Boundary:
+        scan = self._scan
+        row_groups = self._planner.row_groups(listing.files, listing.partitions)
+        run.take_in(row_groups.report)
+        units = row_groups.units
+        left = scan._without_deleted(listing.files, row_groups)
+        rows = _rows_left(row_groups, left)
+        metadata = {name: row_groups.metadata.column(name) for name in row_groups.metadata.schema.names}
+        known = KnownUnits(pa.array(rows), metadata, self._constants(listing, units.file))
+        matched: Bits = ~np.any(row_groups.unmatched, axis=1)
+        is_answered = self._answer(known, matched, listing, units.file) | (rows == 0)
+        run.count_known(int(rows[is_answered].sum()))
+        rest = ~is_answered
+        kept = _taken(row_groups, rest)
+        return _Boundary(listing, kept, _known_of(known, rest))
+
+    @cached_property
+    def _planner(self) -> SlicePlanner:
+        # Not with an index, which may know less of the columns than footers do.
+        planner = self._scan._planner(self._projection, to_pages=True)
+        return replace(planner, described=self._described, index=None)
+
+    # --- Rows ------------------------------------------------------------------------------------------------------
+
+    def _read(self, boundaries: Sequence[_Boundary], run: Run) -> None:
+        reader = self._scan._reader
+
+        def compute(tasks: list[ScanTask]) -> Iterator[pa.Table]:
+            if not self._projection:
+                counted = pa.array([reader.count(tasks)], types.LONG)
+                yield self._partials.of_units([], counted, [{"value": counted} for _ in self._partials.measures])
+                return
+            for batch in reader.columns(tasks, self._projection):
+                yield self._partials.of_rows(batch)
+
+        tasks = (group for each in boundaries for group in run.together(self._tasks(each, run)))
+        waiting: list[pa.Table] = []
+        for partial in run_tasks(tasks, compute, weight):
+            waiting.append(partial)
+            if len(waiting) >= FILES_TOGETHER:
+                waiting = [self._partials.merged(waiting)]
+        self._found += waiting
+
+    def _tasks(self, boundary: _Boundary, run: Run) -> Iterator[ScanTask]:
+        row_groups = boundary.row_groups
+        if self._may_leave_out:
+            needed = ~boundary.units.cannot_change(self._partials.measures, self._best())
+            row_groups = _taken(row_groups, needed)
+        if not len(row_groups.units):
+            return
+        listing = boundary.listing
+        narrowed, below = self._planner.below(listing.files, row_groups)
+        for level in below:
+            run.take_in(level)
+        left = self._scan._without_deleted(listing.files, narrowed)
+        yield from PlannedFiles(listing.files, listing.partitions, left, below).tasks()
+
+    # --- Answers ---------------------------------------------------------------------------------------------------
+
+    def _answer(self, units: KnownUnits, matched: Bits, listing: FileListing, files: npt.NDArray[np.int64]) -> Bits:
+        """Take in the units that match whole and of which metadata tells all; which they are."""
+        is_answered: Bits = matched & np.asarray(units.rows.is_valid(), bool)
+        keys = []
+        for key in self._partials.keys:
+            values, is_constant = _constant_key(key, listing, files)
+            keys.append(values)
+            is_answered = is_answered & is_constant
+        answers = []
+        for measure in self._partials.measures:
+            answer, is_known = units.answer(measure)
+            answers.append(answer)
+            is_answered = is_answered & is_known
+        if is_answered.any():
+            chosen = pa.array(is_answered)
+            self._found.append(
+                self._partials.of_units(
+                    [values.filter(chosen) for values in keys],
+                    units.rows.filter(chosen),
+                    [{name: values.filter(chosen) for name, values in answer.items()} for answer in answers],
+                )
+            )
+        return is_answered
+
+    def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
+        """The measured columns that have one value throughout each file."""
+        taken = pa.array(files)
+        partitions = listing.partitions
+        return {
+            column: partitions[column.path[0]].combine_chunks().take(taken)
+            for column in self._described
+            if column.path[0] in partitions.column_names
+        }
+
+    def _best(self) -> list[pa.Scalar]:
+        """What is found so far of each measure."""
+        found = self._partials.finished(self._partials.merged(self._found))
+        if not found.num_rows:
+            return [pa.scalar(None, measure.type) for measure in self._partials.measures]
+        return [found[f"m{number}"][0] for number in range(len(self._partials.measures))]
+
+
+def _constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64]) -> tuple[pa.Array, Bits]:
+    """The value that a column has throughout each file, and where that is known."""
+    taken = pa.array(files)
+    (name,) = key.path
+    if name in listing.partitions.column_names:
+        return listing.partitions[name].combine_chunks().take(taken), np.ones(len(files), bool)
+    nothing = pa.nulls(len(files), key.type), np.zeros(len(files), bool)
+    if IDENTITY_VALUES not in listing.files.column_names:
+        return nothing
+    given = listing.files[IDENTITY_VALUES].combine_chunks()
+    index = given.type.get_field_index(name)
+    if index < 0 or given.type.field(index).type.field(0).type != key.type:
+        return nothing
+    own = given.field(index).take(taken)
+    return own.field("value"), np.asarray(own.is_valid(), bool)
+
+
+def described_listing(scan: Scan, columns: Sequence[Column]) -> FileListing:
+    """The files that may hold a matching row, with their rows and what the format knows of columns in them."""
+    source = scan._source
+    own = [column for column in columns if column.path[0] not in source.partition_columns]
+    if own and isinstance(source, Describing) and "files" in scan._levels:
+        listing = source.list_described(scan._predicate, scan._levels, own)
+    else:
+        listing = source.list_files(scan._predicate, scan._levels, with_rows=True)
+    return listing.slice(0, 0) if scan._predicate.expr == FALSE else listing
+
+
+def file_metadata(listing: FileListing, columns: Sequence[Column]) -> dict[str, pa.Array]:
+    """What a format knows of columns in files, as `tamis.skipping.metadata` lays it out."""
+    files = listing.files
+    found = {name: files[name].combine_chunks() for name in metadata_names(columns, files.column_names)}
+    if found:
+        found[ROW_COUNT.name] = files["num_records"].combine_chunks()
+    return found
+
+
+def _files_taken(listing: FileListing, files: npt.NDArray[np.int64]) -> FileListing:
+    # To take none out of many copies them all before.
+    return listing.take(files) if len(files) else listing.slice(0, 0)
+
+
+def _rows_left(row_groups: RowGroups, left: RowGroups) -> npt.NDArray[np.int64]:
+    """How many rows of each row group are left, where `left` are those of which something is."""
+    if left is row_groups:
+        return row_groups.units.row_count
+    keys = zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True)
+    counts = dict(zip(keys, left.units.row_count.tolist(), strict=True))
+    units = zip(row_groups.units.file.tolist(), row_groups.units.row_group.tolist(), strict=True)
+    return np.array([counts.get(key, 0) for key in units], np.int64)
+
+
+def _taken(row_groups: RowGroups, chosen: Bits) -> RowGroups:
+    return replace(
+        row_groups,
+        units=row_groups.units.take(chosen),
+        unmatched=row_groups.unmatched[chosen],
+        metadata=row_groups.metadata.filter(pa.array(chosen)),
+    )
+
+
+def _known_of(units: KnownUnits, chosen: Bits) -> KnownUnits:
+    mask = pa.array(chosen)
+    return KnownUnits(
+        units.rows.filter(mask),
+        {name: values.filter(mask) for name, values in units.metadata.items()},
+        {column: values.filter(mask) for column, values in units.constants.items()},
+    )

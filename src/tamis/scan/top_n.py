@@ -1,0 +1,157 @@
+"""The first rows of an order, of which those files are read first that may have them.
+
+Row groups are read in the order of their bounds. As soon as so many rows are found, a row group in which no row can
+stand before the last of them is not read, and since they come in order nor is any other after it. What comes out may
+be a few rows more than were asked for, never fewer: whoever asks sorts them and cuts.
+
+A file whose bounds the format knows is not even opened when its turn never comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis import types
+from tamis.expr.nodes import Column
+from tamis.scan.aggregation import described_listing, file_metadata
+from tamis.scan.known_units import KnownUnits
+from tamis.scan.pipeline import run_tasks
+from tamis.scan.plan import PlannedFiles
+from tamis.scan.scan import Run, Scan, weight
+from tamis.scan.sort_places import BestPlaces, Order, Place, SmallestPlaces
+from tamis.scan.tasks import ScanTask
+from tamis.tables.source import FileListing
+
+FILES_AT_FIRST = 16
+MOST_FILES_TOGETHER = 1024
+"""How many files are planned at once, in the order of their bounds."""
+
+
+def top_rows(
+    scan: Scan, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan that may be among the first `count` by a column, which is one of those that it returns.
+
+    With `with_ties` all rows that stand at the last place are among them, for whoever orders by more than the column.
+    """
+    return _TopRows(scan, Order(column, descending, nulls_first), count, with_ties).run()
+
+
+class _TopRows:
+    def __init__(self, scan: Scan, order: Order, count: int, with_ties: bool) -> None:
+        self._scan = scan
+        self._order = order
+        self._count = count
+        self._with_ties = with_ties
+        self._best = SmallestPlaces(order, count)
+        self._limit: Place | None = None
+        planner = scan._planner(scan._projection, to_pages=True)
+        self._planner = replace(planner, described=(order.column,), index=None)
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        if not self._count:
+            return
+        scan = self._scan
+        with scan._telling_version():
+            listing = described_listing(scan, [self._order.column])
+            run = Run(scan, scan._projection, listing)
+            try:
+                for batch in self._batches(listing, run):
+                    run.rows += batch.num_rows
+                    yield batch
+            finally:
+                run.finish()
+
+    def _batches(self, listing: FileListing, run: Run) -> Iterator[pa.RecordBatch]:
+        reader = self._scan._reader
+        groups = self._groups(listing, run)
+        first = next(groups, None)
+        if first is None:
+            return
+        # Alone, because most often it is enough.
+        yield from self._reaching(reader.read(first))
+        yield from self._reaching(run_tasks(groups, reader.read, weight))
+
+    def _reaching(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values = _values(batch, self._order.column)
+            self._best.add(values)
+            self._limit = self._best.limit()
+            kept = self._best.reaches(values)
+            yield batch if kept.all() else batch.filter(pa.array(kept))
+
+    # --- Planning --------------------------------------------------------------------------------------------------
+
+    def _groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
+        """What is to be read, planned while its turn comes; nothing more once the limit cannot be reached."""
+        places = self._places_of_files(listing)
+        order = places.sorted()
+        start, count = 0, FILES_AT_FIRST
+        while start < len(order):
+            chosen = order[start : start + count]
+            chosen = chosen[self._may_reach(places)[chosen]]
+            if not len(chosen):
+                return
+            yield from self._groups_of(listing.take(chosen), run)
+            start += count
+            count = min(2 * count, MOST_FILES_TOGETHER)
+
+    def _places_of_files(self, listing: FileListing) -> BestPlaces:
+        files = np.arange(listing.files.num_rows)
+        rows = pa.nulls(len(files), types.LONG) if listing.rows is None else listing.rows
+        metadata = file_metadata(listing, [self._order.column])
+        return BestPlaces.of(self._order, KnownUnits(_array(rows), metadata, self._constants(listing, files)))
+
+    def _groups_of(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
+        row_groups = self._planner.row_groups(listing.files, listing.partitions)
+        run.take_in(row_groups.report)
+        units = row_groups.units
+        described = row_groups.metadata
+        metadata = {name: described.column(name) for name in described.schema.names}
+        known = KnownUnits(pa.array(units.row_count), metadata, self._constants(listing, units.file))
+        places = BestPlaces.of(self._order, known)
+        narrowed, below = self._planner.below(listing.files, row_groups)
+        for level in below:
+            run.take_in(level)
+        left = self._scan._without_deleted(listing.files, narrowed)
+        tasks = list(PlannedFiles(listing.files, listing.partitions, left, below).tasks())
+        by_unit = dict(
+            zip(zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True), tasks, strict=True)
+        )
+        numbers = list(zip(units.file.tolist(), units.row_group.tolist(), strict=True))
+        order = [number for number in places.sorted().tolist() if numbers[number] in by_unit]
+        position = 0
+        while position < len(order):
+            may_reach = self._may_reach(places)
+            group: list[ScanTask] = []
+            while position < len(order) and sum(task.row_count for task in group) < self._count:
+                if not may_reach[order[position]]:
+                    yield from run.together(group)
+                    return
+                group.append(by_unit[numbers[order[position]]])
+                position += 1
+            yield from run.together(group)
+
+    def _may_reach(self, places: BestPlaces) -> npt.NDArray[np.bool_]:
+        return places.may_reach(self._limit, with_ties=self._with_ties)
+
+    def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
+        column = self._order.column
+        if column.path[0] not in listing.partitions.column_names:
+            return {}
+        return {column: listing.partitions[column.path[0]].combine_chunks().take(pa.array(files))}
+
+
+def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _values(batch: pa.RecordBatch, column: Column) -> pa.Array:
+    values = batch.column(column.path[0])
+    return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values

@@ -1,0 +1,92 @@
+"""Queries on Spark: pruned scans as DataFrames, and the rest of a plan as Spark's SQL over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.engines.sessions import check_session, session_functions
+from tamis.errors import EngineError, one_line
+from tamis.pushdown.connector import Connector
+from tamis.pushdown.connectors.lake import LakeConnector
+from tamis.pushdown.embedded import leaf_schema, read_leaf
+from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
+from tamis.pushdown.plan_sql import print_plan, quoted
+from tamis.pushdown.policies.reading import check_protected, is_protected
+from tamis.pushdown.query import Query
+from tamis.pushdown.run_time import prune_joins
+from tamis.spark.types import row_schema, spark_schema
+
+logger = logging.getLogger("tamis")
+
+
+def frame_of(spark: Any, query: Query) -> Any:
+    """The DataFrame of a query. Scans are planned now, and read when Spark is asked for rows."""
+    check_session(spark)
+    from pyspark.errors import AnalysisException, ParseException
+
+    connectors = query.context.connectors
+
+    def run(plan: Node, most_rows: int) -> pa.Table | None:
+        rows = _frame(spark, plan, connectors).limit(most_rows + 1).toArrow()
+        return None if rows.num_rows > most_rows else rows
+
+    try:
+        plan = prune_joins(query.optimized.plan, query.context, run)
+        return _named(_frame(spark, plan, connectors), query.names)
+    except (AnalysisException, ParseException) as error:
+        logger.info("Spark does not take the plan, so the query runs as it was written: %s", one_line(error))
+    try:
+        # Whatever is wrong with the plan, Spark may still take the query as it was written.
+        return _named(_frame(spark, query.plain.plan, connectors), query.plain.names)
+    except (AnalysisException, ParseException) as error:
+        raise EngineError(f"Spark does not take the query: {one_line(error)}") from error
+
+
+def _named(frame: Any, names: Sequence[str] | None) -> Any:
+    return frame if names is None else frame.toDF(*names)
+
+
+def _frame(spark: Any, plan: Node, connectors: Mapping[str, Connector]) -> Any:
+    check_protected(plan)
+    printed = print_plan(plan, is_leaf=is_protected)
+    frames = {name: _leaf(spark, leaf, connectors) for name, leaf in printed.leaves}
+    # Names between braces stand for DataFrames: Spark makes views of them for this one text, and drops them again.
+    text = printed.text.replace("{", "{{").replace("}", "}}")
+    for name in frames:
+        text = text.replace(f"`{name}`", f"{{{name}}}")
+    found = spark.sql(text, **frames)
+    # Spark analyses a Connect plan when it is asked: whoever can take the query in another way must know now.
+    _ = found.columns
+    return found
+
+
+def _leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
+    names = [output.name for output in outputs_of(leaf)]
+    if isinstance(leaf, Values):
+        return _small(spark, leaf.rows, names)
+    if isinstance(leaf, TableScan) and not leaf.protects:
+        connector = connectors[leaf.connector]
+        scan = connector.scan_of(leaf.handle) if isinstance(connector, LakeConnector) else None
+        if scan is not None and names:
+            return _renamed(spark, scan.to_spark(spark), leaf.handle, names)
+    # Spark's optimizer tests conditions in the order that it likes: what a policy hides never gets there.
+    return _small(spark, pa.Table.from_batches(read_leaf(leaf, connectors), leaf_schema(leaf, connectors)), names)
+
+
+def _renamed(spark: Any, frame: Any, handle: Any, names: Sequence[str]) -> Any:
+    """The columns of a handle, which may be fields inside of those that the scan returns."""
+    functions = session_functions(spark)
+    paths = [".".join(map(quoted, column.path)) for column in handle.columns]
+    return frame.select(*(functions.col(path).alias(name) for path, name in zip(paths, names, strict=True)))
+
+
+def _small(spark: Any, rows: pa.Table, names: Sequence[str]) -> Any:
+    """Rows that are at hand as a DataFrame."""
+    if not names:
+        return spark.range(rows.num_rows).toDF("nothing")
+    schema = spark_schema(row_schema(rows.schema))
+    return spark.createDataFrame(rows, schema=schema).toDF(*names)

@@ -1,0 +1,60 @@
+"""A database as connectors use it: it describes its tables and runs queries, each on a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.errors import TableError
+from tamis.tables.database.dialects import Dialect
+from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query
+
+
+class Database(Protocol):
+    """One database. It only reads, and nothing that it says names a password."""
+
+    dialect: Dialect
+    place: str
+    """Where it is, for messages."""
+
+    def find_table(self, name: Sequence[str]) -> DatabaseTable | None:
+        """The table, or view, of a name with or without a schema; None where there is none."""
+        ...
+
+    def rows_of(self, table: DatabaseTable) -> int | None:
+        """About how many rows a table has, where that costs nothing to speak of."""
+        ...
+
+    def check(self, query: Query) -> None:
+        """Raise where a column that a query relies on holds values that are not of its type."""
+        ...
+
+    def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
+        """The rows of a query, which returns these columns."""
+        ...
+
+
+def conform(batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], place: str) -> pa.RecordBatch:
+    """A batch with the types that its columns have here. What does not fit is an error and never another value."""
+    if not columns:
+        return batch.select([])
+    arrays = [_conform(array, column, place) for array, column in zip(batch.columns, columns, strict=True)]
+    schema = pa.schema([pa.field(column.name, column.type) for column in columns])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _conform(array: pa.Array, column: DatabaseColumn, place: str) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if array.type == column.type:
+        return array
+    try:
+        return pc.cast(array, column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TableError(
+            f"the column {column.name!r} in {place} holds a value that is no {column.type}: "
+            "read it through a view that casts it"
+        ) from error

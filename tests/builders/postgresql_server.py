@@ -1,0 +1,69 @@
+"""A PostgreSQL server of the tests' own: in a temporary folder, reached by a socket in it, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_FOLDERS = "/usr/lib/postgresql"
+
+
+def find_programs() -> Path | None:
+    """The folder of `initdb` and `pg_ctl`; None where there is none."""
+    found = shutil.which("initdb")
+    if found is not None and shutil.which("pg_ctl") is not None:
+        return Path(found).resolve().parent
+    versions = sorted(Path(_FOLDERS).glob("*/bin/initdb"), key=lambda each: each.parts[-3].zfill(4))
+    return versions[-1].parent if versions else None
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """The URI of a server that runs for the time of the body."""
+    programs = find_programs()
+    assert programs is not None
+    # The path of a socket must be short.
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    as_user = _another_user(folder)
+    data = folder / "data"
+    try:
+        _run(
+            as_user,
+            [programs / "initdb", "--pgdata", data, "--auth", "trust", "--username", "tests", "--encoding", "UTF8",
+             "--locale", "C", "--no-sync"],
+        )  # fmt: skip
+        options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off -c max_connections=40"
+        _run(
+            as_user,
+            [programs / "pg_ctl", "--pgdata", data, "--log", folder / "log", "--wait", "--options", options, "start"],
+        )
+        try:
+            yield f"postgresql:///postgres?host={folder}&user=tests"
+        finally:
+            _run(as_user, [programs / "pg_ctl", "--pgdata", data, "--mode", "immediate", "--wait", "stop"])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _another_user(folder: Path) -> list[str]:
+    """PostgreSQL refuses to run as root: some other user owns the folder then."""
+    if os.getuid() != 0:
+        return []
+    user = (
+        "postgres" if subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode == 0 else "nobody"
+    )
+    shutil.chown(folder, user)
+    return ["setpriv", "--reuid", user, "--regid", "nogroup" if user == "nobody" else user, "--clear-groups"]
+
+
+def _run(as_user: list[str], command: list[str | Path]) -> None:
+    # What a server inherits it would keep open: its output goes to a file.
+    with tempfile.TemporaryFile("w+") as output:
+        done = subprocess.run([*as_user, *map(str, command)], stdout=output, stderr=output, check=False, cwd="/")
+        output.seek(0)
+        assert done.returncode == 0, output.read()

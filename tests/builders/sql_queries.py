@@ -1,0 +1,179 @@
+"""Random queries over the tables of `sql_tables`, in words that mean the same in Spark and in DuckDB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+COLUMNS = {
+    "orders": {"id": "int", "customer": "int", "day": "date", "amount": "float", "price": "decimal", "note": "text",
+               "region": "text"},
+    "customers": {"Id": "int", "name": "text", "region": "text"},
+    "events": {"order_id": "int", "kind": "text", "value": "float"},
+}  # fmt: skip
+
+LITERALS = {
+    "int": ("0", "3", "8", "57", "120", "239", "1000"),
+    "date": ("DATE '2023-12-31'", "DATE '2024-01-05'", "DATE '2024-01-24'", "DATE '2024-02-01'"),
+    "float": ("0.0", "1.0", "2.5", "100.0", "-1.5", "1e10"),
+    "decimal": ("0.00", "12.25", "30", "59.75"),
+    "text": ("'eu'", "'us'", "'asia'", "'note 3'", "'customer 1'", "'buy'", "''"),
+}
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A FROM, and the columns that can be named above it with their types."""
+
+    text: str
+    columns: dict[str, str]
+
+
+def _atom(columns: dict[str, str]) -> st.SearchStrategy[str]:
+    def of(item: tuple[str, str]) -> st.SearchStrategy[str]:
+        name, kind = item
+        literal = st.sampled_from(LITERALS[kind])
+        same = [other for other, its in columns.items() if its == kind]
+        choices = [
+            st.builds("{} {} {}".format, st.just(name), st.sampled_from(COMPARISONS), literal),
+            st.builds("{} BETWEEN {} AND {}".format, st.just(name), literal, literal),
+            st.builds("{} IN ({}, {})".format, st.just(name), literal, literal | st.just("NULL")),
+            st.builds("{} NOT IN ({}, {})".format, st.just(name), literal, literal | st.just("NULL")),
+            st.just(f"{name} IS NULL"),
+            st.just(f"{name} IS NOT NULL"),
+            st.builds("{} {} {}".format, st.just(name), st.sampled_from(COMPARISONS), st.sampled_from(same)),
+        ]
+        if kind == "text":
+            choices.append(st.builds("{} LIKE {}".format, st.just(name), st.sampled_from(("'%o%'", "'note%'", "'_s'"))))
+        if kind == "int":
+            choices.append(st.builds("{} % 7 = {}".format, st.just(name), st.sampled_from(("0", "3"))))
+            choices.append(st.builds("{} + 1 > {}".format, st.just(name), literal))
+        if kind == "date":
+            choices.append(st.builds("month({}) = {}".format, st.just(name), st.sampled_from(("1", "2"))))
+        return st.one_of(choices)
+
+    return st.sampled_from(list(columns.items())).flatmap(of)
+
+
+def predicates(columns: dict[str, str]) -> st.SearchStrategy[str]:
+    return st.recursive(
+        _atom(columns),
+        lambda inner: st.one_of(
+            st.builds("({} AND {})".format, inner, inner),
+            st.builds("({} OR {})".format, inner, inner),
+            st.builds("NOT ({})".format, inner),
+        ),
+        max_leaves=4,
+    )
+
+
+@st.composite
+def tables(draw: st.DrawFn, alias: str) -> Source:
+    """A table, or a subquery over one."""
+    name = draw(st.sampled_from(list(COLUMNS)))
+    columns = {f"{alias}.{column}": kind for column, kind in COLUMNS[name].items()}
+    if draw(st.integers(0, 3)):
+        return Source(f"{name} {alias}", columns)
+    condition = draw(predicates(COLUMNS[name]))
+    limit = draw(st.sampled_from(("", "", " ORDER BY 1, 2, 3 LIMIT 9")))
+    return Source(f"(SELECT * FROM {name} WHERE {condition}{limit}) {alias}", columns)
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> Source:
+    """One to three tables, joined in every way."""
+    found = draw(tables("a"))
+    for alias in ("b", "c")[: draw(st.sampled_from((0, 0, 1, 1, 2)))]:
+        other = draw(tables(alias))
+        pairs = [(one, two) for one, kind in found.columns.items() for two, its in other.columns.items()
+                 if kind == its and kind in ("int", "text")]  # fmt: skip
+        one, two = draw(st.sampled_from(pairs))
+        kind = draw(
+            st.sampled_from(
+                ("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
+            )
+        )
+        condition = f"{one} = {two}"
+        if kind != "FULL JOIN" and draw(st.booleans()):
+            condition += f" AND {draw(_atom({**found.columns, **other.columns}))}"
+        columns = found.columns if "SEMI" in kind or "ANTI" in kind else {**found.columns, **other.columns}
+        found = Source(f"{found.text} {kind} {other.text} ON {condition}", columns)
+    return found
+
+
+def _aggregates(columns: dict[str, str]) -> st.SearchStrategy[str]:
+    names = list(columns)
+    numbers = [name for name, kind in columns.items() if kind in ("int", "decimal")] or names
+    distinct = st.sampled_from(("", "DISTINCT "))
+    return st.one_of(
+        st.just("count(*)"),
+        st.builds("count({}{})".format, distinct, st.sampled_from(names)),
+        st.builds("min({})".format, st.sampled_from(names)),
+        st.builds("max({})".format, st.sampled_from(names)),
+        st.builds("{}({})".format, st.sampled_from(("sum", "avg")), st.sampled_from(numbers))
+        if numbers is not names
+        else st.just("count(*)"),
+    )
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> str:
+    """A query whose rows do not depend on the order in which they are read."""
+    source = draw(sources())
+    where = f" WHERE {draw(predicates(source.columns))}" if draw(st.booleans()) else ""
+    if draw(st.integers(0, 4)) == 0:
+        where += f"{' AND' if where else ' WHERE'} {draw(_subquery(source))}"
+    if draw(st.booleans()):
+        return _grouped(draw, source, where)
+    names = draw(st.lists(st.sampled_from(list(source.columns)), min_size=1, max_size=4, unique=True))
+    distinct = draw(st.sampled_from(("", "", "DISTINCT ")))
+    outputs = [f"{name} AS x{n}" for n, name in enumerate(names)]
+    if draw(st.integers(0, 3)) == 0:
+        # Of windows only what does not depend on the order of rows that are alike.
+        key, value = (draw(st.sampled_from(list(source.columns))) for _ in range(2))
+        window = draw(st.sampled_from((f"count(*) OVER (PARTITION BY {key})", f"max({value}) OVER (PARTITION BY {key})",
+                                       f"rank() OVER (ORDER BY {key} NULLS FIRST)")))  # fmt: skip
+        outputs.append(f"{window} AS w")
+    text = f"SELECT {distinct}{', '.join(outputs)} FROM {source.text}{where}"
+    if draw(st.integers(0, 3)) == 0:
+        places = ", ".join(f"{n + 1} {draw(_order)}" for n in range(len(outputs)))
+        text += f" ORDER BY {places} LIMIT {draw(st.sampled_from((0, 1, 5, 50)))}"
+    return text
+
+
+_order = st.sampled_from(("ASC NULLS FIRST", "DESC NULLS LAST", "ASC NULLS LAST", "DESC NULLS FIRST"))
+
+
+def _grouped(draw: st.DrawFn, source: Source, where: str) -> str:
+    keys = draw(st.lists(st.sampled_from(list(source.columns)), max_size=2, unique=True))
+    calls = draw(st.lists(_aggregates(source.columns), min_size=1, max_size=3, unique=True))
+    outputs = ", ".join(
+        [*(f"{key} AS k{n}" for n, key in enumerate(keys)), *(f"{call} AS v{n}" for n, call in enumerate(calls))]
+    )
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    having = f" HAVING count(*) > {draw(st.sampled_from((0, 2, 30)))}" if draw(st.integers(0, 2)) == 0 else ""
+    return f"SELECT {outputs} FROM {source.text}{where}{group}{having}"
+
+
+@st.composite
+def _subquery(draw: st.DrawFn, source: Source) -> str:
+    name = draw(st.sampled_from(list(COLUMNS)))
+    columns = {f"s.{column}": kind for column, kind in COLUMNS[name].items()}
+    pairs = [(one, two) for one, kind in source.columns.items() for two, its in columns.items()
+             if kind == its and kind in ("int", "text")]  # fmt: skip
+    one, two = draw(st.sampled_from(pairs))
+    condition = draw(predicates(columns))
+    return draw(
+        st.sampled_from(
+            (
+                f"{one} IN (SELECT {two} FROM {name} s WHERE {condition})",
+                f"{one} NOT IN (SELECT {two} FROM {name} s WHERE {condition})",
+                f"EXISTS (SELECT 1 FROM {name} s WHERE {one} = {two} AND {condition})",
+                f"NOT EXISTS (SELECT 1 FROM {name} s WHERE {one} = {two} AND {condition})",
+                f"{one} >= (SELECT min({two}) FROM {name} s WHERE {condition})",
+                f"{one} = (SELECT max({two}) FROM {name} s WHERE {two} <= {one} AND {condition})",
+            )
+        )
+    )

@@ -1,0 +1,118 @@
+"""A few tables in three formats for tests of SQL, and a DuckDB connection that has the same rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import tamis
+
+
+def orders() -> pa.Table:
+    count = 240
+    numbers = range(count)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "customer": pa.array([None if n % 11 == 0 else n % 9 for n in numbers], pa.int32()),
+            "day": pa.array([date(2024, 1, 1) + timedelta(days=n // 10) for n in numbers]),
+            "amount": pa.array([None if n % 17 == 0 else n * 1.25 for n in numbers], pa.float64()),
+            "price": pa.array([Decimal(n) / 4 for n in numbers], pa.decimal128(12, 2)),
+            "note": pa.array([None if n % 13 == 0 else f"note {n % 7}" for n in numbers]),
+            "moment": pa.array([datetime(2024, 1, 1) + timedelta(hours=n) for n in numbers], pa.timestamp("us")),
+            "region": pa.array([("eu", "us", "asia")[n % 3] for n in numbers]),
+        }
+    )
+
+
+def customers() -> pa.Table:
+    return pa.table(
+        {
+            "Id": pa.array(range(12), pa.int32()),
+            "name": pa.array([f"customer {n}" for n in range(12)]),
+            "region": pa.array([("eu", "us", None)[n % 3] for n in range(12)]),
+            "address": pa.array([{"city": f"city {n % 4}", "zip": n} for n in range(12)]),
+            "tags": pa.array([[f"t{n % 3}", "all"] if n % 4 else [] for n in range(12)]),
+        }
+    )
+
+
+def events() -> pa.Table:
+    values = [1.0, math.nan, -0.0, 0.0, None, math.inf, -math.inf, 2.5]
+    return pa.table(
+        {
+            "order_id": pa.array([n * 7 % 240 for n in range(80)], pa.int64()),
+            "kind": pa.array([("click", "view", "buy")[n % 3] for n in range(80)]),
+            "value": pa.array([values[n % 8] for n in range(80)], pa.float64()),
+        }
+    )
+
+
+def write(folder: Path) -> dict[str, Path]:
+    """`orders` as Hive directories, `customers` as a Delta table, `events` as one Parquet file with row groups."""
+    places = {name: folder / name for name in ("orders", "customers", "events")}
+    rows = orders()
+    for region in ("eu", "us", "asia"):
+        own = rows.filter(pa.compute.equal(rows["region"], region)).drop_columns(["region"])
+        for part in range(2):
+            path = places["orders"] / f"region={region}"
+            path.mkdir(parents=True, exist_ok=True)
+            half = own.slice(part * 40, 40)
+            pq.write_table(half, path / f"part-{part}.parquet", row_group_size=16)
+    deltalake.write_deltalake(str(places["customers"]), customers())
+    pq.write_table(events(), places["events"].with_suffix(".parquet"), row_group_size=20)
+    places["events"] = places["events"].with_suffix(".parquet")
+    return places
+
+
+def session(places: dict[str, Path]) -> tamis.Session:
+    connection = tamis.connect()
+    for name, place in places.items():
+        connection.register(name, connection.open(place))
+    return connection
+
+
+def peer() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for name, rows in (("orders", orders()), ("customers", customers()), ("events", events())):
+        connection.register(f"{name}_rows", rows)
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_rows")
+    return connection
+
+
+def plain(value: Any) -> Any:
+    """A value that compares: NaN equals itself, floats up to the order in which they were summed."""
+    match value:
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isfinite(value):
+            return float(f"{value:.10g}") + 0.0
+        case Decimal():
+            return float(f"{float(value):.10g}")
+        case dict():
+            return tuple((key, plain(each)) for key, each in value.items())
+        case list() | tuple():
+            return tuple(map(plain, value))
+        case _:
+            return value
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    columns = [column.to_pylist() for column in table.columns]
+    return [tuple(plain(value) for value in row) for row in zip(*columns, strict=True)]
+
+
+def same_rows(one: pa.Table, other: pa.Table, *, ordered: bool = False) -> bool:
+    """Whether two answers have the same rows, in the same order where that was asked for."""
+    mine, theirs = rows_of(one), rows_of(other)
+    return mine == theirs if ordered else Counter(mine) == Counter(theirs)

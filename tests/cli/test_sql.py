@@ -1,0 +1,89 @@
+"""`tamis sql`: queries over tables that the command line names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from builders.commands import run_on_terminal
+from tamis.cli.application import program
+
+COUNTS = "SELECT region, count(*) AS n, max(id) FROM orders WHERE id >= 150 GROUP BY region ORDER BY region"
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(program, ["sql", *arguments])
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_a_table_has_the_name_of_its_folder(in_folder: Path) -> None:
+    assert run(COUNTS, "orders") == (0, "region\tn\tmax(id)\nap\t150\t299\neu\t300\t599\nus\t300\t899\n", "")
+
+
+def test_the_places_of_tables_may_come_first(in_folder: Path) -> None:
+    assert run("orders", COUNTS) == run(COUNTS, "./orders")
+
+
+def test_tables_by_other_names_are_joined(in_folder: Path) -> None:
+    query = "SELECT count(*) AS n FROM a JOIN b ON a.id = b.id + 1 WHERE a.region = 'eu'"
+    assert run(query, "--table", "a=orders", "--table", "b=orders")[1] == "n\n300\n"
+
+
+def test_a_path_in_the_query_is_a_table(in_folder: Path) -> None:
+    assert run("SELECT count(*) AS n FROM parquet.`orders`")[1] == "n\n900\n"
+
+
+def test_rows_as_json(in_folder: Path) -> None:
+    _, shown, _ = run("SELECT id, day FROM orders WHERE id IN (5, 6) ORDER BY id", "orders", "--json")
+    assert [json.loads(line) for line in shown.splitlines()] == [
+        {"id": 5, "day": "2024-03-01"},
+        {"id": 6, "day": "2024-03-01"},
+    ]
+
+
+def test_rows_into_a_file(in_folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "found.parquet"
+    code, shown, said = run("SELECT id FROM orders WHERE id < 3", "orders", "--output", str(place))
+    assert (code, shown) == (0, "")
+    assert said == f"3 rows written to {place} as parquet\n"
+    assert sorted(pq.read_table(place)["id"].to_pylist()) == [0, 1, 2]
+
+
+def test_explain_reads_nothing_and_tells_the_plan(in_folder: Path) -> None:
+    code, shown, _ = run(COUNTS, "orders", "--explain")
+    assert code == 0
+    assert "push_filter_into_scan" in shown
+    _, told, _ = run(COUNTS, "orders", "--explain", "--json")
+    assert json.loads(told)["before"]["node"] == "Sort"
+
+
+def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
+    code, shown = run_on_terminal("sql", "SELECT id, region FROM orders ORDER BY id", "orders", folder=in_folder)
+    assert code == 0
+    assert "the first 20 rows" in shown
+    code, shown = run_on_terminal("sql", "SELECT id FROM orders WHERE id < 2", "orders", folder=in_folder)
+    assert (code, "2 rows" in shown) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("orders",), 2, "give one query"),
+        (("SELECT 1", "SELECT 2"), 2, "give one query"),
+        (("SELECT * FROM nothing", "orders"), 1, "no table 'nothing'"),
+        (("SELECT * FROM orders", "elsewhere"), 1, "elsewhere"),
+        (("SELECT ids FROM orders", "orders"), 1, "ids"),
+        (("SELECT 1", "--output-format", "csv"), 2, "--output-format goes with --output"),
+        (("SELECT 1", "--output", "x.csv", "--json"), 2, "exclude each other"),
+        (("SELECT 1", "--table", "orders"), 2, "NAME=URI"),
+    ],
+)
+def test_mistakes(in_folder: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    found, _, error = run(*arguments)
+    assert found == code
+    assert said in error
+    assert "Traceback" not in error

@@ -1,0 +1,250 @@
+"""Somebody who may ask any question, and tries to learn what policies hide. He reads answers, errors and explanations.
+
+`ana` sees the rows of `eu`: of `y` the numbers from 10 to 15, of `card` the last digits, of `salary` nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.protected import EU, POLICIES, ROWS, session, write_orders
+from tamis.errors import AccessDenied, TamisError
+from tamis.io import ranges
+from tamis.pushdown.policies import load_policies
+from tamis.session import Session
+
+VISIBLE = pa.table(
+    {
+        "id": EU,
+        "region": ["eu"] * 6,
+        "y": [10, 11, 12, 13, 14, 15],
+        "card": [f"****{number:04}" for number in EU],
+        "salary": pa.array([None] * 6, pa.float64()),
+        "owner": ["ana"] * 6,
+    }
+)
+"""All that there is to ana."""
+
+
+@pytest.fixture(scope="module", params=["hive", "delta"])
+def ana(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return session(tmp_path_factory.mktemp(request.param), request.param).as_principal("ana")
+
+
+def answer(connection: Session, query: str) -> tuple[type[TamisError] | None, list[str]]:
+    """What somebody learns from a query: its rows, or how it fails."""
+    try:
+        return None, sorted(map(repr, connection.sql(query).to_arrow().to_pylist()))
+    except TamisError as error:
+        return type(error), [str(error), *map(str, _causes(error))]
+
+
+@cache
+def expected(query: str) -> tuple[type[TamisError] | None, list[str]]:
+    """What a session says in which there is nothing but what ana sees."""
+    connection = tamis.connect()
+    connection.register("orders", VISIBLE)
+    return answer(connection, query)
+
+
+# Each fails, or answers otherwise, if a hidden row or a raw value is looked at.
+PROBES = [
+    # A1: errors of conditions on hidden rows
+    "SELECT id FROM orders WHERE y = 20 AND 1 / (y - 20) = 0",
+    "SELECT id FROM orders WHERE 1 / (y - 20) < 2",
+    "SELECT id FROM orders WHERE (y - 20) % (y - 20) = 0",
+    "SELECT id FROM orders WHERE CAST(card AS INT) = 1",
+    "SELECT id FROM orders WHERE CAST(concat('x', card) AS INT) = 1 AND region = 'us'",
+    "SELECT id FROM orders WHERE CASE WHEN y > 15 THEN CAST('a' AS INT) ELSE 1 END = 1",
+    "SELECT id FROM orders WHERE IF(region = 'us', raise_error('found'), TRUE)",
+    "SELECT id FROM orders WHERE y * 600000000000000000 > 0",
+    "SELECT id FROM orders WHERE y > 15 AND y * 600000000000000000 > 0",
+    "SELECT id FROM orders WHERE 10 % (y - 20) >= 0",
+    "SELECT id FROM orders WHERE CAST(CASE WHEN y > 15 THEN owner ELSE '1' END AS INT) = 1",
+    "SELECT count(*) FROM orders WHERE CAST(concat('1', substring(region, 3)) AS INT) = 1",
+    "SELECT max(y * 600000000000000000) FROM orders",
+    "SELECT id FROM orders ORDER BY y * 600000000000000000 DESC LIMIT 1",
+    "SELECT sum(CASE WHEN y > 15 THEN CAST(card AS INT) ELSE 0 END) FROM orders",
+    "SELECT max(1 / (y - 20)) FROM orders",
+    "SELECT a.id FROM orders a JOIN orders b ON 1 / (a.y - 20) = 1 / (b.y - 20)",
+    "SELECT id FROM orders WHERE y IN (20, 21) OR 1 / (y - 20) > 100",
+    "SELECT id, 1 / (y - 20) AS q FROM orders ORDER BY q LIMIT 3",
+    "SELECT y, count(*) FROM orders GROUP BY y HAVING max(1 / (y - 20)) > -1",
+    "SELECT id FROM (SELECT id, y FROM orders WHERE region <> 'eu') WHERE 1 / (y - 20) > 0",
+    "SELECT id FROM orders WHERE date_trunc('nonsense', current_timestamp()) IS NULL AND y > 15",
+    # A2: masked columns by their raw values and their statistics
+    "SELECT id FROM orders WHERE card = 'card-0002'",
+    "SELECT id FROM orders WHERE card LIKE 'card%'",
+    "SELECT id FROM orders WHERE card >= 'card-0000' AND card <= 'card-9999'",
+    "SELECT id FROM orders WHERE card IN ('card-0000', '****0000')",
+    "SELECT id FROM orders WHERE salary > 150",
+    "SELECT id FROM orders WHERE salary IS NULL",
+    "SELECT id FROM orders WHERE NOT (salary < 150) OR card <> 'card-0000'",
+    "SELECT count(salary), min(salary), max(salary), sum(salary), count(*) FROM orders",
+    "SELECT min(card), max(card), count(DISTINCT card) FROM orders",
+    "SELECT card FROM orders ORDER BY card DESC LIMIT 2",
+    "SELECT id FROM orders ORDER BY salary DESC, id LIMIT 3",
+    "SELECT a.id FROM orders a JOIN (SELECT 'card-0002' AS card) b ON a.card = b.card",
+    "SELECT a.id FROM orders a JOIN (SELECT 200.0D AS s) b ON a.salary = b.s",
+    # A4: aggregates that metadata could answer
+    "SELECT count(*) FROM orders",
+    "SELECT count(*), min(y), max(y), min(id), max(id) FROM orders",
+    "SELECT count(*) FROM orders WHERE y >= 20",
+    "SELECT max(y) FROM orders WHERE y < 24",
+    "SELECT region, count(*), max(y) FROM orders GROUP BY region",
+    "SELECT DISTINCT region FROM orders",
+    "SELECT count(*) FROM orders WHERE region = 'us'",
+    "SELECT count(*) FROM orders WHERE region <> 'eu' OR owner = 'ben'",
+    "SELECT count(DISTINCT region), approx_count_distinct(y) FROM orders",
+    # limits, top-n, orders
+    "SELECT y FROM orders ORDER BY y DESC LIMIT 1",
+    "SELECT y FROM orders ORDER BY y DESC LIMIT 3",
+    "SELECT id FROM (SELECT id, region FROM orders LIMIT 12) WHERE region <> 'eu'",
+    "SELECT count(*) FROM (SELECT * FROM orders LIMIT 7)",
+    "SELECT id FROM orders WHERE region = 'us' LIMIT 1",
+    "SELECT id FROM orders ORDER BY region DESC, id LIMIT 2",
+    # A8: joins, and the keys of one side on the other
+    "SELECT a.id FROM orders a JOIN orders b ON a.y = b.y + 9",
+    "SELECT a.id FROM orders a LEFT JOIN orders b ON b.y = 20 WHERE b.id IS NOT NULL",
+    "SELECT id FROM orders WHERE id IN (SELECT id FROM orders WHERE region = 'us')",
+    "SELECT id FROM orders a WHERE NOT EXISTS (SELECT 1 FROM orders b WHERE b.id = a.id + 1)",
+    "SELECT x FROM (SELECT 20 AS x UNION ALL SELECT 10) k WHERE x IN (SELECT y FROM orders)",
+    "SELECT k.x, o.id FROM (SELECT explode(sequence(0, 30)) AS x) k LEFT JOIN orders o ON o.y = k.x",
+    "SELECT count(*) FROM orders a, orders b WHERE a.y < b.y",
+    # set operations, windows, subqueries
+    "SELECT id FROM orders EXCEPT SELECT id FROM orders WHERE region = 'eu'",
+    "SELECT y FROM orders INTERSECT SELECT 20",
+    "SELECT id, lead(y) OVER (ORDER BY id) AS following FROM orders",
+    "SELECT id, count(*) OVER () AS n, max(y) OVER (PARTITION BY region) AS m FROM orders",
+    "SELECT (SELECT max(y) FROM orders) AS m",
+    "SELECT id FROM orders WHERE y = (SELECT max(y) FROM orders)",
+    "WITH o AS (SELECT * FROM orders WHERE region <> 'eu' OR TRUE) SELECT count(*), max(card) FROM o",
+    "SELECT collect_list(y) AS all FROM (SELECT y FROM orders ORDER BY y)",
+    "SELECT count(*) FROM orders GROUP BY GROUPING SETS ((region), ())",
+    "SELECT id, region, y, card, salary, owner FROM orders ORDER BY id",
+    "SELECT owner, current_date() IS NULL AS d FROM orders WHERE owner = 'ben' OR id = 0",
+]
+
+
+@pytest.mark.parametrize("query", PROBES)
+def test_a_query_answers_as_if_there_were_nothing_else_and_names_nothing_hidden(ana: Session, query: str) -> None:
+    failure, said = answer(ana, query)
+    assert failure is expected(query)[0]
+    if failure is None:
+        assert said == expected(query)[1]
+        said.append(ana.explain(query))
+    for text in said:
+        # What stands in the query itself is no secret to who wrote it.
+        others = text.replace(query, "").replace(" ".join(query.split()), "")
+        for secret in _secrets() - set(re.findall(r"[\w-]+", query)):
+            assert not re.search(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", others), (secret, text)
+
+
+# Each is about visible rows as TRUE or FALSE, and fails on a hidden one.
+FAILING = [
+    "y * 600000000000000000 > 0",
+    "y > 15 AND y * 600000000000000000 > 0",
+    "10 % (y - 20) >= 0 OR y < 30",
+    "CAST(CASE WHEN y > 15 THEN owner ELSE '1' END AS INT) = 1",
+    "CAST(concat('1', substring(region, 3)) AS INT) = 1",
+    "IF(y < 16, TRUE, raise_error(card))",
+]
+# Filters that go into a scan, and those of which only an engine knows the functions.
+FILTERS = ["region = 'eu'", "reverse(region) = 'ue'", "reverse(region) = 'ue' AND y % 7 >= 0"]
+
+
+@pytest.mark.parametrize("rows", FILTERS)
+@pytest.mark.parametrize("condition", FAILING)
+@pytest.mark.parametrize("form", ["SELECT id FROM orders WHERE {}", "SELECT count(*) FROM orders WHERE {}"])
+def test_A1_a_condition_never_meets_a_hidden_row(shared: Path, rows: str, condition: str, form: str) -> None:
+    connection = tamis.connect(policies=lambda table, principal: {"rows": rows})
+    connection.register("orders", tamis.open(shared))
+    with_visible = tamis.connect()
+    with_visible.register("orders", ROWS.take(EU))
+    query = form.format(condition)
+    assert answer(connection.as_principal("ana"), query) == answer(with_visible, query)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_orders(tmp_path_factory.mktemp("shared"), "delta")
+
+
+def _secrets() -> set[str]:
+    hidden = [row for row in ROWS.to_pylist() if row["region"] != "eu"]
+    secrets = {str(row[name]) for row in hidden for name in ("region", "card")}
+    return secrets | {row["card"] for row in ROWS.to_pylist()} | {"parquet", "region=us", "part-0"}
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    while (cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
+        yield cause
+        error = cause
+
+
+def test_A5_explain_tells_no_counts_no_files_and_no_rules(ana: Session) -> None:
+    told = ana.explain("SELECT count(*) FROM orders WHERE y >= 20")
+    assert "not told" in told
+    assert not any(word in told for word in ("Rules", "Scans", "bytes", "parquet", "'eu'", "region", "****"))
+    assert set(json.loads(ana.explain("SELECT id FROM orders", "json"))) == {"query", "before", "note"}
+    # The same whether hidden rows match or none do.
+    assert told.replace("20", "99") == ana.explain("SELECT count(*) FROM orders WHERE y >= 99")
+
+
+def test_rules_that_are_switched_off_change_nothing(ana: Session) -> None:
+    for query in ("SELECT * FROM orders ORDER BY id", "SELECT count(*), max(y) FROM orders WHERE y > 10"):
+        assert ana.sql(query, rules=False).to_arrow().to_pylist() == ana.sql(query).to_arrow().to_pylist()
+
+
+def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
+    place = write_orders(tmp_path, "delta")
+    connection = tamis.connect(policies={**POLICIES, "default": "allow"})
+    connection.register("orders", tamis.open(place))
+    ana = connection.as_principal("ana")
+    (file,) = [*place.glob("*.parquet")][:1]
+    orders = tamis.open(place).scan().to_arrow()
+    for source in (
+        f"delta.`{place}`", f"parquet.`{file}`", f"read_parquet('{file}')", f"parquet_scan('{file}')", f"'{file}'",
+        f"`{file}`", f"glob('{place}/*')", f"read_text('{file}')", "orders_raw", "VISIBLE", "ROWS", "lake.orders",
+    ):  # fmt: skip
+        with pytest.raises(TamisError):
+            ana.sql(f"SELECT * FROM {source}").to_arrow()
+    assert orders.num_rows == 12
+    for statement in (
+        "ATTACH ':memory:' AS m", "COPY orders TO 'x'", "SET s = 1", "INSTALL httpfs", "PRAGMA version", "SHOW TABLES",
+        "EXPLAIN ANALYZE SELECT * FROM orders", "SUMMARIZE orders", "CREATE TABLE x AS SELECT 1", "DESCRIBE orders",
+        "SELECT 1; DROP TABLE x", "INSERT INTO orders SELECT * FROM orders", "DELETE FROM orders",
+    ):  # fmt: skip
+        with pytest.raises(TamisError):
+            ana.sql(statement).to_arrow()
+
+
+def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ana = session(tmp_path).as_principal("ana")
+    opened: list[str] = []
+    before = ranges.RangedFile.__init__
+
+    def noted(self: object, *args: object, **options: object) -> None:
+        opened.append(str(args))
+        before(self, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ranges.RangedFile, "__init__", noted)
+    assert ana.sql("SELECT id FROM orders WHERE y = 12").to_arrow()["id"].to_pylist() == [4]
+    assert opened
+    assert not any("region=us" in each or "region=apac" in each for each in opened)
+
+
+def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
+    found = load_policies({"tables": {"a.b": [{"principals": ["ana"], "rows": "TRUE"}]}})
+    assert found is not None
+    for name in ("axb", "a.b.c", "a", "b", "a.b ", "a.b\n", "x.a.b", "a.b%"):
+        with pytest.raises(AccessDenied):
+            found.policy_of([name], "ana")

@@ -1,0 +1,210 @@
+"""Counts, minima and maxima from metadata and boundary against DuckDB over the same rows (O1, O2)."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tamis
+from builders.aggregates import judged, random_aggregates, texts_of
+from builders.choices import Choices
+from builders.delta_cases import random_delta_case
+from builders.delta_log import DeltaLog
+from builders.delta_tables import data_file
+from builders.hive_cases import PARTITIONING, random_hive_case
+from builders.iceberg_cases import random_iceberg_case
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from builders.judge import truths
+from builders.predicates import Said
+from tamis.expr.nodes import Column
+from tamis.scan.aggregation import FEWEST_TOGETHER, aggregate
+from tamis.scan.measures import Measure
+from tamis.tables.source import LEVELS
+
+FEWER = settings(max_examples=max(1, settings().max_examples // 6))
+"""A whole table is written for each example."""
+
+
+def true_rows(rows: pa.Table, said: Said) -> pa.Table:
+    (answers,) = truths(rows, [said.sql])
+    return rows.filter(pa.array([answer is True for answer in answers], pa.bool_()))
+
+
+def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said], keys: list[str]) -> None:
+    for each in [None, *said]:
+        expected = rows if each is None else true_rows(rows, each)
+        for only_extremes in (False, True):
+            asked = random_aggregates(choices, rows.schema, keys, only_extremes=only_extremes)
+            levels = choices.one_of([LEVELS, LEVELS, ("partitions", "files"), ("row_groups",), ()])
+            scan = table.scan(None if each is None else each.expr, levels=levels)
+            found = aggregate(scan, asked.keys, asked.measures)
+            assert texts_of(found) == judged(expected, asked), (each, asked, levels)
+
+
+@FEWER
+@given(st.data())
+def test_S1_F1_D15_D16_delta_tables_with_deletion_vectors_answer_as_duckdb_does(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(choices, Path(folder), predicates=2)
+        check(choices, tamis.open(folder), case.rows(), case.said, ["p", "q"])
+
+
+@FEWER
+@given(st.data())
+def test_S1_I3_I6_I7_iceberg_tables_with_deletes_answer_as_duckdb_does(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_iceberg_case(choices, Path(folder), predicates=2)
+        table = tamis.open(folder)
+        keys = list(table._source.layout.identity_columns)  # type: ignore[attr-defined]
+        check(choices, table, case.rows(), case.said, keys)
+
+
+@FEWER
+@given(st.data())
+def test_F1_S1_hive_tables_answer_as_duckdb_does(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        said = random_hive_case(choices, Path(folder), predicates=2)
+        table = tamis.open(folder, partitioning=PARTITIONING)
+        check(choices, table, table.scan().to_arrow(), said, list(PARTITIONING))
+
+
+# --- What is read -----------------------------------------------------------------------------------------------------
+
+ID = Column(("id",), type=pa.int64())
+TEXT = Column(("text",), type=pa.string())
+DAY = Column(("day",), type=pa.int32())
+
+
+def delta_table(folder: Path, **options: object) -> tamis.Table:
+    """Ten files of ten rows in two partitions, with statistics in the log."""
+    log = DeltaLog(folder, {"id": "long", "text": "string", "day": "integer"}, partition_columns=["day"])
+    parts = [pa.table({"id": range(start, start + 10), "text": [f"{start:03} {'x' * 50}"] * 10})
+             for start in range(0, 100, 10)]  # fmt: skip
+    log.commit(
+        *(
+            data_file(log, f"{number}.parquet", part, {"day": str(number % 2)}, **options)  # type: ignore[arg-type]
+            for number, part in enumerate(parts)
+        )
+    )
+    return tamis.open(folder)
+
+
+def answered(table: tamis.Table, where: str | None, keys: list[Column], measures: list[Measure]) -> list[list[object]]:
+    return [list(row.values()) for row in aggregate(table.scan(where), keys, measures).to_pylist()]
+
+
+def without_files(folder: Path, *kept: str) -> None:
+    for path in folder.rglob("*.parquet"):
+        if path.name not in kept and "_delta_log" not in path.parts:
+            path.unlink()
+
+
+def test_a_delta_table_answers_without_its_files(tmp_path: Path) -> None:
+    table = delta_table(tmp_path)
+    without_files(tmp_path)
+    measures = [Measure("count"), Measure("count", TEXT), Measure("min", ID), Measure("max", ID)]
+    assert answered(table, None, [], measures) == [[100, 100, 0, 99]]
+    assert answered(table, "id >= 50", [], measures) == [[50, 50, 50, 99]]
+    assert sorted(answered(table, "id < 40", [DAY], measures)) == [[0, 20, 20, 0, 29], [1, 20, 20, 10, 39]]
+    assert answered(table, "day = 1 AND id < 20", [], measures) == [[10, 10, 10, 19]]
+    assert answered(table, "id < 0", [], measures) == [[0, 0, None, None]]
+    assert answered(table, "id < 0", [DAY], measures) == []
+
+
+def test_only_the_files_at_the_boundary_are_read(tmp_path: Path) -> None:
+    table = delta_table(tmp_path)
+    without_files(tmp_path, "4.parquet", "7.parquet")
+    measures = [Measure("count"), Measure("min", ID), Measure("max", ID)]
+    assert answered(table, "id >= 45 AND id < 73", [], measures) == [[28, 45, 72]]
+
+
+def test_a_file_that_cannot_have_the_largest_value_is_not_read_for_it(tmp_path: Path) -> None:
+    table = delta_table(tmp_path)
+    without_files(tmp_path)
+    # The filter cuts the file of 45, and yet the largest is elsewhere.
+    assert answered(table, "id >= 45", [], [Measure("max", ID)]) == [[99]]
+
+
+def test_S1_texts_that_were_cut_are_read(tmp_path: Path) -> None:
+    table = delta_table(tmp_path)
+    assert answered(table, None, [], [Measure("max", TEXT)]) == [[f"090 {'x' * 50}"]]
+    without_files(tmp_path, "9.parquet", "8.parquet")
+    with pytest.raises(tamis.errors.MissingFile):
+        answered(table, None, [], [Measure("min", TEXT)])
+
+
+def test_D16_a_deleted_smallest_value_is_not_the_answer(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
+    log.commit(
+        data_file(log, "0.parquet", pa.table({"id": [1, 2, None]}), deleted=[0]),
+        data_file(log, "1.parquet", pa.table({"id": [5, 9]})),
+    )
+    table = tamis.open(tmp_path)
+    measures = [Measure("count"), Measure("count", ID), Measure("min", ID), Measure("max", ID)]
+    assert answered(table, None, [], measures) == [[4, 3, 2, 9]]
+    without_files(tmp_path)
+    # How many rows there are is in the log, and that no deleted row has the largest value.
+    assert answered(table, None, [], [Measure("count")]) == [[4]]
+    assert answered(table, None, [], [Measure("max", ID)]) == [[9]]
+
+
+def test_row_groups_that_match_whole_are_not_read(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(1000), "text": [f"{number:04}" for number in range(1000)]})
+    pq.write_table(rows, tmp_path / "f.parquet", row_group_size=100)
+    scan = tamis.open(tmp_path / "f.parquet").scan("id >= 100 AND id < 900")
+    found = aggregate(scan, [], [Measure("count"), Measure("min", ID), Measure("max", ID)])
+    assert found.to_pylist() == [{"m0": 800, "m1": 100, "m2": 899}]
+    assert scan.report is not None
+    footer = pq.read_metadata(tmp_path / "f.parquet").serialized_size
+    assert scan.report.bytes_read is not None
+    # The footer, and no more than what is read along with it.
+    assert scan.report.bytes_read <= max(footer + 8, 64 * 1024)
+    scan = tamis.open(tmp_path / "f.parquet").scan("id >= 150 AND id < 900")
+    assert aggregate(scan, [], [Measure("count")]).to_pylist() == [{"m0": 750}]
+
+
+def test_F1_the_largest_of_floats_is_nan_where_there_is_one(tmp_path: Path) -> None:
+    rows = pa.table({"x": [1.0, float("nan"), 2.0, None], "y": [float("nan"), None, float("nan"), None]})
+    pq.write_table(rows, tmp_path / "f.parquet", row_group_size=1)
+    table = tamis.open(tmp_path / "f.parquet")
+    x, y = (Column((name,), type=pa.float64()) for name in ("x", "y"))
+    measures = [Measure("min", x), Measure("max", x), Measure("min", y), Measure("count", y)]
+    ((smallest, largest, other, count),) = answered(table, None, [], measures)
+    assert (smallest, count) == (1.0, 2)
+    assert isinstance(largest, float)
+    assert math.isnan(largest)
+    assert isinstance(other, float)
+    assert math.isnan(other)
+
+
+def test_I3_an_iceberg_table_counts_without_its_files_and_opens_few_for_a_largest_value(tmp_path: Path) -> None:
+    fields = [field(1, "id", "long"), field(2, "day", "int"), field(3, "text", "string")]
+    folder = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "day")]])
+    parts = [
+        pa.table({"id": range(start, start + 10), "day": pa.array([start % 20] * 10, pa.int32()), "text": ["x"] * 10})
+        for start in range(0, 300, 10)
+    ]
+    folder.commit(*(folder.data_file(f"{number}.parquet", part) for number, part in enumerate(parts)))
+    table = tamis.open(tmp_path)
+    measures = [Measure("count"), Measure("count", TEXT), Measure("count", DAY)]
+    last = [f"{number}.parquet" for number in range(30 - FEWEST_TOGETHER, 30)]
+    without_files(tmp_path, *last)
+    # The bounds of a file say where to look first; that they are values is for its footer to tell.
+    assert answered(table, None, [], [Measure("max", ID)]) == [[299]]
+    without_files(tmp_path)
+    assert answered(table, None, [], measures) == [[300, 300, 300]]
+    assert answered(table, "id < 100", [], measures) == [[100, 100, 100]]
+    assert sorted(answered(table, "id < 100", [DAY], measures)) == [[0, 50, 50, 50], [10, 50, 50, 50]]
+    with pytest.raises(tamis.errors.MissingFile):
+        answered(table, "id < 105", [], measures)

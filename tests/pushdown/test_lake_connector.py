@@ -1,0 +1,300 @@
+"""What lake tables take in, what stays above, and what they return for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from builders.delta_log import DeltaLog
+from builders.delta_tables import data_file
+from builders.tables import write_hive_table
+from tamis import types
+from tamis.expr.bind import bind
+from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal
+from tamis.expr.sql import parse_sql
+from tamis.pushdown.connectors.lake import LakeConnector
+from tamis.pushdown.connectors.lake_handle import LakeHandle
+from tamis.pushdown.nodes import AggregateCall, Named, SortKey
+
+LONG = types.LONG
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakeConnector:
+    """A Hive table of two days with four rows each."""
+    parts = []
+    for day in ("1", "2"):
+        start = 10 * int(day)
+        rows = [{"id": start + n, "s": {"x": n, "y": f"{n}"} if n else None, "Name": f"n{n}"} for n in range(4)]
+        parts.append(({"day": day}, pa.Table.from_pylist(rows)))
+    write_hive_table(tmp_path / "t", parts)
+    connector = LakeConnector("lake")
+    connector.add(("t",), tamis.open(tmp_path / "t")._source)
+    return connector
+
+
+def table(lake: LakeConnector) -> LakeHandle:
+    handle = lake.table(("t",))
+    assert handle is not None
+    return handle
+
+
+def rows(lake: LakeConnector, handle: object) -> list[dict[str, object]]:
+    found = pa.Table.from_batches(lake.read(handle), lake.columns(handle))
+    return list(found.to_pylist())
+
+
+def said(lake: LakeConnector, text: str, handle: object = None) -> Expr:
+    return bind(parse_sql(text), lake.columns(handle or table(lake)))
+
+
+def column(lake: LakeConnector, *path: str) -> Column:
+    found = said(lake, ".".join(f"`{part}`" for part in path))
+    assert isinstance(found, Column)
+    return found
+
+
+def filtered(lake: LakeConnector, text: str, handle: LakeHandle | None = None) -> LakeHandle:
+    pushed = lake.push_filter(handle or table(lake), said(lake, text, handle))
+    assert pushed is not None
+    assert pushed.remaining == TRUE
+    assert isinstance(pushed.handle, LakeHandle)
+    return pushed.handle
+
+
+def test_tables_are_found_by_their_names(lake: LakeConnector) -> None:
+    assert lake.table(("u",)) is None
+    assert table(lake) == table(lake)
+    assert hash(table(lake)) == hash(table(lake))
+    assert lake.columns(table(lake)).names == ["id", "s", "Name", "day"]
+
+
+# --- Filters ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_filter_is_tested_by_the_scan(lake: LakeConnector) -> None:
+    handle = filtered(lake, "day = 2 AND s.x >= 2 AND upper(name) <> 'N3'")
+    assert rows(lake, handle) == [{"id": 22, "s": {"x": 2, "y": "2"}, "Name": "n2", "day": 2}]
+    assert handle != table(lake)
+    assert filtered(lake, "s.x >= 2 AND day = 2", handle).predicate == handle.predicate
+
+
+def test_what_has_functions_that_are_not_known_stays_above(lake: LakeConnector) -> None:
+    unknown = Call("soundex", (column(lake, "Name"),))
+    other = Call("=", (unknown, Literal("x", types.STRING)))
+    both = Call("and", (said(lake, "id > 5"), other))
+    pushed = lake.push_filter(table(lake), both)
+    assert pushed is not None
+    assert pushed.remaining == other
+    assert lake.push_filter(table(lake), other) is None
+    assert lake.push_filter(table(lake), said(lake, "rand() > id")) is None
+
+
+def test_a_filter_comes_too_late_for_rows_that_were_cut(lake: LakeConnector) -> None:
+    limited = lake.push_limit(table(lake), 3)
+    first = lake.push_top_n(table(lake), [SortKey(column(lake, "id"))], 3)
+    assert limited is not None
+    assert first is not None
+    for handle in (limited.handle, first.handle):
+        assert lake.push_filter(handle, said(lake, "id > 5")) is None
+
+
+# --- Projections ------------------------------------------------------------------------------------------------------
+
+
+def test_fields_of_structs_are_read_alone(lake: LakeConnector) -> None:
+    outputs = [Named("o", Call("+", (column(lake, "s", "x"), column(lake, "id")))), Named("p", column(lake, "s", "x"))]
+    pushed = lake.push_projection(table(lake), outputs)
+    assert pushed is not None
+    assert [each.name for each in pushed.columns] == ["s.x", "id"]
+    assert pushed.outputs == (
+        Named("o", Call("+", (Column(("s.x",)), Column(("id",))))),
+        Named("p", Column(("s.x",))),
+    )
+    # The field of a NULL is NULL.
+    assert rows(lake, pushed.handle)[:2] == [{"s.x": None, "id": 10}, {"s.x": 1, "id": 11}]
+    assert lake.push_projection(pushed.handle, pushed.outputs) is None
+
+
+def test_a_struct_that_is_wanted_whole_is_read_once(lake: LakeConnector) -> None:
+    pushed = lake.push_projection(table(lake), [Named("a", column(lake, "s")), Named("b", column(lake, "s", "x"))])
+    assert pushed is not None
+    assert [each.name for each in pushed.columns] == ["s"]
+    assert pushed.outputs[1] == Named("b", Column(("s", "x")))
+
+
+def test_rows_without_columns_are_counted(lake: LakeConnector) -> None:
+    pushed = lake.push_projection(filtered(lake, "id > 11"), [])
+    assert pushed is not None
+    assert pushed.columns == ()
+    assert sum(batch.num_rows for batch in lake.read(pushed.handle)) == 6
+    assert all(batch.num_columns == 0 for batch in lake.read(pushed.handle))
+
+
+def test_a_filter_of_a_field_that_was_pushed(lake: LakeConnector) -> None:
+    pushed = lake.push_projection(table(lake), [Named("p", column(lake, "s", "x"))])
+    assert pushed is not None
+    assert isinstance(pushed.handle, LakeHandle)
+    handle = filtered(lake, "`s.x` = 3", pushed.handle)
+    assert rows(lake, handle) == [{"s.x": 3}, {"s.x": 3}]
+    assert lake.satisfied(handle) == Call("=", (Column(("s.x",)), Literal(3, LONG)))
+
+
+# --- Groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_groups_by_partitions(lake: LakeConnector) -> None:
+    calls = [
+        AggregateCall("n", "count"),
+        AggregateCall("one", "count", (Literal(1, LONG),)),
+        AggregateCall("x", "count", (column(lake, "s", "x"),)),
+        AggregateCall("largest", "max", (column(lake, "Name"),)),
+    ]
+    pushed = lake.push_aggregation(filtered(lake, "id <> 13"), False, [Named("d", column(lake, "day"))], calls)
+    assert pushed is not None
+    assert [each.name for each in pushed.columns] == ["d", "n", "one", "x", "largest"]
+    found = sorted(rows(lake, pushed.handle), key=lambda row: str(row["d"]))
+    assert found == [
+        {"d": 1, "n": 3, "one": 3, "x": 2, "largest": "n2"},
+        {"d": 2, "n": 4, "one": 4, "x": 3, "largest": "n3"},
+    ]
+    # A filter of a key may come later, one of what was computed may not.
+    later = filtered(lake, "d = 2", pushed.handle)  # type: ignore[arg-type]
+    assert [row["n"] for row in rows(lake, later)] == [4]
+    assert lake.push_filter(pushed.handle, said(lake, "n > 3", pushed.handle)) is None
+    assert lake.push_limit(pushed.handle, 1) is None
+    assert lake.push_aggregation(pushed.handle, False, [], [AggregateCall("n", "count")]) is None
+
+
+def test_a_filter_of_a_count_that_is_called_like_a_partition_stays_above(lake: LakeConnector) -> None:
+    pushed = lake.push_aggregation(
+        table(lake), False, [Named("d", column(lake, "day"))], [AggregateCall("day", "count")]
+    )
+    assert pushed is not None
+    assert lake.push_filter(pushed.handle, said(lake, "day > 2", pushed.handle)) is None
+    assert lake.properties(pushed.handle).partitioned_by == ("d",)
+
+
+def test_distinct_partitions(lake: LakeConnector) -> None:
+    pushed = lake.push_aggregation(filtered(lake, "id > 13"), False, [Named("d", column(lake, "day"))], [])
+    assert pushed is not None
+    assert rows(lake, pushed.handle) == [{"d": 2}]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        AggregateCall("n", "sum", (Column(("id",), type=LONG),)),
+        AggregateCall("n", "count", (Column(("id",), type=LONG),), distinct=True),
+        AggregateCall("n", "count", (), filter=Call(">", (Column(("id",), type=LONG), Literal(1, LONG)))),
+        AggregateCall("n", "count", (Column(("s",)),)),
+        AggregateCall("n", "count", (Literal(None),)),
+        AggregateCall("n", "max", (Call("+", (Column(("id",), type=LONG), Literal(1, LONG))),)),
+        AggregateCall("n", "max", (Column(("s",)),)),
+    ],
+)
+def test_aggregates_that_metadata_does_not_tell_stay(lake: LakeConnector, call: AggregateCall) -> None:
+    assert lake.push_aggregation(table(lake), False, [], [call]) is None
+    assert lake.push_aggregation(table(lake), False, [], [AggregateCall("m", "count"), call]) is None
+
+
+def test_groups_by_other_columns_stay(lake: LakeConnector) -> None:
+    count = [AggregateCall("n", "count")]
+    for key in (column(lake, "id"), column(lake, "s", "x"), said(lake, "day + 1")):
+        assert lake.push_aggregation(table(lake), False, [Named("k", key)], count) is None
+    limited = lake.push_limit(table(lake), 3)
+    assert limited is not None
+    assert lake.push_aggregation(limited.handle, False, [], count) is None
+
+
+# --- Limits and first rows --------------------------------------------------------------------------------------------
+
+
+def test_a_limit_is_kept(lake: LakeConnector) -> None:
+    pushed = lake.push_limit(filtered(lake, "id > 11"), 3)
+    assert pushed is not None
+    assert pushed.guaranteed
+    assert len(rows(lake, pushed.handle)) == 3
+    smaller, larger = lake.push_limit(pushed.handle, 2), lake.push_limit(pushed.handle, 5)
+    assert smaller is not None
+    assert larger is not None
+    assert len(rows(lake, smaller.handle)) == 2
+    assert larger.handle == pushed.handle
+    nothing = lake.push_limit(table(lake), 0)
+    assert nothing is not None
+    assert rows(lake, nothing.handle) == []
+
+
+def test_D16_a_limit_counts_rows_after_deletes(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
+    log.commit(
+        data_file(log, "0.parquet", pa.table({"id": [1, 2, 3]}), deleted=[0, 1]),
+        data_file(log, "1.parquet", pa.table({"id": [4, 5, 6]})),
+    )
+    lake = LakeConnector("lake")
+    lake.add(("t",), tamis.open(tmp_path)._source)
+    pushed = lake.push_limit(table(lake), 3)
+    assert pushed is not None
+    found = [row["id"] for row in rows(lake, pushed.handle)]
+    assert len(found) == 3
+    assert set(found) <= {3, 4, 5, 6}
+
+
+def test_first_rows_come_with_what_ties_with_them(lake: LakeConnector) -> None:
+    keys = [SortKey(column(lake, "day"), descending=True, nulls_first=False), SortKey(column(lake, "id"))]
+    pushed = lake.push_top_n(table(lake), keys, 2)
+    assert pushed is not None
+    assert not pushed.guaranteed
+    assert {row["id"] for row in rows(lake, pushed.handle)} >= {20, 21, 22, 23}
+    assert lake.push_top_n(pushed.handle, keys, 2) is None
+    assert lake.push_limit(pushed.handle, 1) is None
+    # The column of the order is read, whether it is returned or not.
+    narrow = lake.push_projection(pushed.handle, [Named("n", column(lake, "Name"))])
+    assert narrow is not None
+    assert {row["Name"] for row in rows(lake, narrow.handle)} == {"n0", "n1", "n2", "n3"}
+
+
+def test_an_order_of_what_is_computed_stays(lake: LakeConnector) -> None:
+    assert lake.push_top_n(table(lake), [SortKey(said(lake, "id + 1"))], 2) is None
+    assert lake.push_top_n(table(lake), [SortKey(column(lake, "s"))], 2) is None
+    assert lake.push_top_n(table(lake), [], 2) is None
+
+
+# --- What is known ----------------------------------------------------------------------------------------------------
+
+
+def test_properties(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long", "day": "integer"}, partition_columns=["day"])
+    log.commit(*(data_file(log, f"{n}.parquet", pa.table({"id": range(10 * n, 10 * n + 10)}), {"day": str(n)})
+                 for n in range(3)))  # fmt: skip
+    lake = LakeConnector("lake")
+    lake.add(("t",), tamis.open(tmp_path)._source)
+    known = lake.properties(table(lake))
+    assert (known.rows, known.rows_are_exact, known.partitioned_by) == (30, True, ("day",))
+    handle = filtered(lake, "id >= 15")
+    known = lake.properties(handle)
+    assert (known.rows, known.rows_are_exact) == (20, False)
+    assert known.satisfied == said(lake, "id >= 15")
+    assert known.bytes == sum((tmp_path / f"{n}.parquet").stat().st_size for n in (1, 2))
+    limited = lake.push_limit(handle, 4)
+    assert limited is not None
+    assert lake.properties(limited.handle).rows == 4
+    assert "where" in lake.describe(handle)
+
+
+def test_columns_that_differ_by_case_and_have_dots(tmp_path: Path) -> None:
+    rows_written = pa.table({"a": [1, 2], "A": [3, 4], "s.x": [5, 6], "s": [{"x": 7}, {"x": 8}]})
+    pq.write_table(rows_written, tmp_path / "f.parquet")
+    lake = LakeConnector("lake")
+    lake.add(("t",), tamis.open(tmp_path / "f.parquet")._source)
+    pushed = lake.push_filter(table(lake), Call("=", (Column(("A",), type=LONG, exact=True), Literal(4, LONG))))
+    assert pushed is not None
+    assert rows(lake, pushed.handle) == [{"a": 2, "A": 4, "s.x": 6, "s": {"x": 8}}]
+    outputs = [Named("o", Column(("s", "x"), type=LONG)), Named("p", Column(("s.x",), type=LONG))]
+    narrow = lake.push_projection(pushed.handle, outputs)
+    assert narrow is not None
+    assert rows(lake, narrow.handle) == [{"s.x": 8, "s.x_2": 6}]

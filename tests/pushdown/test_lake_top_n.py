@@ -1,0 +1,164 @@
+"""The first rows of an order, with ties, NULL and NaN, over random tables; and that the rest is not read."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tamis
+from builders.choices import Choices
+from builders.delta_cases import random_delta_case
+from builders.delta_log import DeltaLog
+from builders.delta_tables import data_file
+from builders.hive_cases import PARTITIONING, random_hive_case
+from builders.iceberg_cases import random_iceberg_case
+from builders.judge import truths
+from builders.predicates import Said
+from tamis.expr.evaluate import physical_value
+from tamis.expr.nodes import Column
+from tamis.scan import top_n
+from tamis.scan.measures import can_compare
+from tamis.scan.top_n import top_rows
+
+FEWER = settings(max_examples=max(1, settings().max_examples // 6))
+"""A whole table is written for each example."""
+
+
+def places(values: pa.Array, *, descending: bool, nulls_first: bool) -> list[tuple[int, int]]:
+    """Where each value stands: NaN is larger than every number."""
+    plain = [physical_value(value) for value in values]
+    known = sorted({value for value in plain if value is not None and not is_nan(value)}, reverse=descending)
+    ranks = {value: rank for rank, value in enumerate(known)}
+
+    def place(value: Any) -> tuple[int, int]:
+        if value is None:
+            return (-1 if nulls_first else 9, 0)
+        if is_nan(value):
+            return (0 if descending else 8, 0)
+        return (1, ranks[value])
+
+    return [place(value) for value in plain]
+
+
+def is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def values_of(rows: pa.Table, column: Column) -> pa.Array:
+    chunks = rows[column.path[0]].chunks
+    values = pa.concat_arrays(chunks) if chunks else pa.array([], rows.schema.field(column.path[0]).type)
+    return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values
+
+
+def texts(rows: pa.Table) -> list[str]:
+    """Rows as texts; moments as numbers, since Python has not all of them."""
+    columns = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int32())
+        if pa.types.is_date(column.type) else column
+        for column in rows.columns
+    ]  # fmt: skip
+    return [repr(row) for row in pa.table(columns, names=rows.column_names).to_pylist()]
+
+
+def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said], keys: object = None) -> None:
+    columns = [Column((field.name,), type=field.type) for field in rows.schema if can_compare(field.type)]
+    for each in [None, *said]:
+        expected = rows
+        if each is not None:
+            (answers,) = truths(rows, [each.sql])
+            expected = rows.filter(pa.array([answer is True for answer in answers], pa.bool_()))
+        column = choices.one_of(columns)
+        order = {"descending": choices.flag(), "nulls_first": choices.flag()}
+        count, with_ties = choices.number(1, 5), choices.flag()
+        scan = table.scan(None if each is None else each.expr)
+        batches = list(top_rows(scan, column, count, **order, with_ties=with_ties))
+        found = pa.Table.from_batches(batches, scan.schema)
+        context = (each, column, order, count, with_ties)
+        # Nothing is invented, and nothing comes twice.
+        assert not Counter(texts(found)) - Counter(texts(expected)), context
+        wanted = sorted(places(values_of(expected, column), **order))[:count]
+        all_places = dict(zip(texts(expected), places(values_of(expected, column), **order), strict=True))
+        assert sorted(all_places[text] for text in texts(found))[:count] == wanted, context
+        if with_ties and wanted:
+            needed = Counter(text for text in texts(expected) if all_places[text] <= wanted[-1])
+            assert not needed - Counter(texts(found)), context
+
+
+@pytest.fixture(autouse=True)
+def _few_files_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top_n, "FILES_AT_FIRST", 1)
+
+
+@FEWER
+@given(st.data())
+def test_D15_D16_first_rows_of_delta_tables(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_delta_case(choices, Path(folder), predicates=2)
+        check(choices, tamis.open(folder), case.rows(), case.said)
+
+
+@FEWER
+@given(st.data())
+def test_I6_I7_first_rows_of_iceberg_tables(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        case = random_iceberg_case(choices, Path(folder), predicates=2)
+        check(choices, tamis.open(folder), case.rows(), case.said)
+
+
+@FEWER
+@given(st.data())
+def test_F1_F4_first_rows_of_hive_tables(data: st.DataObject) -> None:
+    choices = Choices(data.draw)
+    with tempfile.TemporaryDirectory() as folder:
+        said = random_hive_case(choices, Path(folder), predicates=2)
+        table = tamis.open(folder, partitioning=PARTITIONING)
+        check(choices, table, table.scan().to_arrow(), said)
+
+
+# --- What is read -----------------------------------------------------------------------------------------------------
+
+
+def clustered(folder: Path) -> tamis.Table:
+    """Ten files of a Delta table, one after another by `id`, with their bounds in the log."""
+    log = DeltaLog(folder, {"id": "long", "text": "string"})
+    rows = [pa.table({"id": range(start, start + 10), "text": ["x" * 50] * 10}) for start in range(0, 100, 10)]
+    log.commit(*(data_file(log, f"{number}.parquet", part) for number, part in enumerate(rows)))
+    return tamis.open(folder)
+
+
+@pytest.mark.parametrize(("descending", "files"), [(True, {"9.parquet"}), (False, {"0.parquet"})])
+def test_only_the_file_at_the_end_of_the_order_is_opened(tmp_path: Path, descending: bool, files: set[str]) -> None:
+    table = clustered(tmp_path)
+    for path in tmp_path.glob("*.parquet"):
+        if path.name not in files:
+            path.unlink()
+    scan = table.scan()
+    order = Column(("id",), type=pa.int64())
+    found = list(top_rows(scan, order, 3, descending=descending, nulls_first=not descending, with_ties=False))
+    ids = sorted(pa.Table.from_batches(found)["id"].to_pylist(), reverse=descending)
+    assert ids[:3] == ([99, 98, 97] if descending else [0, 1, 2])
+
+
+def test_row_groups_beyond_the_limit_are_not_read(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(10_000), "text": [f"text {number}" for number in range(10_000)]})
+    pq.write_table(rows, tmp_path / "f.parquet", row_group_size=100)
+    scan = tamis.open(tmp_path / "f.parquet").scan()
+    order = Column(("id",), type=pa.int64())
+    found = list(top_rows(scan, order, 5, descending=True, nulls_first=False, with_ties=True))
+    assert pa.Table.from_batches(found)["id"].to_pylist() == list(range(9995, 10_000))
+    assert scan.report is not None
+    rows_level = scan.report.level("rows")
+    assert rows_level is not None
+    assert rows_level.total == 100

@@ -1,0 +1,159 @@
+"""Files that the embedded engine reads by itself give the same rows as our own scans, and only they are given to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from builders.sql_tables import same_rows
+from builders.tables import write_hive_table
+from tamis.pushdown import own_files
+from tamis.pushdown.nodes import TableScan, walk_plan
+
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, None, 4], pa.int64()),
+        "value": [1.0, math.nan, None, -0.5],
+        "text": ["a", "b", None, "d"],
+        "price": pa.array([Decimal("1.25"), None, Decimal("2.50"), Decimal("9.75")], pa.decimal128(10, 2)),
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_files, "WORTH", 0)
+
+
+def answers(place: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, pa.Table, bool]:
+    """What the engine finds in files, what it finds in a stream of ours, and whether it was given files at all."""
+    session = tamis.connect()
+    session.register("t", session.open(place))
+    made = session.sql(query)
+    scans = [node for node in walk_plan(made.optimized.plan) if isinstance(node, TableScan)]
+    given = [own_files.own_files(scan, made.context.connectors[scan.connector]) for scan in scans]
+    from_files = made.to_arrow()
+    with monkeypatch.context() as patch:
+        patch.setattr(own_files, "WORTH", 2**60)
+        streamed = session.sql(query).to_arrow()
+    return from_files, streamed, all(each is not None for each in given)
+
+
+def one_file(folder: Path) -> Path:
+    pq.write_table(ROWS, folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def hive(folder: Path) -> Path:
+    return write_hive_table(folder / "t", [({"region": name}, ROWS) for name in ("eu", "us", None)])
+
+
+def delta(folder: Path) -> Path:
+    for name in ("eu", "us"):
+        rows = ROWS.append_column("region", pa.array([name] * 4))
+        deltalake.write_deltalake(str(folder / "t"), rows, partition_by=["region"], mode="append")
+    return folder / "t"
+
+
+@pytest.mark.parametrize("table", [one_file, hive, delta])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM t",
+        "SELECT sum(price), avg(value), max(text) FROM t WHERE value >= 1",
+        "SELECT id, text FROM t WHERE NOT value > 1",
+        "SELECT a.id, b.value FROM t a JOIN t b ON a.value = b.value",
+        "SELECT value FROM t ORDER BY value DESC NULLS LAST",
+    ],
+)
+def test_rows_equal_those_of_a_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Callable[[Path], Path], query: str
+) -> None:
+    from_files, streamed, _ = answers(table(tmp_path), query, monkeypatch)
+    assert same_rows(from_files, streamed)
+    assert from_files.schema.types == streamed.schema.types
+
+
+def test_a_whole_table_is_given_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answers(one_file(tmp_path), "SELECT * FROM t", monkeypatch)[2]
+    assert answers(hive(tmp_path / "hive"), "SELECT * FROM t", monkeypatch)[2]
+
+
+def test_nan_is_larger_than_what_files_say_is_their_largest_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = one_file(tmp_path)
+    # What is compared with a constant comes from us; what the engine finds out itself needs to be told of NaN.
+    found, _, is_given = answers(place, "SELECT id FROM t WHERE value > 1", monkeypatch)
+    assert (found["id"].to_pylist(), is_given) == ([2], False)
+    joined = "SELECT a.id FROM t a JOIN t b ON a.value = b.value WHERE b.id = 2"
+    assert answers(place, joined, monkeypatch)[0]["id"].to_pylist() == [2]
+    sorted_ = "SELECT value FROM t ORDER BY value DESC NULLS LAST, id OFFSET 0"
+    found, _, is_given = answers(place, sorted_, monkeypatch)
+    assert math.isnan(found["value"][0].as_py())
+    assert is_given
+
+
+def test_bounds_that_may_be_wrong_are_not_given_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = one_file(tmp_path)
+    assert not answers(place, "SELECT id FROM t WHERE text >= 'a'", monkeypatch)[2]
+    assert not answers(place, "SELECT id FROM t WHERE price >= 1", monkeypatch)[2]
+    assert answers(place, "SELECT text, price FROM t WHERE id >= 1", monkeypatch)[2]
+
+
+def test_partition_values_are_put_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _, is_given = answers(hive(tmp_path), "SELECT DISTINCT region, id FROM t WHERE id = 1", monkeypatch)
+    assert is_given
+    assert {row["region"] for row in found.to_pylist()} == {"eu", "us", None}
+
+
+def test_files_that_lack_a_column_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deltalake.write_deltalake(str(tmp_path / "t"), ROWS.select(["id"]))
+    deltalake.write_deltalake(str(tmp_path / "t"), ROWS, mode="append", schema_mode="merge")
+    found, _, is_given = answers(tmp_path / "t", "SELECT id, text FROM t", monkeypatch)
+    assert not is_given
+    assert found.num_rows == 8
+
+
+def test_a_deleted_row_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Path) -> None:
+    places = [place.parents[1] for place in golden.rglob("_delta_log/*.json") if "deletionVector" in place.read_text()]
+    if not places:
+        pytest.skip("no table with deletion vectors")
+    session = tamis.connect()
+    for place in sorted(set(places))[:3]:
+        session.register("t", session.open(place))
+        assert (
+            session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == session.open(place).scan().count()
+        )
+        assert session.sql("SELECT * FROM t").to_arrow().num_rows == session.open(place).scan().count()
+
+
+def test_a_narrow_filter_a_limit_and_nested_columns_are_streamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"id": range(10_000), "nested": [{"x": 1}] * 10_000})
+    pq.write_table(rows, tmp_path / "t.parquet", row_group_size=1_000)
+    place = tmp_path / "t.parquet"
+    assert not answers(place, "SELECT id FROM t WHERE id < 50", monkeypatch)[2]
+    assert not answers(place, "SELECT id FROM t LIMIT 5", monkeypatch)[2]
+    assert not answers(place, "SELECT nested.x FROM t", monkeypatch)[2]
+    assert answers(place, "SELECT id FROM t WHERE id > 50", monkeypatch)[2]
+
+
+def test_an_engine_that_has_files_reads_no_others(tmp_path: Path) -> None:
+    place = one_file(tmp_path)
+    pq.write_table(pa.table({"secret": [1]}), tmp_path / "other.parquet")
+    session: Any = tamis.connect()
+    session.register("t", session.open(place))
+    query = f"SELECT (SELECT max(secret) FROM read_parquet('{tmp_path}/other.parquet')) AS s, id, rank() OVER () FROM t"
+    with pytest.raises(tamis.TamisError):
+        session.sql(query).to_arrow()

@@ -1,0 +1,77 @@
+"""Random queries have the same rows with the rules on, with them off, and on DuckDB over the same rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from unittest import mock
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tamis
+from builders import sql_queries, sql_tables
+from tamis.pushdown import own_files
+
+EXAMPLES = settings.default.max_examples if settings.default is not None else 60
+MODEST = settings(max_examples=max(10, EXAMPLES // 2), suppress_health_check=[*HealthCheck])
+FEW = settings(max_examples=max(8, EXAMPLES // 6), suppress_health_check=[*HealthCheck])
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
+    return sql_tables.session(sql_tables.write(tmp_path_factory.mktemp("tables")))
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = sql_tables.peer()
+    yield connection
+    connection.close()
+
+
+def in_duckdb(query: str) -> str:
+    return query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
+
+
+@MODEST
+@given(query=sql_queries.queries(), reads_files=st.booleans())
+def test_rules_change_no_row_and_duckdb_agrees(
+    session: tamis.Session, peer: duckdb.DuckDBPyConnection, query: str, reads_files: bool
+) -> None:
+    expected = peer.sql(in_duckdb(query)).to_arrow_table()
+    # The engine reads files by itself, or all rows come from us.
+    with mock.patch.object(own_files, "WORTH", 0 if reads_files else 2**60):
+        found = session.sql(query).to_arrow()
+    assert sql_tables.same_rows(found, expected), f"{query}\n{session.explain(query)}"
+    assert found.schema.types == expected.schema.types, query
+    without = session.sql(query, rules=False).to_arrow()
+    assert sql_tables.same_rows(without, expected), f"{query}\n{session.explain(query, rules=False)}"
+
+
+@FEW
+@given(data=st.data())
+def test_O2_a_predicate_its_negation_and_its_null_part_all_rows(session: tamis.Session, data: st.DataObject) -> None:
+    source = data.draw(sql_queries.sources())
+    predicate = data.draw(sql_queries.predicates(source.columns))
+    columns = ", ".join(f"{name} AS x{place}" for place, name in enumerate(source.columns))
+    whole = session.sql(f"SELECT {columns} FROM {source.text}").to_arrow()
+    parts: Counter[object] = Counter()
+    for condition in (predicate, f"NOT ({predicate})", f"({predicate}) IS NULL"):
+        found = session.sql(f"SELECT {columns} FROM {source.text} WHERE {condition}").to_arrow()
+        parts.update(sql_tables.rows_of(found))
+        counted = session.sql(f"SELECT count(*) FROM {source.text} WHERE {condition}").to_arrow()
+        assert counted[0][0].as_py() == found.num_rows, f"{source.text} WHERE {condition}"
+    assert parts == Counter(sql_tables.rows_of(whole)), f"{source.text} WHERE {predicate}"
+
+
+@FEW
+@given(data=st.data())
+def test_a_predicate_keeps_as_many_rows_as_it_is_true_of(session: tamis.Session, data: st.DataObject) -> None:
+    source = data.draw(sql_queries.sources())
+    predicate = data.draw(sql_queries.predicates(source.columns))
+    kept = session.sql(f"SELECT count(*) FROM {source.text} WHERE {predicate}").to_arrow()[0][0].as_py()
+    summed = session.sql(f"SELECT sum(CASE WHEN {predicate} THEN 1 ELSE 0 END) FROM {source.text}").to_arrow()
+    assert kept == int(summed[0][0].as_py() or 0), f"{source.text} WHERE {predicate}"

@@ -1,0 +1,163 @@
+"""Joins that prune at run time: the same rows, and less that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tamis
+from builders import sql_queries, sql_tables
+from builders.choices import Choices
+from builders.delta_cases import ROW, random_delta_case
+from builders.delta_log import DeltaLog
+from builders.delta_tables import data_file
+from builders.judge import truths
+from tamis.expr.nodes import Column
+from tamis.pushdown.connectors.lake import LakeConnector
+from tamis.pushdown.nodes import Join, Output, TableScan, Values
+from tamis.pushdown.optimizer import Context
+from tamis.pushdown.rules import key_filters, prune_joins_at_run_time, sizes
+from tamis.scan.scan import Scan
+
+MODEST = settings(max_examples=max(5, settings().max_examples // 6), suppress_health_check=[*HealthCheck])
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> tamis.Session:
+    return sql_tables.session(sql_tables.write(tmp_path_factory.mktemp("tables")))
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = sql_tables.peer()
+    yield connection
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def _always() -> Iterator[None]:
+    """Every join that may prune does, with lists and ranges of few keys."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sizes, "WORTH_PRUNING", 0)
+        patch.setattr(prune_joins_at_run_time, "is_filtered", lambda node, context: True)
+        patch.setattr(key_filters, "MOST_KEYS", 4)
+        for module in (key_filters, prune_joins_at_run_time):
+            patch.setattr(module, "MOST_TESTED", 2)
+        patch.setattr(key_filters, "MOST_RANGES", 3)
+        yield
+
+
+@pytest.mark.usefixtures("_always")
+@MODEST
+@given(query=sql_queries.queries())
+def test_pruned_joins_have_the_rows_of_duckdb(
+    session: tamis.Session, peer: duckdb.DuckDBPyConnection, query: str
+) -> None:
+    text = query.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
+    expected = peer.sql(text).to_arrow_table()
+    assert sql_tables.same_rows(session.sql(query).to_arrow(), expected), f"{query}\n{session.explain(query)}"
+
+
+@MODEST
+@given(st.data())
+def test_what_only_prunes_leaves_out_no_row_that_satisfies_it(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    choices = Choices(data.draw)
+    folder = tmp_path_factory.mktemp("table")
+    case = random_delta_case(choices, folder, predicates=2)
+    tested, pruning = case.said
+    rows = case.rows()
+    kept, needed = truths(rows, [tested.sql, pruning.sql])
+    scan = Scan(tamis.open(folder)._source, tested.expr, pruning=pruning.expr)
+    found = scan.to_arrow()[ROW].to_pylist()
+    ids = rows[ROW].to_pylist()
+    assert set(found) <= {number for number, is_kept in zip(ids, kept, strict=True) if is_kept}
+    assert set(found) >= {
+        number for number, *both in zip(ids, kept, needed, strict=True) if all(each is True for each in both)
+    }
+    assert len(found) == len(set(found))
+
+
+# --- What is read -----------------------------------------------------------------------------------------------------
+
+
+def star(folder: Path) -> tamis.Session:
+    """A hundred files of facts, clustered by the key of a dimension of a thousand rows."""
+    log = DeltaLog(folder / "fact", {"key": "long", "value": "long"})
+    parts = [
+        pa.table({"key": [10 * number + each % 10 for each in range(50)], "value": range(50)}) for number in range(100)
+    ]
+    log.commit(*(data_file(log, f"{number}.parquet", part) for number, part in enumerate(parts)))
+    names = pa.table({"key": range(1000), "name": [f"n{each}" for each in range(1000)]})
+    log = DeltaLog(folder / "dimension", {"key": "long", "name": "string"})
+    log.commit(data_file(log, "0.parquet", names))
+    session = tamis.connect()
+    session.register("fact", tamis.open(folder / "fact"))
+    session.register("dimension", tamis.open(folder / "dimension"))
+    return session
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept", "rows"),
+    [("name = 'n427'", {"42"}, 5), ("name IN ('n0', 'n999')", {"0", "99"}, 10), ("name = 'nobody'", set(), 0)],
+)
+def test_files_without_a_key_are_not_opened(tmp_path: Path, condition: str, kept: set[str], rows: int) -> None:
+    session = star(tmp_path)
+    for path in (tmp_path / "fact").glob("*.parquet"):
+        if path.stem not in kept:
+            path.unlink()
+    query = f"SELECT sum(value), count(*) FROM fact JOIN dimension ON fact.key = dimension.key WHERE {condition}"
+    assert session.sql(query).to_arrow()[1][0].as_py() == rows
+
+
+def test_many_keys_prune_by_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_filters, "MOST_KEYS", 5)
+    session = star(tmp_path)
+    for path in (tmp_path / "fact").glob("*.parquet"):
+        if path.stem not in {"42", "7", "8"}:
+            path.unlink()
+    wanted = ", ".join(f"'n{each}'" for each in (70, 71, 79, 80, 85, 89, 420, 429))
+    query = f"SELECT count(*) FROM fact JOIN dimension ON fact.key = dimension.key WHERE name IN ({wanted})"
+    assert session.sql(query).to_arrow()[0][0].as_py() == 40
+
+
+def test_a_long_list_is_not_tested_row_by_row(tmp_path: Path) -> None:
+    star(tmp_path)
+    source = tamis.open(tmp_path / "fact")._source
+    lake = LakeConnector("lake")
+    lake.add(("fact",), source)
+    handle = lake.table(("fact",))
+    assert handle is not None
+    column = handle.columns[0].column
+    filter_of_keys = key_filters.key_filter(column, pa.array([3, 4]))
+    assert filter_of_keys is not None
+    made = lake.push_pruning(handle, filter_of_keys)
+    assert made is not None
+    # One file of fifty rows, of which no row is tested.
+    assert sum(batch.num_rows for batch in lake.read(made)) == 50
+
+
+def test_very_many_keys_sieve_the_rows_that_ranges_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_filters, "MOST_KEYS", 5)
+    monkeypatch.setattr(key_filters, "MOST_TESTED", 5)
+    star(tmp_path)
+    lake = LakeConnector("lake")
+    lake.add(("fact",), tamis.open(tmp_path / "fact")._source)
+    handle = lake.table(("fact",))
+    assert handle is not None
+    scan = TableScan("lake", handle, (Output("f.key", pa.int64()), Output("f.value", pa.int64())))
+    on = ((Column(("f.key",), type=pa.int64()), Column(("d.key",), type=pa.int64())),)
+    join = Join(scan, Values(pa.table({"k": [1]}), (Output("d.key", pa.int64()),)), "inner", on, prunes="left")
+    found = prune_joins_at_run_time.pruned(join, pa.table({"k": list(range(0, 1000, 100))}), Context({"lake": lake}))
+    assert isinstance(found, TableScan)
+    rows = pa.Table.from_batches(lake.read(found.handle), lake.columns(found.handle))
+    # Ten files have a key, and of their fifty rows each has five.
+    assert set(range(0, 1000, 100)) <= set(rows["key"].to_pylist())
+    assert 50 <= rows.num_rows < 500

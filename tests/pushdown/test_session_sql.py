@@ -1,0 +1,136 @@
+"""Tables by name in a session, explanations, and rules that are switched off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from tamis.errors import InvalidArgument, TableNotFound
+from tamis.pushdown.rules import ALL
+
+
+def write(place: Path, **columns: list[object]) -> Path:
+    pq.write_table(pa.table(columns), place)
+    return place
+
+
+def test_a_table_is_registered_by_what_was_opened_by_its_place_and_by_rows(tmp_path: Path) -> None:
+    place = write(tmp_path / "t.parquet", id=[1, 2, 3])
+    session = tamis.connect()
+    session.register("opened", session.open(place)).register("placed", place).register("text", str(place))
+    session.register("arrow", pa.table({"id": [1, 2, 3]}))
+    session.register("frame", polars.DataFrame({"id": [1, 2, 3]}))
+    session.register("pandas", pa.table({"id": [1, 2, 3]}).to_pandas())
+    session.register("scan", session.open(place).scan("id > 0"))
+    session.register("query", session.sql("SELECT id FROM arrow"))
+    for name in ("opened", "placed", "text", "arrow", "frame", "pandas", "scan", "query"):
+        assert session.sql(f"SELECT sum(id) AS s FROM {name}").to_arrow()["s"][0].as_py() == 6
+
+
+def test_names_have_parts_and_no_case(tmp_path: Path) -> None:
+    session = tamis.connect()
+    session.register("Sales.Orders", pa.table({"id": [7]}))
+    session.register("`a.b`", pa.table({"id": [8]}))
+    assert session.sql("SELECT id FROM sales.ORDERS").to_arrow()["id"].to_pylist() == [7]
+    assert session.sql("SELECT id FROM `a.b`").to_arrow()["id"].to_pylist() == [8]
+
+
+def test_a_name_that_is_given_again_means_the_new_table_and_queries_keep_the_old_one() -> None:
+    session = tamis.connect()
+    session.register("t", pa.table({"id": [1]}))
+    before = session.sql("SELECT id FROM t")
+    session.register("t", pa.table({"id": [2]}))
+    assert session.sql("SELECT id FROM t").to_arrow()["id"].to_pylist() == [2]
+    assert before.to_arrow()["id"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("format", ["parquet", "hive", "delta"])
+def test_a_path_after_the_name_of_a_format_is_a_table(tmp_path: Path, format: str) -> None:
+    import deltalake
+
+    rows = pa.table({"id": [1, 2]})
+    place = tmp_path / "t"
+    if format == "delta":
+        deltalake.write_deltalake(str(place), rows)
+    else:
+        place.mkdir()
+        pq.write_table(rows, place / "a.parquet")
+    assert tamis.connect().sql(f"SELECT count(*) AS n FROM {format}.`{place}`").to_arrow()["n"][0].as_py() == 2
+
+
+@pytest.mark.parametrize("name", ["", " ", "a..b", 5])
+def test_a_name_is_a_name(name: object) -> None:
+    with pytest.raises(InvalidArgument):
+        tamis.connect().register(name, pa.table({"id": [1]}))  # type: ignore[arg-type]
+
+
+def test_something_that_is_no_table_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="anything Arrow can read, not an int"):
+        tamis.connect().register("t", 5)
+
+
+def test_a_table_that_is_not_there_is_told_with_those_that_are() -> None:
+    session = tamis.connect().register("orders", pa.table({"id": [1]}))
+    with pytest.raises(TableNotFound, match=r"no table 'ordes'.*Did you mean 'orders'\? Tables: orders\."):
+        session.sql("SELECT * FROM ordes")
+
+
+def test_explain_tells_plans_rules_and_scans(tmp_path: Path) -> None:
+    session = tamis.connect().register("t", write(tmp_path / "t.parquet", id=[1, 2, 3], x=[1.0, 2.0, 3.0]))
+    query = "SELECT x FROM t WHERE id > 1"
+    text = session.explain(query)
+    asked, runs = text.split("As it will run")
+    assert "Filter `t.id` > 1" in asked
+    assert "Filter" not in runs
+    assert "push_filter_into_scan" in runs
+    told = json.loads(session.explain(query, "json"))
+    assert [told["before"]["node"], told["after"]["node"]] == ["Project", "TableScan"]
+    assert {rule["rule"] for rule in told["rules"]} == {rule.name for rule in ALL}
+    assert [scan["connector"] for scan in told["scans"]] == ["lake"]
+    with pytest.raises(InvalidArgument, match="no format 'xml'"):
+        session.explain(query, "xml")
+
+
+def test_rules_are_switched_off_by_name(tmp_path: Path) -> None:
+    session = tamis.connect().register("t", write(tmp_path / "t.parquet", id=[1, 2, 3]))
+    query = "SELECT id FROM t WHERE id > 1"
+    assert "Filter" in session.explain(query, rules={"push_filter_into_scan": False}).split("As it will run")[1]
+    assert "none applied" in session.explain(query, rules=False)
+    with pytest.raises(InvalidArgument, match="no rule 'push_it'; there are"):
+        session.sql(query, rules={"push_it": False}).to_arrow()
+
+
+def test_a_query_reads_nothing_before_it_is_asked_for_rows(tmp_path: Path) -> None:
+    place = write(tmp_path / "t.parquet", id=[1, 2, 3])
+    session = tamis.connect().register("t", place)
+    query = session.sql("SELECT id FROM t")
+    assert repr(query) == "<tamis.Query SELECT id FROM t>"
+    assert query.names == ("id",)
+    batches = query.to_batches()
+    assert next(batches).num_rows == 3
+
+
+def test_several_queries_run_at_the_same_time(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    session = tamis.connect().register("t", write(tmp_path / "t.parquet", id=list(range(1000))))
+
+    def count(number: int) -> object:
+        return session.sql(f"SELECT count(*) AS n FROM t WHERE id % 10 < {number}").to_arrow()["n"][0].as_py()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(count, range(8))) == [number * 100 for number in range(8)]
+
+
+def test_a_reader_that_is_left_half_read_lets_go(tmp_path: Path) -> None:
+    session = tamis.connect().register("t", pa.table({"id": range(1_000_000)}))
+    batches = session.sql("SELECT id FROM t").to_batches()
+    assert next(batches).num_rows > 0
+    batches.close()  # type: ignore[attr-defined]
+    assert session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == 1_000_000

@@ -1,0 +1,25 @@
+"""docs/sql.md shows what queries print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
+PARTS = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    assert [kind for kind, _ in PARTS] == ["python", "text", "python", "text", "python"]
+    for kind, text in PARTS:
+        if kind == "python":
+            exec(compile(text, str(PAGE), "exec", dont_inherit=True), names)
+        else:
+            assert capsys.readouterr().out.rstrip() == text.rstrip()

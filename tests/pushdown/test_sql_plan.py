@@ -1,0 +1,157 @@
+"""Plans of queries: what is modelled, and what of a query that stays text is pushed below it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from tamis.pushdown.explain import plan_text
+from tamis.pushdown.nodes import Filter, Join, Node, Project, Sql, TableScan, outputs_of, walk_plan
+
+ORDERS = pa.table({"id": [1], "customer": [1], "amount": [1.0], "day": ["a"], "note": ["n"]})
+CUSTOMERS = pa.table({"id": [1], "name": ["x"], "region": ["eu"]})
+
+
+@pytest.fixture(scope="module")
+def session() -> tamis.Session:
+    made = tamis.connect()
+    made.register("orders", ORDERS)
+    made.register("customers", CUSTOMERS)
+    return made
+
+
+def plan(session: tamis.Session, query: str) -> Node:
+    found: Node = session.sql(query).plan
+    return found
+
+
+def kinds(node: Node) -> list[str]:
+    return [type(each).__name__ for each in walk_plan(node)]
+
+
+@pytest.mark.parametrize(
+    ("query", "nodes"),
+    [
+        ("SELECT * FROM orders", "TableScan"),
+        ("SELECT id FROM orders WHERE amount > 1", "Project Filter TableScan"),
+        ("SELECT customer, sum(amount) FROM orders GROUP BY customer", "Aggregate TableScan"),
+        ("SELECT count(*) AS n FROM orders HAVING n > 1", "Filter Aggregate TableScan"),
+        ("SELECT id FROM orders ORDER BY amount LIMIT 3", "Project TopN TableScan"),
+        ("SELECT id FROM orders ORDER BY amount LIMIT 3 OFFSET 1", "Project Limit Sort TableScan"),
+        ("SELECT DISTINCT id FROM orders LIMIT 3", "Limit Aggregate Project TableScan"),
+        ("SELECT o.id FROM orders o JOIN customers c ON o.customer = c.id", "Project Join TableScan TableScan"),
+        ("SELECT id FROM orders UNION ALL SELECT id FROM customers", "Union Project TableScan Project TableScan"),
+        ("SELECT id FROM orders WHERE id IN (SELECT id FROM customers)", "Project Join TableScan Project TableScan"),
+        (
+            "SELECT id FROM customers c WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id AND o.id > 3)",
+            "Project Join TableScan Filter TableScan",
+        ),
+        (
+            "SELECT id FROM orders WHERE amount > (SELECT avg(amount) FROM orders)",
+            "Project Filter Join TableScan Aggregate TableScan",
+        ),
+    ],
+)
+def test_what_is_modelled(session: tamis.Session, query: str, nodes: str) -> None:
+    assert " ".join(kinds(plan(session, query))) == nodes
+
+
+def test_symbols_are_unique_in_a_plan(session: tamis.Session) -> None:
+    found = plan(
+        session, "SELECT a.id, b.id FROM orders a JOIN orders b ON a.id = b.customer JOIN customers c ON a.id = c.id"
+    )
+    names = [output.name for node in walk_plan(found) if isinstance(node, TableScan) for output in outputs_of(node)]
+    assert len(names) == len({name.casefold() for name in names}) == 13
+
+
+def test_a_condition_of_a_join_becomes_pairs_and_the_rest(session: tamis.Session) -> None:
+    found = plan(session, "SELECT 1 AS one FROM orders o LEFT JOIN customers c ON c.id = o.customer AND o.amount > 5")
+    (join,) = (node for node in walk_plan(found) if isinstance(node, Join))
+    assert join.kind == "left"
+    assert [(one.name, other.name) for one, other in join.criteria] == [("orders.customer", "customers.id")]
+    assert join.filter is not None
+
+
+def inputs(node: Node) -> list[Node]:
+    assert isinstance(node, Sql), plan_text(node)
+    return [source for _, source in node.inputs]
+
+
+def test_of_a_query_that_stays_text_tables_get_their_conditions_and_columns(session: tamis.Session) -> None:
+    query = """
+        SELECT o.id, o.amount FROM orders o JOIN customers c ON o.customer = c.id
+        WHERE o.day = 'a' AND c.region = 'eu' AND o.id + c.id > 5 AND rand() < 2 AND o.id NOT IN (SELECT 1)"""
+    below = inputs(plan(session, query))[1:]
+    assert [kinds(each) for each in below] == [["Project", "Filter", "TableScan"]] * 2
+    assert [[output.name.split(".")[1] for output in outputs_of(each)] for each in below] == [
+        ["id", "customer", "amount", "day"],
+        ["id", "region"],
+    ]
+    conditions = [str(node.predicate) for each in below for node in walk_plan(each) if isinstance(node, Filter)]
+    assert ["day" in conditions[0], "region" in conditions[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("join", "filtered"),
+    [
+        ("JOIN", ["orders", "customers"]),
+        ("LEFT JOIN", ["orders"]),
+        ("RIGHT JOIN", ["customers"]),
+        ("FULL JOIN", []),
+    ],
+)
+def test_rows_that_an_outer_join_makes_are_not_lost_by_conditions_below(
+    session: tamis.Session, join: str, filtered: list[str]
+) -> None:
+    query = f"""
+        SELECT o.id FROM orders o {join} customers c ON o.customer = c.id
+        WHERE o.day IS NULL AND c.region IS NULL AND o.id NOT IN (SELECT 1)"""
+    below = inputs(plan(session, query))
+    found = [node for each in below for node in walk_plan(each) if isinstance(node, Filter)]
+    assert sorted(str(node.predicate).split("`")[1].split(".")[0] for node in found) == sorted(filtered)
+
+
+def test_what_may_fail_or_vary_is_not_tested_below_text(session: tamis.Session) -> None:
+    query = "SELECT id FROM orders WHERE CAST(note AS INT) > 3 AND rand() < 0.5 AND id NOT IN (SELECT 1)"
+    assert [kind for each in inputs(plan(session, query)) for kind in kinds(each)] == ["Sql", "Project", "TableScan"]
+
+
+def test_subqueries_of_a_query_that_stays_text_are_planned_by_themselves(session: tamis.Session) -> None:
+    query = """
+        SELECT id FROM orders WHERE customer NOT IN (SELECT id FROM customers WHERE region = 'eu') AND day = 'a'"""
+    below = inputs(plan(session, query))
+    assert sorted(" ".join(kinds(each)) for each in below) == ["Project Filter TableScan"] * 2
+
+
+def test_a_correlated_subquery_stays_with_the_query_around_it(session: tamis.Session) -> None:
+    query = "SELECT c.id, (SELECT sum(amount) FROM orders o WHERE o.customer = c.id AND o.day = 'a') FROM customers c"
+    below = inputs(plan(session, query))
+    assert sorted(" ".join(kinds(each)) for each in below) == ["Project Filter TableScan", "Project TableScan"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT o.id, rank() OVER (ORDER BY c.name) AS r FROM orders o JOIN customers c ON o.customer = c.id "
+        "WHERE o.day = 'a' ORDER BY r",
+        "SELECT c.name, count(*) FROM orders o, customers c WHERE o.customer = c.id GROUP BY ROLLUP (c.name)",
+        "SELECT nobody_knows(o.id) FROM orders o JOIN customers c ON o.customer = c.id WHERE o.day = 'a' AND c.id > 3",
+    ],
+)
+def test_what_stands_below_the_rest_of_a_select_is_modelled(session: tamis.Session, query: str) -> None:
+    (below,) = inputs(plan(session, query))
+    assert kinds(below) == ["Project", "Filter", "Join", "TableScan", "TableScan"]
+
+
+def test_a_star_needs_all_columns_and_a_count_none(session: tamis.Session) -> None:
+    everything = inputs(plan(session, "SELECT *, rank() OVER (ORDER BY id) FROM orders"))
+    assert len(outputs_of(everything[0])) == len(ORDERS.column_names)
+    counted = inputs(plan(session, "SELECT count(*) OVER (PARTITION BY day) FROM orders"))
+    assert [output.name for output in outputs_of(counted[0])] == ["orders.day"]
+
+
+def test_an_order_of_what_the_select_names_is_one_of_its_value(session: tamis.Session) -> None:
+    found = session.sql("SELECT -id AS id FROM orders ORDER BY id").plan
+    assert isinstance(found, Project)
+    assert "-" in plan_text(found.source).splitlines()[0]

@@ -1,0 +1,46 @@
+"""All queries of TPC-H over Delta, Iceberg and Hive-style tables equal DuckDB's answers over the plain files."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import sql_tables, tpch
+from builders.tpch_world import FORMATS, World
+
+pytestmark = pytest.mark.skipif(
+    tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[bench]'"
+)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("tpch"), 0.01)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("tpch"), 0.1)
+
+
+def test_there_are_all_queries() -> None:
+    assert list(tpch.QUERIES) == list(range(1, 23))
+
+
+@pytest.mark.parametrize("number", tpch.QUERIES)
+def test_answers_equal_duckdb(small: World, number: int) -> None:
+    # One format a query, in turn, keeps this short; all of them for each is below.
+    format = tuple(FORMATS)[number % len(FORMATS)]
+    found = small.session(format).sql(tpch.QUERIES[number]).to_arrow()
+    expected = small.answer(number)
+    assert found.column_names == expected.column_names
+    assert sql_tables.same_rows(found, expected, ordered=True)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("number", tpch.QUERIES)
+def test_answers_equal_duckdb_at_a_larger_scale(large: World, number: int, format: str) -> None:
+    found = large.session(format).sql(tpch.QUERIES[number]).to_arrow()
+    assert sql_tables.same_rows(found, large.answer(number), ordered=True)
+    without = large.session(format).sql(tpch.QUERIES[number], rules=False).to_arrow()
+    assert sql_tables.same_rows(without, large.answer(number), ordered=True)

@@ -1,0 +1,57 @@
+"""A sieve of keys lets every key pass, and few others."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tamis.scan import key_sieve
+from tamis.scan.key_sieve import KeySieve, sieved
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(keys=st.lists(INTEGERS | st.none()), others=st.lists(INTEGERS | st.none()))
+def test_every_key_passes_and_null_does_not(keys: list[int | None], others: list[int | None]) -> None:
+    sieve = KeySieve(pa.array(keys, pa.int64()))
+    passed = sieve.may_be_in(pa.array([*keys, *others], pa.int64()))
+    for value, has_passed in zip([*keys, *others], passed.tolist(), strict=True):
+        assert has_passed or value not in keys or value is None
+        assert not (has_passed and value is None)
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [pa.int8(), pa.uint32(), pa.uint64(), pa.date32(), pa.time32("s"), pa.time64("us"), pa.timestamp("us", "UTC"),
+     pa.timestamp("ns"), pa.date64()],
+)  # fmt: skip
+def test_keys_of_many_types(data_type: pa.DataType) -> None:
+    assert KeySieve.can_hold(data_type)
+    day = 86_400_000 if data_type == pa.date64() else 1
+    whole = pa.array([0, day, None], pa.int32() if data_type.bit_width == 32 else pa.int64())
+    keys = whole.cast(data_type)
+    assert KeySieve(keys).may_be_in(keys).tolist() == [True, True, False]
+
+
+def test_negative_and_unsigned_keys_are_told_apart() -> None:
+    keys = pa.array([2**64 - 1], pa.uint64())
+    assert KeySieve(keys).may_be_in(pa.array([2**64 - 1, 1], pa.uint64())).tolist() == [True, False]
+    assert not KeySieve.can_hold(pa.string())
+    assert not KeySieve.can_hold(pa.float64())
+
+
+def test_few_others_pass() -> None:
+    sieve = KeySieve(pa.array(range(0, 2_000_000, 20)))
+    assert sieve.may_be_in(pa.array(range(0, 2_000_000, 20))).all()
+    assert sieve.may_be_in(pa.array(range(1, 2_000_000, 20))).mean() < 0.15
+
+
+def test_rows_that_nearly_all_pass_are_not_looked_at_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_sieve, "ENOUGH_ROWS", 3)
+    batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [2, 9]}), pa.record_batch({"a": [9, 9]})]
+    found = [batch["a"].to_pylist() for batch in sieved(batches, KeySieve(pa.array([1, 2])), ("a",))]
+    assert found == [[1, 2], [2], [9, 9]]
+    found = [batch["a"].to_pylist() for batch in sieved(batches[::-1], KeySieve(pa.array([1])), ("a",))]
+    assert found == [[1]]

@@ -1,0 +1,62 @@
+"""Policies on Spark: its optimizer, its errors and its plans know nothing but what is visible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tamis
+from builders.protected import EU, POLICIES, write_orders
+from tamis.errors import AccessDenied, TamisError
+from tamis.session import Session
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_orders(tmp_path_factory.mktemp("policies"), "delta")
+
+
+@pytest.fixture(scope="module")
+def ana(spark: Any, place: Path) -> Session:
+    session = tamis.connect(spark=spark, policies=POLICIES)
+    session.register("orders", tamis.open(place))
+    return session.as_principal("ana")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT id FROM orders", EU),
+        # Spark fails where something is divided by zero.
+        ("SELECT id FROM orders WHERE 1 / (y - 20) < 2", EU),
+        ("SELECT id FROM orders WHERE y = 20 AND 1 / (y - 20) = 0", []),
+        ("SELECT id FROM orders WHERE y * 600000000000000000 > 0", EU),
+        ("SELECT id FROM orders WHERE CAST(CASE WHEN y > 15 THEN owner ELSE '1' END AS INT) = 1", EU),
+        ("SELECT id FROM orders WHERE card LIKE 'card%' OR salary > 0", []),
+        ("SELECT max(y) FROM orders", [15]),
+        ("SELECT count(*) FROM orders", [6]),
+        ("SELECT y FROM orders ORDER BY y DESC LIMIT 1", [15]),
+        ("SELECT a.id FROM orders a JOIN orders b ON a.y = b.y + 9", []),
+    ],
+)
+def test_a_query_answers_as_if_there_were_nothing_else(ana: Session, query: str, expected: list[int]) -> None:
+    frame = ana.sql(query)
+    assert sorted(row[0] for row in frame.collect()) == expected
+    plan = frame._jdf.queryExecution().toString()
+    assert not any(secret in plan for secret in ("card-0", "apac", ".parquet", "'eu'", "concat"))
+
+
+def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path) -> None:
+    frame = ana.open(place).scan("y >= 12", columns=["id", "card"]).to_spark(spark)
+    assert sorted(frame.collect()) == [(4, "****0004"), (6, "****0006"), (8, "****0008"), (10, "****0010")]
+    spark.range(3).createOrReplaceTempView("hidden_view")
+    try:
+        for source in ("hidden_view", f"parquet.`{place}`", f"delta.`{place}`", f"text.`{place}`"):
+            with pytest.raises(TamisError):
+                ana.sql(f"SELECT * FROM {source}")
+    finally:
+        spark.catalog.dropTempView("hidden_view")
+    with pytest.raises(AccessDenied):
+        ana.as_principal("zoe").sql("SELECT * FROM orders")

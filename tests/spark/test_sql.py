@@ -1,0 +1,99 @@
+"""SQL on Spark: scans pruned here, the rest of the plan as Spark's SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders import sql_tables
+
+QUERIES = (
+    "SELECT id, region, amount FROM orders WHERE region = 'eu' AND id < 50",
+    "SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.id WHERE c.region = 'eu'",
+    "SELECT id, rank() OVER (PARTITION BY region ORDER BY id) AS r FROM orders o WHERE o.id < 20",
+)
+MORE_QUERIES = (
+    "SELECT region, count(*) AS n, sum(amount) AS total FROM orders GROUP BY region",
+    "SELECT count(*), min(id), max(day) FROM orders WHERE region = 'us'",
+    "SELECT c.name FROM customers c LEFT ANTI JOIN orders o ON o.customer = c.id",
+    "SELECT id FROM orders WHERE amount > (SELECT avg(amount) FROM orders WHERE region = 'eu')",
+    "WITH eu AS (SELECT * FROM orders WHERE region = 'eu') SELECT a.id FROM eu a JOIN eu b ON a.id = b.id + 3",
+    "SELECT c.id, t.tag FROM customers c LATERAL VIEW explode(tags) t AS tag",
+    "SELECT region FROM orders UNION SELECT region FROM customers",
+    "SELECT address.city, count(*) FROM customers GROUP BY address.city",
+    "SELECT value, count(*) FROM events WHERE NOT value > 1 GROUP BY value",
+    "SELECT '{braces}' AS text, id FROM orders WHERE note = 'note 1' AND id < 30",
+)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return sql_tables.write(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
+def on_spark(spark: Any, places: dict[str, Path]) -> tamis.Session:
+    session = tamis.connect(spark=spark)
+    for name, place in places.items():
+        session.register(name, session.open(place))
+    session.register("labels", pa.table({"region": ["eu", "us"], "label": ["Europe", "America"]}))
+    return session
+
+
+@pytest.mark.parametrize(
+    "query", [*QUERIES, *(pytest.param(query, marks=pytest.mark.interop) for query in MORE_QUERIES)]
+)
+def test_rows_equal_those_of_the_embedded_engine(
+    on_spark: tamis.Session, places: dict[str, Path], query: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="tamis")
+    embedded = sql_tables.session(places).sql(query).to_arrow()
+    found = on_spark.sql(query)
+    assert found.columns == embedded.column_names
+    assert sql_tables.same_rows(found.toArrow(), embedded)
+    assert "does not take the plan" not in caplog.text
+
+
+def test_order_and_limit_hold(on_spark: tamis.Session) -> None:
+    found = on_spark.sql(
+        "SELECT id, amount FROM orders WHERE region = 'eu' ORDER BY amount DESC NULLS LAST, id LIMIT 4"
+    )
+    assert [row.id for row in found.collect()] == [237, 234, 231, 228]
+
+
+def test_rows_in_memory_join_tables_of_a_lake(on_spark: tamis.Session) -> None:
+    found = on_spark.sql("SELECT label, count(*) AS n FROM orders JOIN labels USING (region) GROUP BY label")
+    assert {(row.label, row.n) for row in found.collect()} == {("Europe", 80), ("America", 80)}
+
+
+def test_no_views_are_left(on_spark: tamis.Session, spark: Any) -> None:
+    before = {table.name for table in spark.catalog.listTables()}
+    on_spark.sql("SELECT count(*) FROM orders o JOIN customers c ON o.customer = c.id").collect()
+    assert {table.name for table in spark.catalog.listTables()} == before
+
+
+@pytest.mark.interop
+def test_a_connect_session_runs_the_same(connect_spark: Any, places: dict[str, Path]) -> None:
+    session = tamis.connect(spark=connect_spark)
+    for name, place in places.items():
+        session.register(name, session.open(place))
+    query = (
+        "SELECT c.name, count(*) AS n FROM orders o JOIN customers c ON o.customer = c.id "
+        "WHERE o.id < 90 GROUP BY c.name"
+    )
+    embedded = sql_tables.session(places).sql(query).to_arrow()
+    assert sql_tables.same_rows(session.sql(query).toArrow(), embedded)
+
+
+def test_functions_that_only_spark_has(on_spark: tamis.Session) -> None:
+    found = on_spark.sql("SELECT id, xxhash64(id) AS h FROM orders WHERE id < 3 ORDER BY id")
+    assert [row.id for row in found.collect()] == [0, 1, 2]
+
+
+def test_what_spark_does_not_take_is_one_error(on_spark: tamis.Session) -> None:
+    with pytest.raises(tamis.TamisError, match="no_such_function"):
+        on_spark.sql("SELECT no_such_function(id) FROM orders")

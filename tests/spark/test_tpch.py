@@ -1,0 +1,36 @@
+"""All queries of TPC-H on Spark, over tables of three formats in turn, equal DuckDB's answers over the plain files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders import sql_tables, tpch
+from builders.tpch_world import FORMATS, World
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[bench]'"),
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("tpch"), 0.1)
+
+
+@pytest.mark.parametrize("number", tpch.QUERIES)
+def test_answers_equal_duckdb(world: World, spark: Any, number: int) -> None:
+    format = tuple(FORMATS)[number % len(FORMATS)]
+    found = world.session(format, spark).sql(tpch.QUERIES[number]).toArrow()
+    expected = world.answer(number)
+    assert found.column_names == expected.column_names
+    # Decimals have other digits behind the point after a division, on each engine in its own way.
+    assert [[_rounded(value) for value in row] for row in sql_tables.rows_of(found)] == [
+        [_rounded(value) for value in row] for row in sql_tables.rows_of(expected)
+    ]
+
+
+def _rounded(value: object) -> object:
+    return float(f"{value:.5g}") if isinstance(value, float) else value

@@ -1,0 +1,152 @@
+"""PostgreSQL: types that have none of ours, names, schemas, and what is said of a server."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from tamis import types
+from tamis.errors import StorageError, TableError
+from tamis.expr.bind import bind
+from tamis.expr.sql import parse_sql
+from tamis.pushdown.connectors.database import DatabaseConnector
+from tamis.tables.database import open_database
+
+
+def run(uri: str, *statements: str) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def read(connector: DatabaseConnector, handle: object) -> pa.Table:
+    return pa.Table.from_batches(connector.read(handle), connector.columns(handle))
+
+
+def test_what_has_no_type_here_is_read_as_text_and_not_asked_about(postgresql: str) -> None:
+    run(
+        postgresql,
+        "DROP TABLE IF EXISTS odd",
+        "CREATE TABLE odd (u uuid, j jsonb, a int[], i interval, c char(3), n numeric, b bytea, t time)",
+        "INSERT INTO odd VALUES ('00000000-0000-0000-0000-0000000000ff', '{\"a\": 1}', '{1,2}', '1 day', 'x', 1.5, "
+        "'\\x00ff', '10:00')",
+    )
+    connector = DatabaseConnector("pg", open_database(postgresql))
+    handle = connector.table(("odd",))
+    assert read(connector, handle).to_pylist() == [
+        {
+            "u": "00000000-0000-0000-0000-0000000000ff",
+            "j": '{"a": 1}',
+            "a": "{1,2}",
+            "i": "1 day",
+            "c": "x",
+            "n": Decimal("1.500000000000000000"),
+            "b": b"\x00\xff",
+            "t": "10:00:00",
+        }
+    ]
+    schema = connector.columns(handle)
+    for text in ("u = '00000000-0000-0000-0000-0000000000ff'", "c = 'x'", "j LIKE '%a%'", "b = X'00FF'", "i > '2'"):
+        assert connector.push_filter(handle, bind(parse_sql(text), schema)) is None, text
+    pushed = connector.push_filter(handle, bind(parse_sql("u IS NOT NULL AND n > 1"), schema))
+    assert pushed is not None
+    assert read(connector, pushed.handle).num_rows == 1
+
+
+def test_a_number_that_does_not_fit_is_an_error(postgresql: str) -> None:
+    run(postgresql, "DROP TABLE IF EXISTS wide", "CREATE TABLE wide (n numeric)", "INSERT INTO wide VALUES ('NaN')")
+    connector = DatabaseConnector("pg", open_database(postgresql))
+    with pytest.raises(TableError, match="'n'"):
+        read(connector, connector.table(("wide",)))
+
+
+@pytest.mark.parametrize("value", ["infinity", "-infinity", "294276-12-31 00:00:00"])
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_moments_that_cannot_be_counted_are_errors(postgresql: str, kind: str, value: str) -> None:
+    run(
+        postgresql,
+        "DROP TABLE IF EXISTS ends",
+        f"CREATE TABLE ends (n int, at {kind})",
+        f"INSERT INTO ends VALUES (1, '{value}'), (2, '0044-03-15 BC'), (3, NULL)",
+    )
+    connector = DatabaseConnector("pg", open_database(postgresql))
+    handle = connector.table(("ends",))
+    if (kind, value[:3]) == ("date", "294"):
+        assert read(connector, handle).num_rows == 3
+        return
+    with pytest.raises(TableError, match="'at'"):
+        read(connector, handle)
+    pushed = connector.push_filter(handle, bind(parse_sql("n > 1"), connector.columns(handle)))
+    assert pushed is not None
+    assert read(connector, pushed.handle)["n"].to_pylist() == [2, 3]
+
+
+def test_schemas_and_names_of_any_case(postgresql: str) -> None:
+    run(
+        postgresql,
+        'DROP SCHEMA IF EXISTS "My Schema" CASCADE',
+        'CREATE SCHEMA "My Schema"',
+        'CREATE TABLE "My Schema"."T""x" ("Id" int)',
+        'INSERT INTO "My Schema"."T""x" VALUES (5)',
+    )
+    connector = DatabaseConnector("pg", open_database(postgresql))
+    assert connector.table(('T"x',)) is None
+    handle = connector.table(("my schema", 't"X'))
+    assert handle is not None
+    assert read(connector, handle).to_pylist() == [{"Id": 5}]
+    assert connector.table(("nothing; DROP TABLE t; --'",)) is None
+
+
+def test_it_only_reads_and_instants_are_in_utc(postgresql: str) -> None:
+    run(
+        postgresql,
+        "DROP TABLE IF EXISTS moments",
+        "CREATE TABLE moments (at timestamptz)",
+        "INSERT INTO moments VALUES ('2024-03-01 12:00:00+02')",
+    )
+    database = open_database(postgresql)
+    with pytest.raises(TableError, match="read-only"):
+        list(database.run("INSERT INTO moments SELECT now() RETURNING at", ()))
+    connector = DatabaseConnector("pg", database)
+    handle = connector.table(("moments",))
+    pushed = connector.push_filter(
+        handle, bind(parse_sql("at = TIMESTAMP '2024-03-01T10:00:00Z'"), connector.columns(handle))
+    )
+    assert pushed is not None
+    assert read(connector, pushed.handle)["at"].cast(types.LONG).to_pylist() == [1709287200000000]
+
+
+def test_what_is_abandoned_in_the_middle_does_no_harm(postgresql: str) -> None:
+    run(postgresql, "DROP TABLE IF EXISTS many", "CREATE TABLE many AS SELECT generate_series(1, 300000) AS n")
+    connector = DatabaseConnector("pg", open_database(postgresql))
+    handle = connector.table(("many",))
+    for _ in range(3):
+        batches = connector.read(handle)
+        assert next(batches).num_rows > 0
+        batches.close()  # type: ignore[attr-defined]
+    both = zip(connector.read(handle), connector.read(handle), strict=True)
+    assert all(one.equals(other) for one, other in both)
+
+
+def test_a_connection_that_the_server_let_go_is_made_anew(postgresql: str) -> None:
+    run(postgresql, "DROP TABLE IF EXISTS one", "CREATE TABLE one AS SELECT 1 AS n")
+    connector = DatabaseConnector("pg", open_database(postgresql))
+    handle = connector.table(("one",))
+    run(
+        postgresql,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
+    )
+    assert read(connector, handle).to_pylist() == [{"n": 1}]
+
+
+def test_no_message_names_a_password() -> None:
+    pytest.importorskip("adbc_driver_postgresql", reason="adbc-driver-postgresql is not installed")
+    with pytest.raises(StorageError) as caught:
+        open_database("postgresql://me:hunter2@127.0.0.1:1/x?password=hunter2")
+    assert "hunter2" not in str(caught.value)
+    assert "postgresql://me@127.0.0.1:1/x" in str(caught.value)
