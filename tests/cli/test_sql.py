@@ -87,3 +87,17 @@ def test_mistakes(in_folder: Path, arguments: tuple[str, ...], code: int, said: 
     assert found == code
     assert said in error
     assert "Traceback" not in error
+
+
+def test_a_principal_needs_policies(in_folder: Path) -> None:
+    code, out, told = run(COUNTS, "orders", "--principal", "ana")
+    assert (code, out) == (2, "")
+    assert "--principal goes with --policies" in told
+
+
+def test_two_tables_of_one_name_are_told_apart_by_their_own_names(in_folder: Path) -> None:
+    (in_folder / "other").mkdir()
+    pq.write_table(pq.read_table(next((in_folder / "orders").rglob("*.parquet"))), in_folder / "other" / "orders")
+    code, out, told = run(COUNTS, "orders", "other/orders")
+    assert (code, out) == (2, "")
+    assert "orders and other/orders are both called 'orders': name one with --table NAME=URI" in told

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from tamis.errors import ParseError
 
 ODD = pa.table(
     {
@@ -224,3 +225,31 @@ def test_an_error_of_a_scan_is_the_one_that_is_raised(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").unlink()
     with pytest.raises(tamis.errors.MissingFile, match=r"t\.parquet"):
         query.to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT count(*) FROM nested WHERE id IN", "nothing follows 'IN'"),
+        ("SELECT count(*) FROM nested WHERE id NOT IN", "nothing follows 'IN'"),
+        ("SELECT count(*) FROM nested a JOIN nested b ON", "nothing follows 'ON'"),
+        ("SELECT count(*) FROM nested a JOIN nested b ON WHERE a.id = 1", "nothing follows 'ON'"),
+        ("SELECT count(*) FROM nested a JOIN nested b USING ()", "nothing follows 'USING'"),
+        ("SELECT FROM nested", "nothing follows 'SELECT'"),
+        ("SELECT DISTINCT FROM nested", "nothing follows 'DISTINCT'"),
+        ("SELECT id FROM nested GROUP BY", "nothing follows 'GROUP BY'"),
+        ("SELECT id FROM (SELECT id FROM nested ORDER BY)", "nothing follows 'ORDER BY'"),
+    ],
+)
+def test_a_clause_without_what_it_is_about_is_an_error(session: tamis.Session, query: str, told: str) -> None:
+    with pytest.raises(ParseError, match=told):
+        session.sql(query).to_arrow()
+
+
+def test_words_that_look_like_clauses_without_an_end_are_none(session: tamis.Session) -> None:
+    query = "SELECT count(DISTINCT id) AS n FROM nested WHERE id IS DISTINCT FROM 1 AND id IN (1, 2, 3)"
+    assert session.sql(query).to_arrow().to_pylist() == [{"n": 2}]
+
+
+def test_a_function_that_returns_rows_may_be_filtered(session: tamis.Session) -> None:
+    assert session.sql("SELECT id FROM range(4) WHERE id > 1 ORDER BY id").to_arrow()["id"].to_pylist() == [2, 3]

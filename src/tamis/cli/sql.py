@@ -76,6 +76,8 @@ def sql(
         raise click.UsageError("--output-format goes with --output; for stdout that is --output -")
     if output is not None and (as_json or explain):
         raise click.UsageError(f"--output and --{'json' if as_json else 'explain'} exclude each other")
+    if principal is not None and policies is None:
+        raise click.UsageError("--principal goes with --policies, which say what it means")
     query, uris = _query_and_uris(arguments)
     session = _session(uris, tables or {}, attach or {}, policies, principal, storage_options)
     if explain:
@@ -111,8 +113,12 @@ def _session(
     session = connect(policies=policies)
     if principal is not None:
         session = session.as_principal(principal)
+    named: dict[str, str] = {}
     for uri in uris:
         table = open_table(uri, storage_options=storage_options)
+        other = named.setdefault(table.name.casefold(), uri)
+        if other is not uri:
+            raise click.UsageError(f"{other} and {uri} are both called {table.name!r}: name one with --table NAME=URI")
         session.register(f"`{table.name}`", table)
     for name, uri in tables.items():
         # Policies apply when it is queried, by this name too.

@@ -23,6 +23,7 @@ from sqlglot import errors as sqlglot_errors
 from sqlglot.dialects.spark import Spark
 
 from tamis.errors import ParseError, Position
+from tamis.expr.sql_incomplete import refuse_incomplete
 
 T = TypeVar("T")
 
@@ -127,6 +128,7 @@ def read_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
     depth = _depth_of(tokens)
     if depth > DEEPEST:
         raise _too_deep()
+    refuse_incomplete(tokens)
     _keep_functions(tokens)
     return _with_room(lambda: convert(_statement_of(text, tokens)), depth)
 

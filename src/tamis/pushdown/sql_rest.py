@@ -326,6 +326,8 @@ class RestOfQuery:
         for table in sources:
             if not any(each is table for each in tables) or table.name.casefold() in kept:
                 continue
+            if not isinstance(table.this, exp.Identifier):
+                continue  # a function that returns rows
             planned = self._source(table, commons)
             name = (table.alias,) if table.alias else parts_of_table(table)
             scopes[id(table)] = planned, Relation(name, planned.fields)
