@@ -31,7 +31,7 @@ test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the 
 	@bash scripts/setup.sh interop
 	-@bash scripts/setup_iceberg_spark.sh
 	-@bash scripts/ensure_java.sh
-	$(BIN)/python -m pytest -n 0 -m interop tests/spark tests/pushdown tests/test_benchmarks.py $(ARGS)
+	$(BIN)/python -m pytest -n 0 -m interop tests --ignore tests/interop $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m interop tests/interop $(ARGS)
 
 lint: ## ruff (rules and format) and mypy --strict, changing nothing

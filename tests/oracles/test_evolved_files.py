@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from builders.evolved_files import ROW, EvolvedCase, evolved_cases
 from builders.judge import truths
@@ -25,6 +25,7 @@ def small_row_groups_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
 
 
+@settings(max_examples=max(10, settings().max_examples // 2))
 @given(evolved_cases())
 def test_O1_I5_T11_levels_do_not_change_the_rows_of_evolved_files(case: EvolvedCase) -> None:
     answers = truths(case.rows, [said.sql for said in case.said])

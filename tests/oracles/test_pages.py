@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
@@ -124,6 +124,7 @@ def table_cases(draw: st.DrawFn) -> TableCase:
     return random_table_case(Choices(draw), predicates=3)
 
 
+@settings(max_examples=max(10, settings().max_examples // 2))
 @given(table_cases())
 def test_O1_B2_T11_H6_files_of_narrower_types_and_without_some_columns(case: TableCase) -> None:
     expected = [mask_of(answers) for answers in truths(case.rows, [said.sql for said in case.said])]

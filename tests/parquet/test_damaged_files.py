@@ -21,16 +21,17 @@ from tamis.errors import CorruptFile
 from tamis.parquet import Pruner
 
 TESTS = Path(__file__).parents[1]
-TIMES = 400
+TIMES, MORE_TIMES = 120, 400
 SECONDS = 600
 """Far more than it takes: only what never ends runs into it."""
 
 
+@pytest.mark.parametrize("times", [TIMES, pytest.param(MORE_TIMES, marks=pytest.mark.interop)])
 @pytest.mark.parametrize("name", FILES)
-def test_X1_X3_X4_X5_damage_anywhere_is_refused_or_harmless(name: str) -> None:
+def test_X1_X3_X4_X5_damage_anywhere_is_refused_or_harmless(name: str, times: int) -> None:
     paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, "-m", "builders.damage", name, str(TIMES), "1"],
+        [sys.executable, "-m", "builders.damage", name, str(times), "1"],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
