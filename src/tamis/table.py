@@ -18,7 +18,7 @@ from tamis.scan.plan import describe_files
 from tamis.scan.scan import Scan
 from tamis.skipping.predicate import Predicate
 from tamis.tables.delta.table import DeltaTable
-from tamis.tables.hive.formats import is_delta, is_iceberg
+from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
 from tamis.tables.hive.table import HiveTable
 from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
@@ -224,6 +224,8 @@ def open_source(
         planning=planning,
         find_index=lambda has_directory: find_index(storage, index, storage_options, has_directory=has_directory),
     )
+    if format is None and table.format == "hive":
+        refuse_inside_of_a_table(storage)
     if format is not None and format != table.format:
         raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -59,6 +60,23 @@ def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> 
             f"'{storage.uri}' is an Iceberg table (it has {_ICEBERG_METADATA}/*.metadata.json), "
             "whose files alone are not its rows: open it without format=, or with format='iceberg'"
         )
+
+
+def refuse_inside_of_a_table(storage: Storage) -> None:
+    """An error where a folder lies inside of a table with a log: it has files of all versions, and deleted rows.
+
+    To look into every folder above costs a request each where the storage is remote, so there nobody does.
+    """
+    if not storage.is_local:
+        return
+    for folder in Path(storage.root).parents:
+        is_delta_table = (folder / _DELTA_LOG).is_dir()
+        if is_delta_table or next((folder / _ICEBERG_METADATA).glob("*.metadata.json*"), None) is not None:
+            kind = "Delta" if is_delta_table else "Iceberg"
+            raise UnsupportedFeature(
+                f"'{storage.uri}' lies inside of the {kind} table '{folder}', whose files alone are not its rows: open "
+                "the table and filter it, or say format='hive' for the files as they are"
+            )
 
 
 def _has(paths: pa.StringArray, name: str) -> bool:

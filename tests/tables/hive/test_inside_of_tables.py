@@ -1,0 +1,35 @@
+"""Folders inside of tables that have a log: their files are those of all versions, deleted rows included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from builders.delta_log import DeltaLog
+from builders.delta_tables import data_file
+from tamis.errors import UnsupportedFeature
+
+
+def test_a_partition_folder_of_a_delta_table_is_refused_and_its_files_can_be_had(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path / "events", {"id": "long", "day": "string"}, partition_columns=["day"])
+    (tmp_path / "events" / "day=a").mkdir()
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    log.commit(data_file(log, "day=a/1.parquet", rows, {"day": "a"}))
+    with pytest.raises(UnsupportedFeature, match=r"lies inside of the Delta table .*events.*format='hive'"):
+        tamis.open(tmp_path / "events" / "day=a")
+    assert tamis.open(tmp_path / "events" / "day=a", format="hive").scan().count() == 2
+    assert tamis.open(tmp_path / "events" / "day=a" / "1.parquet").scan().count() == 2
+    assert tamis.open(tmp_path / "events").scan("day = 'a'").count() == 2
+
+
+def test_the_data_folder_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t" / "metadata").mkdir(parents=True)
+    (tmp_path / "t" / "metadata" / "v1.metadata.json").write_text("{}")
+    (tmp_path / "t" / "data").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "t" / "data" / "1.parquet")
+    with pytest.raises(UnsupportedFeature, match="lies inside of the Iceberg table"):
+        tamis.open(tmp_path / "t" / "data")
