@@ -8,7 +8,7 @@ from builders import sql_tables, tpch
 from builders.tpch_world import FORMATS, World
 
 pytestmark = pytest.mark.skipif(
-    tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[bench]'"
+    tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[test]'"
 )
 
 

@@ -11,7 +11,7 @@ from builders.tpch_world import FORMATS, World
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[bench]'"),
+    pytest.mark.skipif(tpch.generator() is None, reason="tpchgen-cli is not installed: pip install 'tamis[test]'"),
 ]
 
 

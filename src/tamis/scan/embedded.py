@@ -116,14 +116,21 @@ class EmbeddedPredicates:
     def _connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
         if found is None:
-            # One thread keeps the order of rows; UTC makes the answer independent of where it runs. Files, extensions
-            # and the network are none of a filter's business.
-            found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
-            found.execute("SET TimeZone = 'UTC'")
-            for macro in macros_of(self._query):
-                found.execute(macro)
-            self._connections.connection = found
+            found = self._connections.connection = sealed_connection(self._query)
         return found
+
+
+def sealed_connection(query: str) -> duckdb.DuckDBPyConnection:
+    """An engine for one query over batches, with the functions that it needs.
+
+    One thread keeps the order of rows; UTC makes the answer independent of where it runs. Files, extensions and the
+    network are none of its business.
+    """
+    found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
+    found.execute("SET TimeZone = 'UTC'")
+    for macro in macros_of(query):
+        found.execute(macro)
+    return found
 
 
 def _is_logic(node: Expr) -> bool:

@@ -79,14 +79,7 @@ class _Engine:
     def _connection(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
         if found is None:
-            import duckdb
+            from tamis.scan.embedded import sealed_connection
 
-            from tamis.scan.spark_functions import macros_of
-
-            # One thread keeps the order of rows; the files and the network are none of a mask's business.
-            found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
-            found.execute("SET TimeZone = 'UTC'")
-            for macro in macros_of(self._query):
-                found.execute(macro)
-            self._connections.connection = found
+            found = self._connections.connection = sealed_connection(self._query)
         return found
