@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tamis.errors import EvaluationError, InvalidArgument, MissingDependency
+from tamis.errors import EvaluationError, InvalidArgument
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.direct import Direct, direct
 from tamis.pushdown.embedded import CannotTranslate, Running
@@ -21,6 +21,7 @@ from tamis.pushdown.rules import ALL
 from tamis.pushdown.run_time import prune_joins
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
+from tamis.scan.results import duckdb_relation, polars_frame
 
 if TYPE_CHECKING:
     import duckdb
@@ -133,19 +134,11 @@ class Query:
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame."""
-        try:
-            import polars
-        except ImportError as error:
-            raise MissingDependency("to_polars() needs polars: pip install 'tamis[polars]'") from error
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return polars_frame(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """The rows as a DuckDB relation, which runs the query each time it is used."""
-        import duckdb
-
-        return duckdb.from_arrow(self) if connection is None else connection.from_arrow(self)
+        return duckdb_relation(self, connection)
 
     def to_spark(self, spark: Any) -> Any:
         """The rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""

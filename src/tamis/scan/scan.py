@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, MissingDependency, MissingFile
+from tamis.errors import InvalidArgument, MissingFile
 from tamis.expr.nodes import Expr
 from tamis.io.counters import IoCounters
 from tamis.parquet.batches import MOST_BYTES
@@ -23,6 +23,7 @@ from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.projection import Path, projected_paths, refuse_not_read
 from tamis.scan.read import TaskReader
 from tamis.scan.report import Report
+from tamis.scan.results import duckdb_relation, polars_frame
 from tamis.scan.row_groups import RowGroups, taken
 from tamis.scan.slices import SlicePlanner, plan_in_slices
 from tamis.scan.tasks import MOST_TOGETHER, ScanTask, put_together
@@ -254,19 +255,11 @@ class Scan:
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame."""
-        try:
-            import polars
-        except ImportError as error:
-            raise MissingDependency("to_polars() needs polars: pip install 'tamis[polars]'") from error
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return polars_frame(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """The rows as a DuckDB relation, which reads them each time it is used."""
-        import duckdb
-
-        return duckdb.from_arrow(self) if connection is None else connection.from_arrow(self)
+        return duckdb_relation(self, connection)
 
     def to_spark(self, spark: Any, *, reader: str = "auto") -> Any:
         """The rows as a lazy Spark DataFrame; `spark` is a classic or a Connect session.
