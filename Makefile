@@ -3,13 +3,14 @@
 
 PYTHON ?=
 JOBS ?= 2
+EXAMPLES ?= 120
 ARGS ?=
 BIN := .venv/bin
 export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo verify-demo test test-interop lint format bench java postgresql clean
+.PHONY: help demo verify-demo test test-interop test-oracles lint format bench java postgresql clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -25,7 +26,7 @@ verify-demo: demo ## prove on the demo table that pruning changes no result
 test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
 	-@bash scripts/ensure_java.sh
 	-@bash scripts/ensure_postgresql.sh
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the peers of benchmarks; skipped, with the reason, where Java or Maven cannot be had
 	@bash scripts/setup.sh interop
@@ -33,6 +34,12 @@ test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the 
 	-@bash scripts/ensure_java.sh
 	$(BIN)/python -m pytest -n 0 -m interop tests --ignore tests/interop $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m interop tests/interop $(ARGS)
+
+test-oracles: ## the property tests once more with EXAMPLES=120 examples each, four times what `make test` takes
+	@bash scripts/setup.sh test
+	TAMIS_HYPOTHESIS_PROFILE=long TAMIS_HYPOTHESIS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
+		tests/oracles tests/index/test_oracle.py tests/index/test_delta_oracle.py tests/tables/delta/test_statistics_oracle.py \
+		tests/pushdown/test_random_queries.py tests/pushdown/test_random_policies.py $(ARGS)
 
 lint: ## ruff (rules and format) and mypy --strict, changing nothing
 	@bash scripts/setup.sh test

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.register_profile(
     "long",
@@ -27,3 +27,12 @@ def golden() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no golden tables at {folder}: set TAMIS_GOLDEN to their folder")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on Spark first and in one process: starting and warming a second JVM takes longer than they do."""
+    on_spark = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    for item in on_spark:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+    chosen = set(on_spark)
+    items[:] = on_spark + [item for item in items if item not in chosen]
