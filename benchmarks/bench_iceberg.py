@@ -155,7 +155,10 @@ def _measure(section: Section, table: Planned, settings: Settings) -> Timings:
             table.rounds,
             warm_up=False,
         )
-        extra = {each: f"peak {mebibytes(timings.peak_memory)}" for each, timings in cold.items()}
+        extra = {
+            each: f"peak {mebibytes(timings.peak_memory)}, imports {mebibytes(timings.memory_before)} of it"
+            for each, timings in cold.items()
+        }
         section.add(f"{table.title}: {name}, new process", speed_table(cold, [OURS], extra))
         section.targets += _targets(table, name, cold)
         if name != "every file":

@@ -59,6 +59,8 @@ class Measured:
     """From the start of a process of its own to its end: the interpreter and the imports too."""
     peak_memory: int | None = None
     """The most memory that a process of its own had at once."""
+    memory_before: int | None = None
+    """Of that, what it had before the work began: the interpreter and the imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ class Timings:
     @property
     def peak_memory(self) -> float:
         return statistics.median(each.peak_memory or 0 for each in self.rounds)
+
+    @property
+    def memory_before(self) -> float:
+        return statistics.median(each.memory_before or 0 for each in self.rounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,12 @@ def in_new_process(name: str, preparation: Callable[..., Work], /, **arguments: 
     def run() -> Measured:
         measured = measure(preparation, **arguments)
         return Measured(
-            measured.seconds, measured.cpu_seconds, measured.found, measured.process_seconds, measured.peak_memory
+            measured.seconds,
+            measured.cpu_seconds,
+            measured.found,
+            measured.process_seconds,
+            measured.peak_memory,
+            measured.memory_before,
         )
 
     return Contender(name, run)
