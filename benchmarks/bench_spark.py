@@ -31,11 +31,11 @@ def _sums(frame: Any) -> tuple[object, ...]:
     return tuple(frame.agg(functions.count("*"), functions.sum("l_extendedprice")).collect()[0])
 
 
-def _through_tamis(spark: Any, path: Path, where: str | None) -> Callable[[], object]:
+def through_tamis(spark: Any, path: Path, where: str | None) -> Callable[[], object]:
     return lambda: _sums(tamis.open(path).scan(where, columns=COLUMNS).to_spark(spark))
 
 
-def _through_spark(spark: Any, path: Path, where: str | None, form: str) -> Callable[[], object]:
+def through_spark(spark: Any, path: Path, where: str | None, form: str) -> Callable[[], object]:
     def work() -> object:
         frame = spark.read.format(form).load(str(path)).select(COLUMNS)
         return _sums(frame if where is None else frame.where(where))
@@ -63,8 +63,8 @@ def run(settings: Settings) -> Section:
                 peers = {"delta": ("Delta's reader", "delta"), "hive": ("Spark's reader", "parquet")}
                 peer, spark_format = peers[form]
                 contenders = [
-                    here(OURS, _through_tamis(spark, path, where)),
-                    here(peer, _through_spark(spark, path, where, spark_format)),
+                    here(OURS, through_tamis(spark, path, where)),
+                    here(peer, through_spark(spark, path, where, spark_format)),
                 ]
                 timings = interleave(contenders, rounds)
                 name = f"{form}, {order}: {title}"

@@ -20,6 +20,7 @@ BENCHMARKS = (
     "delta",
     "delta_on_spark",
     "iceberg",
+    "iceberg_on_spark",
     "spark",
     "index",
     "pushdown",
