@@ -37,7 +37,7 @@ def run(settings: Settings) -> Section:
         NAME,
         "Iceberg tables on Spark",
         "The tables of metadata alone of the section iceberg, planned in this process and by `inputFiles()` of "
-        "Iceberg's reader, opened anew for each plan; then TPC-H's lineitem of the section spark, appended file by file "
+        "Iceberg's reader, opened anew for each plan; then lineitem of the section spark, appended file by file "
         "by Iceberg, and the queries of that section. Spark 4.1 is `local[2]`: Iceberg has no jar for a newer one. "
         "The time of the JVM is not in the CPU time.",
     )
