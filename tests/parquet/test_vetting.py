@@ -467,6 +467,8 @@ def test_S4_bounds_without_an_order_of_columns_are_unknown() -> None:
         (b"parquet-mr version 1.18.0-SNAPSHOT", True),
         (b"parquet-cpp-arrow version 26.0.1", True),
         (b"parquet-rs version 55.1.0", True),
+        (b"delta-rs version py-1.6.6", True),
+        (b"parquet-mr version py-1.6.6", False),
         (b"DuckDB version v2.0.0 (build d54cbbe3df)", True),
         (b"Polars (python) version 2.1.0 (build 7f902bd)", True),
         (b"Trino version 476 (build n/a)", True),

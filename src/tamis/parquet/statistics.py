@@ -33,9 +33,12 @@ from tamis.parquet.footer import Footer
 from tamis.parquet.leaves import FieldPath, FileSchema, Leaf, file_schema
 from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
 
-_WRITER = re.compile(r"(?P<application>.+?)\s+version\s+v?(?P<version>\d{1,9}(?:\.\d{1,9})*)")
+_WRITER = re.compile(r"(?P<application>.+?)\s+version\s+(?:[a-z]+-|v)?(?P<version>\d{1,9}(?:\.\d{1,9})*)")
 _LONGEST_WRITER = 200
 _FIRST_TRUSTED_PARQUET_MR = (1, 10, 0)
+_WRITERS_OF_ORDERED_BOUNDS = frozenset(
+    ("parquet-mr", "parquet-cpp-arrow", "parquet-rs", "delta-rs", "DuckDB", "Polars (python)")
+)
 _FIRST_PARQUET_MR_TO_COUNT_DICTIONARY_HEADERS = (1, 2, 9)
 _LONGEST_DICTIONARY_HEADER = 100
 
@@ -207,6 +210,15 @@ def _writer(metadata: pq.FileMetaData) -> re.Match[str] | None:
 def trusts_bytes(metadata: pq.FileMetaData) -> bool:
     """Whether bounds of bytes in this file may be believed."""
     return _bytes_are_trusted(_writer(metadata))
+
+
+def notes_ordered_bounds(metadata: pq.FileMetaData) -> bool:
+    """Whether the writer is known to note bounds of bytes in the fields whose order is defined, not in the older ones.
+
+    We never read the older ones, but other readers do where the newer are missing.
+    """
+    writer = _writer(metadata)
+    return _bytes_are_trusted(writer) and writer is not None and writer["application"] in _WRITERS_OF_ORDERED_BOUNDS
 
 
 def _bytes_are_trusted(writer: re.Match[str] | None) -> bool:

@@ -28,6 +28,7 @@ from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
 from tamis.pushdown.own_files import own_files
 from tamis.pushdown.plan_sql import Printed, print_plan
 from tamis.pushdown.policies.reading import check_protected, is_protected, protected_batches, protected_schema
+from tamis.pushdown.rules.sizes import MOST_ROWS_HELD
 from tamis.pushdown.spark_syntax import in_duckdb_syntax
 from tamis.scan.embedded import text_for_engine
 from tamis.scan.spark_functions import macros_of, to_duckdb
@@ -72,12 +73,29 @@ class Running:
                 if name in own:
                     self._connection.execute(f"CREATE TEMP VIEW {name} AS {own[name].query}")
                 else:
-                    self._connection.register(name, _relation(leaf, connectors, self._failures))
+                    self._register(name, leaf, connectors, is_alone=len(printed.leaves) == 1)
             self._reader = self._started(text)
         except BaseException:
             self._connection.close()
             raise
         self.schema = _named(self._reader.schema, names)
+
+    def _register(self, name: str, leaf: Node, connectors: Mapping[str, Connector], *, is_alone: bool) -> None:
+        """Let the engine know a leaf, and how many rows it may have where that decides the order of joins."""
+        relation = _relation(leaf, connectors, self._failures)
+        rows = None if is_alone else _likely_rows(leaf, connectors)
+        if rows is None:
+            self._connection.register(name, relation)
+            return
+        stream = f"{name}_stream"
+        self._connection.register(stream, relation)
+        if rows > MOST_ROWS_HELD:
+            self._connection.execute(f"CREATE TEMP VIEW {name} AS {_with_estimate(stream, leaf, rows)}")
+            return
+        try:
+            self._connection.execute(f"CREATE TEMP TABLE {name} AS FROM {stream}")
+        except duckdb.Error as error:
+            raise self._failure(error) from error
 
     def _started(self, text: str) -> pa.RecordBatchReader:
         try:
@@ -233,6 +251,33 @@ def _relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[Ba
             return leaf.rows.rename_columns([output.name for output in leaf.columns])
         case _:
             return _Stream(leaf_schema(leaf, connectors), lambda: read_leaf(leaf, connectors), failures)
+
+
+FILTERED = 0.2
+"""The share of rows that filters are taken to leave, by the engine too."""
+
+BYTES_OF_A_ROW = 50
+"""Where a table does not tell how many rows it has."""
+
+
+def _likely_rows(leaf: Node, connectors: Mapping[str, Connector]) -> int | None:
+    """About how many rows a stream has; None where that is not known, or known to the engine."""
+    if not isinstance(leaf, TableScan) or leaf.protects:
+        return None
+    known = connectors[leaf.connector].properties(leaf.handle)
+    rows = known.rows if known.rows is not None else None if known.bytes is None else known.bytes // BYTES_OF_A_ROW
+    return None if rows is None else int(rows * (FILTERED if known.is_filtered and not known.rows_are_exact else 1))
+
+
+def _with_estimate(stream: str, leaf: Node, rows: int) -> str:
+    """A stream of which the engine knows about how many rows it has.
+
+    It takes a stream for a single row, and would hash a table of facts to look customers up in it. So nothing is added
+    to the stream, out of numbers of which the engine does not know that none is negative, and whose count it knows.
+    """
+    nothing = ", ".join("NULL" for _ in outputs_of(leaf)) or "NULL"
+    numbers = max(1, round(rows / FILTERED))
+    return f"FROM {stream} UNION ALL SELECT {nothing} FROM range({numbers}) AS numbers(number) WHERE number < 0"
 
 
 def leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:

@@ -24,6 +24,7 @@ from tamis.expr.nodes import FALSE, TRUE, Call, Column, Literal, columns_of, con
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer import load_footer
 from tamis.parquet.leaves import FileSchema
+from tamis.parquet.statistics import notes_ordered_bounds
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.connectors.lake_handle import LakeHandle
@@ -85,11 +86,12 @@ def own_files(scan: TableScan, connector: Connector) -> OwnFiles | None:
         return None
     if any(_has_doubtful_bounds(column) for column in columns_of(handle.predicate)):
         return None
+    compares_bytes = any(_is_of_bytes(column) for column in columns_of(handle.predicate))
     size = connector.properties(handle).bytes
     if size is not None and size < WORTH:
         # That is known of most handles by now, and to list the files of a large table once more would take its time.
         return None
-    listing = _fitting(source, handle, needed)
+    listing = _fitting(source, handle, needed, compares_bytes=compares_bytes)
     groups = None if listing is None else _by_partition(source, listing, needed)
     if listing is None or groups is None or not _is_much(connector, handle):
         return None
@@ -127,12 +129,21 @@ def _constant(value: pa.Scalar) -> str:
 
 
 def _has_doubtful_bounds(column: Column) -> bool:
-    """Whether writers noted bounds of such a column in an order of their own, or NaN among them: the engine would trust
-    them, while our own scans know better."""
+    """Whether bounds of such a column may have NaN among them, or no order: the engine would trust them, while our own
+    scans know better."""
     data_type = column.type
     return data_type is None or not (
-        pa.types.is_integer(data_type) or pa.types.is_date32(data_type) or pa.types.is_timestamp(data_type)
+        pa.types.is_integer(data_type)
+        or pa.types.is_date32(data_type)
+        or pa.types.is_timestamp(data_type)
+        or _is_of_bytes(column)
     )
+
+
+def _is_of_bytes(column: Column) -> bool:
+    """Whether files may note bounds of such a column as bytes, which some writers ordered in ways of their own."""
+    data_type = column.type
+    return data_type is not None and (pa.types.is_string(data_type) or pa.types.is_decimal128(data_type))
 
 
 def is_plain_type(data_type: pa.DataType) -> bool:
@@ -140,7 +151,9 @@ def is_plain_type(data_type: pa.DataType) -> bool:
     return data_type in _TYPES or pa.types.is_decimal128(data_type)
 
 
-def _fitting(source: TableSource, handle: LakeHandle, needed: Sequence[str]) -> FileListing | None:
+def _fitting(
+    source: TableSource, handle: LakeHandle, needed: Sequence[str], *, compares_bytes: bool
+) -> FileListing | None:
     """The files to read, if they are as the table says."""
     where = None if handle.predicate == TRUE else handle.predicate
     predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
@@ -156,7 +169,8 @@ def _fitting(source: TableSource, handle: LakeHandle, needed: Sequence[str]) -> 
     wanted = [source.schema.field(name) for name in needed if name not in source.partition_columns]
 
     def fits(file: tuple[str, int, int | None]) -> bool:
-        return _has_fields(load_footer(source.storage, *file)[0].schema, wanted)
+        footer = load_footer(source.storage, *file)[0]
+        return _has_fields(footer.schema, wanted) and (not compares_bytes or notes_ordered_bounds(footer.metadata))
 
     each = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
     return listing if all(run_in_threads(fits, each, source.storage.threads)) else None

@@ -1,0 +1,68 @@
+"""What the embedded engine is told of the scans that stream into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import tamis
+from builders.sql_tables import same_rows
+from tamis.pushdown import embedded
+from tamis.pushdown.embedded import Running
+
+QUERY = "SELECT o.id, o.customer, c.name FROM orders o JOIN customers c ON o.customer = c.id"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> tamis.Session:
+    """Orders of a few customers, of which the first has no name."""
+    customers = pa.table({"id": pa.array(range(5), pa.int64()), "name": [None, "b", "c", "d", "e"]})
+    orders = pa.table({"id": range(100), "customer": [number % 7 for number in range(100)]})
+    made = tamis.connect()
+    for name, rows in (("customers", customers), ("orders", orders)):
+        deltalake.write_deltalake(str(tmp_path / name), rows)
+        made.register(name, made.open(tmp_path / name))
+    return made
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the engine is about to do in each run, as it tells."""
+    told: list[str] = []
+    started = Running._started
+
+    def watched(self: Running, text: str) -> pa.RecordBatchReader:
+        told.append(self._connection.sql(f"EXPLAIN {text}").fetchall()[0][1])
+        return started(self, text)
+
+    monkeypatch.setattr(Running, "_started", watched)
+    return told
+
+
+def test_few_rows_of_a_join_are_a_table_of_the_engine_with_all_that_it_knows_of_tables(
+    session: tamis.Session, plans: list[str]
+) -> None:
+    found = session.sql(QUERY, rules=False).to_arrow()
+    assert sorted(found["id"].to_pylist()) == [n for n in range(100) if n % 7 < 5]
+    assert "~100 rows" in plans[-1]
+    assert "~5 rows" in plans[-1]
+
+
+def test_of_many_rows_the_engine_knows_how_many_there_are_and_gets_no_more_than_these(
+    session: tamis.Session, plans: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = session.sql(QUERY, rules=False).to_arrow()
+    monkeypatch.setattr(embedded, "MOST_ROWS_HELD", 0)
+    streamed = session.sql(QUERY, rules=False).to_arrow()
+    assert same_rows(streamed, held)
+    assert streamed.schema == held.schema
+    assert "PYTHON_ARROW_SCAN" in plans[-1]
+    assert "~100 rows" in plans[-1]
+
+
+def test_one_table_alone_is_streamed(session: tamis.Session, plans: list[str]) -> None:
+    session.sql("SELECT count(DISTINCT customer) FROM orders", rules=False).to_arrow()
+    assert "PYTHON_ARROW_SCAN" in plans[-1]
