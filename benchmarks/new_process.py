@@ -39,15 +39,18 @@ class ProcessMeasured:
     found: Any
 
 
-def measure(preparation: Callable[..., Work], /, **arguments: Any) -> ProcessMeasured:
-    """Run a preparation, named by its module and its name, and its work in a new process."""
+class Unfinished(Exception):
+    """The work took longer than it was given."""
+
+
+def measure(preparation: Callable[..., Work], /, *, longest: float | None = None, **arguments: Any) -> ProcessMeasured:
+    """Run a preparation, named by its module and its name, and its work in a new process, for `longest` seconds."""
     started = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, __file__, preparation.__module__, preparation.__name__, json.dumps(arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, __file__, preparation.__module__, preparation.__name__, json.dumps(arguments)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=longest)
+    except subprocess.TimeoutExpired as expired:
+        raise Unfinished(f"not finished after {expired.timeout:,.0f} s") from expired
     elapsed = time.perf_counter() - started
     if done.returncode:
         raise SystemExit(f"{preparation.__name__} failed in a new process:\n{done.stderr}")

@@ -34,7 +34,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=ROOT / "bench-data", help="folder for tables (bench-data)")
     parser.add_argument("--results", type=Path, help="file for the results (benchmarks/RESULTS.md, none with --quick)")
     parser.add_argument("--keep", action="store_true", help="leave the 100,000 files and the 4 GB tables in place")
-    parser.add_argument("--large", action="store_true", help="also the Delta table of 10 M files, 1 GB, memory alone")
+    parser.add_argument("--large", action="store_true", help="also Delta tables of 10 M files; of 5 M on Spark")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
