@@ -108,6 +108,11 @@ class Session:
         return self
 
     @property
+    def tables(self) -> list[str]:
+        """The names that queries know: of registered tables, and of those in attached databases that tell theirs."""
+        return self._catalog.table_names()
+
+    @property
     def _catalog(self) -> Catalog:
         if "catalog" not in self._catalog_of:
             # The engine takes a tenth of a second to load, and few sessions query.
@@ -130,18 +135,27 @@ class Session:
         `rules` switches rules of the optimizer off by name, as in `{"push_limit_into_scan": False}`; False: all.
         """
         found = self._query(query, rules)
-        return found if self._spark_session is None else found.to_spark(self._spark_session)
+        if self._spark_session is not None:
+            return found.to_spark(self._spark_session)
+        found.check(only_if_doubtful=True)
+        return found
 
     def explain(self, query: str, format: str = "text", *, rules: Rules = True) -> str:
         """What becomes of a query, as `text` or as `json`: plans, rules, and what each scan will read."""
-        return self._query(query, rules).explain(format)
+        found = self._query(query, rules)
+        # To ask Spark takes longer than all else.
+        found.check(self._spark_session, only_if_doubtful=self._spark_session is not None)
+        return found.explain(format)
 
     def _query(self, query: str, rules: Rules) -> Query:
         from tamis.pushdown.query import Query
         from tamis.pushdown.visible import VisibleTables
 
         tables = VisibleTables(self._catalog, self._policies, self._principal)
-        return Query(query, tables, self._catalog.connectors, rules)
+        # Spark has users of its own, whom a session without policies and principals leaves alone.
+        knows = self._spark_session is None or self._policies is not None or self._principal is not None
+        connectors = self._catalog.connectors
+        return Query(query, tables, connectors, rules, principal=self._principal, knows_principal=knows)
 
     def __repr__(self) -> str:
         return f"<tamis.Session on {self.engine.name}, planning={self._mode!r}>"

@@ -15,7 +15,7 @@ from tamis.expr.nodes import TRUE
 from tamis.indexing.finding import find_index
 from tamis.io.storage import Storage, open_storage
 from tamis.scan.plan import describe_files
-from tamis.scan.scan import Scan
+from tamis.scan.scan import Scan, checked_limit
 from tamis.skipping.predicate import Predicate
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
@@ -64,7 +64,7 @@ class Table:
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first."""
-        return self._versioned("history").history(limit)
+        return self._versioned("history").history(checked_limit(limit))
 
     def refresh(self) -> Table:
         """The table at its newest version; only what is new is read."""
@@ -102,7 +102,9 @@ class Table:
                 raise
             # The column may be one that only later files have.
             way_out = "merge_schema=True (--merge-schema) takes those of all files."
-            raise UnknownColumn(f"{error} These are the columns of the first file: {way_out}") from error
+            raise UnknownColumn(
+                f"{str(error).rstrip('.')}. These are the columns of the first file: {way_out}"
+            ) from error
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> FilesDataFrame:
         """The files of the table, with partition values and statistics, as a DataFrame in the memory of Spark.
@@ -115,7 +117,8 @@ class Table:
         return FilesDataFrame(spark, self._source, columns)
 
     def __repr__(self) -> str:
-        return f"<tamis.Table {self.name!r} ({self.format}) at {self.uri}>"
+        version = "" if self.version is None else f", version {self.version}"
+        return f"<tamis.Table {self.name!r} ({self.format}{version}) at {self.uri}>"
 
 
 def open_table(
@@ -217,6 +220,8 @@ def open_source(
     _refuse(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
     )
+    if format is None:
+        refuse_inside_of_a_table(storage)
     table = HiveTable.open(
         storage,
         partitioning,
@@ -224,8 +229,6 @@ def open_source(
         planning=planning,
         find_index=lambda has_directory: find_index(storage, index, storage_options, has_directory=has_directory),
     )
-    if format is None and table.format == "hive":
-        refuse_inside_of_a_table(storage)
     if format is not None and format != table.format:
         raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
     return table

@@ -72,9 +72,16 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("orders",), 2, "give one query"),
-        (("SELECT 1", "SELECT 2"), 2, "give one query"),
-        (("SELECT * FROM nothing", "orders"), 1, "no table 'nothing'"),
+        (("orders",), 2, "no query among 'orders'"),
+        (("SELECT 1", "SELECT 2"), 2, "give one query, not several: 'SELECT 1' and 'SELECT 2'"),
+        (("SELECT * FROM nothing", "orders"), 1, "no table 'nothing' in this session. Tables: orders. Give its place"),
+        (("SELECT * FROM orders",), 1, 'put its place behind the query, as in tamis sql "SELECT * FROM orders" orders'),
+        (("selct id FROM orders", "orders"), 1, "'selct' begins no query (character 1). Did you mean SELECT?"),
+        (("SHOW TABLES", "orders"), 1, "SHOW is not a query. Only queries run here: SELECT, WITH, VALUES\n"),
+        (("EXPLAIN SELECT 1",), 1, "--explain tells what becomes of one"),
+        (("SELECT idd FROM orders", "orders", "--explain"), 1, "Did you mean 'id'?"),
+        (("SELECT * FROM orders VERSION AS OF 1", "orders"), 1, "tamis scan reads it so"),
+        (("SELECT 1 AS a, 2 AS a", "--json"), 1, "several columns are called 'a'"),
         (("SELECT * FROM orders", "elsewhere"), 1, "elsewhere"),
         (("SELECT ids FROM orders", "orders"), 1, "ids"),
         (("SELECT 1", "--output-format", "csv"), 2, "--output-format goes with --output"),
@@ -87,6 +94,14 @@ def test_mistakes(in_folder: Path, arguments: tuple[str, ...], code: int, said: 
     assert found == code
     assert said in error
     assert "Traceback" not in error
+
+
+def test_examples_of_the_help_can_be_pasted() -> None:
+    shown = CliRunner().invoke(program, ["sql", "--help"]).stdout
+    examples = [line.strip() for line in shown.splitlines() if line.strip().startswith("tamis sql")]
+    assert len(examples) == 3
+    # Between double quotes a shell would run what stands between back-ticks.
+    assert not any("`" in part for line in examples for part in line.split('"')[1::2])
 
 
 def test_a_principal_needs_policies(in_folder: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars
@@ -11,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import InvalidArgument, TableNotFound
+from tamis.errors import InvalidArgument, TableError, TableNotFound
+from tamis.pushdown.connector import Connector
 from tamis.pushdown.rules import ALL
 
 
@@ -134,3 +138,84 @@ def test_a_reader_that_is_left_half_read_lets_go(tmp_path: Path) -> None:
     assert next(batches).num_rows > 0
     batches.close()  # type: ignore[attr-defined]
     assert session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == 1_000_000
+
+
+def test_wrong_names_in_attached_databases_are_told_with_the_nearest(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "shop.sqlite") as shop:
+        shop.execute("CREATE TABLE customers (id INTEGER)")
+    shop.close()
+    session = tamis.connect().register("orders", pa.table({"id": [1]})).attach("shop", tmp_path / "shop.sqlite")
+    for query, told in (
+        ("shop.custmers", "no table 'custmers' in shop. Did you mean 'shop.customers'? Tables: customers."),
+        ("shp.customers", "Did you mean 'shop.customers'? Databases: shop."),
+        ("shop", "shop is a database and no table: write shop.table. Tables: shop.customers."),
+        ("ordrs", "no table 'ordrs' in this session. Did you mean 'orders'? Tables: orders."),
+    ):
+        with pytest.raises(TableNotFound, match=re.escape(told)):
+            session.sql(f"SELECT * FROM {query}")
+    assert session.tables == ["orders", "shop.customers"]
+
+
+def test_tables_that_a_query_names_by_their_place_are_not_listed(tmp_path: Path) -> None:
+    place = write(tmp_path / "t.parquet", id=[1, 2, 3])
+    session = tamis.connect().register("rows", pa.table({"id": [1]}))
+    assert session.sql(f"SELECT count(*) AS n FROM parquet.`{place}`").to_arrow()["n"].to_pylist() == [3]
+    assert session.tables == ["rows"]
+
+
+def test_a_database_has_a_name_of_its_own(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "shop.sqlite").close()
+    (tmp_path / "shop.sqlite").touch()
+    session = tamis.connect().attach("shop", tmp_path / "shop.sqlite")
+    for name in ("", "a.b", "SHOP"):
+        with pytest.raises(InvalidArgument):
+            session.attach(name, tmp_path / "shop.sqlite")
+
+
+def test_rules_that_are_none_are_told() -> None:
+    session = tamis.connect()
+    with pytest.raises(InvalidArgument, match="rules= is True, False, or as in"):
+        session.sql("SELECT 1", rules="none")  # type: ignore[arg-type]
+
+
+class Letters(Connector):
+    """One table, which tells of two columns and reads those that it was made with."""
+
+    name = "letters"
+
+    def __init__(self, **read: list[object]) -> None:
+        self._read = read
+
+    def table(self, name: tuple[str, ...]) -> str | None:
+        return "abc" if name == ("abc",) else None
+
+    def table_names(self) -> list[str]:
+        return ["abc"]
+
+    def columns(self, handle: object) -> pa.Schema:
+        return pa.schema([("letter", pa.string()), ("place", pa.int64())])
+
+    def read(self, handle: object) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict(self._read)
+
+
+def test_a_connector_that_is_none_is_told_when_it_is_attached() -> None:
+    class Reads:
+        def push_filter(self) -> None: ...
+        def read(self) -> None: ...
+
+    with pytest.raises(InvalidArgument, match="Letters is a class"):
+        tamis.connect().attach("x", Letters)
+    with pytest.raises(InvalidArgument, match=r"the connector Reads has no \w+\(\): derive it from"):
+        tamis.connect().attach("x", Reads())
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM x.abc", "SELECT upper(letter), place FROM x.abc"])
+def test_a_connector_that_reads_other_columns_than_it_told_is_told(query: str) -> None:
+    assert tamis.connect().attach("x", Letters(letter=["a"], place=[1])).sql(query).to_arrow().num_rows == 1
+    for read in ({"letter": ["a"]}, {"letter": [["a"]], "place": ["b"]}):
+        session = tamis.connect().attach("x", Letters(**read))
+        with pytest.raises(TableError, match=r"a connector read the columns letter .* its read\(\) gives what"):
+            session.sql(query).to_arrow()
+    with pytest.raises(TableNotFound, match=r"no table 'acb' in x. Did you mean 'x.abc'\?"):
+        session.sql("SELECT * FROM x.acb")

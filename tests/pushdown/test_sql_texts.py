@@ -188,7 +188,7 @@ def test_long_texts(session: tamis.Session) -> None:
     [
         ("", "empty"),
         ("SELECT", "."),
-        ("SELEC id FROM nested", "FROM"),
+        ("SELEC id FROM nested", "Did you mean SELECT"),
         ("SELECT 1; SELECT 2", "several statements"),
         ("DROP TABLE nested", "not a query"),
         ("INSERT INTO nested VALUES (1)", "not a query"),
@@ -213,7 +213,7 @@ def test_errors_are_ours_and_say_what_is_wrong(session: tamis.Session, query: st
 
 
 def test_a_value_that_fails_is_told_once(session: tamis.Session) -> None:
-    with pytest.raises(tamis.errors.EvaluationError, match=r"onver|cast|CAST"):
+    with pytest.raises(tamis.errors.EvaluationError, match="is no int"):
         session.sql("SELECT CAST(`two words` AS INT) FROM odd").to_arrow()
 
 

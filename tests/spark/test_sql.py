@@ -94,6 +94,25 @@ def test_functions_that_only_spark_has(on_spark: tamis.Session) -> None:
     assert [row.id for row in found.collect()] == [0, 1, 2]
 
 
-def test_what_spark_does_not_take_is_one_error(on_spark: tamis.Session) -> None:
-    with pytest.raises(tamis.TamisError, match="no_such_function"):
-        on_spark.sql("SELECT no_such_function(id) FROM orders")
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        (
+            "SELECT no_such_function(id) FROM orders",
+            r"there is no function no_such_function \(at: query, character 8\)",
+        ),
+        ("SELECT idd FROM orders", r"no column 'idd' in orders \(at: query, character 8\). Did you mean 'id'\?"),
+        ("SELECT region, id, rand() FROM orders GROUP BY region", "'id' is neither grouped by nor"),
+    ],
+)
+def test_what_spark_does_not_take_is_one_error(on_spark: tamis.Session, query: str, told: str) -> None:
+    for ask in (on_spark.sql, on_spark.explain) if "GROUP" not in query else (on_spark.sql,):
+        with pytest.raises(tamis.TamisError, match=told) as raised:
+            ask(query)
+        assert "\n" not in str(raised.value)
+
+
+def test_current_user_is_the_principal_or_else_sparks(on_spark: tamis.Session, spark: Any) -> None:
+    (ours,) = on_spark.as_principal("ana").sql("SELECT current_user() AS who").collect()
+    (theirs,) = on_spark.sql("SELECT current_user() AS who").collect()
+    assert (ours.who, [theirs]) == ("ana", spark.sql("SELECT current_user() AS who").collect())

@@ -41,6 +41,15 @@ _IN_THE_WORDS_OF_THE_COMMAND_LINE = (
     (r", or pass storage_options=\{[^}]*\}", ""),
     (r"\bstorage_options for\b", "storage options for"),
     (r", and in Python as col\([^)]*\)", ""),
+    (r"\bRegister one with c\.register\(name, table\)", "Give its place behind the query, or --table NAME=URI"),
+    (r"\bregister it with c\.register\(name, table\)", "give its place behind the query, or --table NAME=URI"),
+    (r"; c\.tables lists the tables of a session", ""),
+    (r"; c\.open\(uri\)\.schema tells the columns of a table", "; tamis inspect tells the columns of a file"),
+    (r"\bc\.explain\(query\) tells", "--explain tells"),
+    (r"\bopen it at that \w+, and register it under a name", "tamis scan reads it so, and queries do in Python"),
+    (r"\bhistory\(\) lists\b", "tamis history lists"),
+    (r"\btamis\.index\.build\(…, to=…\)", "tamis index build URI --to PLACE"),
+    (r"\bformat='(\w+)'", r"--format \1"),
     (r", or build the filter with col\('name'\) == value", ""),
 )
 """How what a message says to a program in Python is said to whoever typed a command."""

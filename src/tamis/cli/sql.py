@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +15,7 @@ from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format
 from tamis.cli.options import assignments, debug_option, json_option, storage_option
 from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, show_rows, write, write_json_lines, write_lines
 from tamis.cli.scan import ROWS_ON_A_TERMINAL
-from tamis.errors import counted
+from tamis.errors import InvalidArgument, TableNotFound, counted
 from tamis.scan.coalesce import coalesce_batches
 from tamis.session import Session, connect
 from tamis.table import open_table
@@ -27,7 +28,7 @@ _QUERY = re.compile(r"\s*(--.*\n|/\*.*?\*/|\s|\()*(select|with|values|from|table
 Examples:
   tamis sql "SELECT region, sum(amount) FROM orders GROUP BY region" ./orders
   tamis sql "SELECT * FROM o JOIN c ON o.customer = c.id" --table o=s3://lake/orders --table c=./customers
-  tamis sql "SELECT count(*) FROM delta.`s3://lake/orders`" --explain
+  tamis sql 'SELECT count(*) FROM delta.`s3://lake/orders`' --explain
 """
 )
 @click.argument("arguments", metavar="QUERY [URI]...", nargs=-1, required=True)
@@ -46,7 +47,7 @@ Examples:
     multiple=True,
     help="A database, whose tables are NAME.table, as in pg=postgresql://host/sales; may be repeated.",
 )
-@click.option("--policies", metavar="FILE", help="Row filters and masks, in YAML.")
+@click.option("--policies", metavar="FILE", help="Row filters and masks, in YAML or JSON.")
 @click.option("--principal", metavar="NAME", help="Who asks, as the policies name them.")
 @click.option("--explain", is_flag=True, help="Show the plan, the rules and what each scan would read; read nothing.")
 @storage_option
@@ -80,16 +81,21 @@ def sql(
         raise click.UsageError("--principal goes with --policies, which say what it means")
     query, uris = _query_and_uris(arguments)
     session = _session(uris, tables or {}, attach or {}, policies, principal, storage_options)
-    if explain:
-        write(session.explain(query, "json" if as_json else "text") + "\n")
-        return
-    found = session.sql(query)
+    try:
+        if explain:
+            write(session.explain(query, "json" if as_json else "text") + "\n")
+            return
+        found = session.sql(query)
+    except TableNotFound as error:
+        raise _about_places(error) from error
     if output is not None:
         _to_file(found, output, output_format)
     elif is_terminal():
         _to_terminal(found, as_json)
     elif as_json:
-        write_json_lines(found.to_batches())
+        reader = found.to_reader()
+        _refuse_twins(reader.schema)
+        write_json_lines(iter(reader))
     else:
         reader = found.to_reader()
         write_lines(reader.schema, iter(reader))
@@ -97,9 +103,29 @@ def sql(
 
 def _query_and_uris(arguments: Sequence[str]) -> tuple[str, list[str]]:
     queries = [each for each in arguments if _QUERY.match(each)]
-    if len(queries) != 1:
-        raise click.UsageError('give one query, as in "SELECT * FROM orders", and the places of tables')
+    # What is of several words and no place is a query that is misspelt: its own error says how.
+    queries = queries or [each for each in arguments if len(each.split()) > 1 and not Path(each).exists()]
+    if len(queries) > 1:
+        given = " and ".join(repr(" ".join(each.split())) for each in queries[:2])
+        raise click.UsageError(f"give one query, not several: {given}")
+    if not queries:
+        given = ", ".join(map(repr, arguments))
+        raise click.UsageError(f'no query among {given}: give one between quotes, as in "SELECT * FROM orders"')
     return queries[0], [each for each in arguments if each is not queries[0]]
+
+
+_NOT_GIVEN = re.compile(r"no table '([^']+)' in this session")
+
+
+def _about_places(error: TableNotFound) -> TableNotFound:
+    """That a table was not given whose folder is right here, if that is so: the first mistake that people make."""
+    found = _NOT_GIVEN.match(str(error))
+    if found is None or not Path(found[1]).exists():
+        return error
+    return TableNotFound(
+        f"the table {found[1]!r} was not given: put its place behind the query, as in "
+        f'tamis sql "SELECT * FROM {found[1]}" {found[1]}'
+    )
 
 
 def _session(
@@ -131,13 +157,24 @@ def _session(
 def _to_file(found: Any, output: str, format: str | None) -> None:
     format = output_format(output, format)
     reader = found.to_reader()
+    if format == "jsonl":
+        _refuse_twins(reader.schema)
     written = export(iter(reader), reader.schema, output, format)
     place = "stdout" if output == STDOUT else output
     note(f"{counted(written, 'row')} written to {place} as {format}")
 
 
+def _refuse_twins(schema: pa.Schema) -> None:
+    """Raise where two columns have one name: of a JSON object, which has each once, readers keep one of them."""
+    twins = [name for name in dict.fromkeys(schema.names) if schema.names.count(name) > 1]
+    if twins:
+        raise InvalidArgument(f"several columns are called {twins[0]!r}, and JSON keeps one: give each its own alias")
+
+
 def _to_terminal(found: Any, as_json: bool) -> None:
     reader = found.to_reader()
+    if as_json:
+        _refuse_twins(reader.schema)
     batches = coalesce_batches(iter(reader), enough_rows=ROWS_OF_A_TABLE)
     first = pa.Table.from_batches([*islice(batches, 1)], reader.schema)
     has_more = first.num_rows > ROWS_ON_A_TERMINAL and not as_json

@@ -14,7 +14,7 @@ from tamis.errors import ExpressionError, TypeMismatch, place_in_text
 from tamis.expr.coerce import Placed, place
 from tamis.expr.functions import COMPARISONS, MIRRORED, type_of
 from tamis.expr.names import resolve
-from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, fold, or_, walk, with_args
+from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, columns_of, fold, or_, walk, with_args
 from tamis.expr.printer import shown
 from tamis.types import a_type, decimal_digits, is_bytes, is_number, is_ordered, is_text, type_name
 
@@ -166,7 +166,8 @@ def _mismatch(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) ->
             f"cannot compare in {shown(call)}{place_of(call)}: {shown(value)} is no {type_name(left)}. "
             + (f"Write a value such as {example}" if example else "Correct the value, or cast one side")
         )
-    is_constant = isinstance(value, Literal) and example is not None
+    # Without quotes a date is a subtraction.
+    is_constant = not columns_of(value) and example is not None
     return TypeMismatch(
         f"cannot compare {type_name(left)} with {type_name(right)} in {shown(call)}{place_of(call)}. "
         + (f"Compare it with {example}" if is_constant else "Cast one side, as in CAST(… AS …)")

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from tamis import types
-from tamis.errors import ParseError
+from tamis.errors import ParseError, counted
 from tamis.expr.functions import FUNCTIONS
 from tamis.expr.literals import cast_literal
 from tamis.expr.nodes import Call, Expr, Literal, not_
@@ -74,8 +74,9 @@ def _is_plain(argument: exp.Expr) -> bool:
 def _known_or_not(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pending:
     known = FUNCTIONS.get(name)
     if known is not None and not known.fewest <= len(args) <= known.most:
-        wanted = str(known.fewest) if known.fewest == known.most else f"at least {known.fewest}"
-        raise ParseError(f"{name} takes {wanted} arguments, not {len(args)}", position=position_of(node))
+        wanted = counted(known.fewest, "argument")
+        least = "" if known.fewest == known.most else "at least "
+        raise ParseError(f"{name} takes {least}{wanted}, not {len(args)}", position=position_of(node))
     if known is not None:
         return call(name, *args)
     position = position_of(node)

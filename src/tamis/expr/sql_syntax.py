@@ -23,7 +23,7 @@ from sqlglot import errors as sqlglot_errors
 from sqlglot.dialects.spark import Spark
 
 from tamis.errors import ParseError, Position
-from tamis.expr.sql_incomplete import refuse_incomplete
+from tamis.expr.sql_incomplete import misspelt_word, refuse_incomplete, refuse_no_query
 
 T = TypeVar("T")
 
@@ -128,6 +128,7 @@ def read_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
     depth = _depth_of(tokens)
     if depth > DEEPEST:
         raise _too_deep()
+    refuse_no_query(tokens)
     refuse_incomplete(tokens)
     _keep_functions(tokens)
     return _with_room(lambda: convert(_statement_of(text, tokens)), depth)
@@ -286,7 +287,7 @@ def _statement_of(text: str, tokens: list[Token]) -> exp.Expr:
     try:
         trees = [tree for tree in _DIALECT.parser().parse(tokens, text) if tree is not None]
     except sqlglot_errors.ParseError as error:
-        raise _misread(text, tokens, error) from error
+        raise _misread(text, tokens, error, is_query=True) from error
     if len(trees) != 1:
         raise ParseError("the text has several statements", hint="Give one query at a time")
     return trees[0]
@@ -341,7 +342,7 @@ def _end_of_quoted(text: str, start: int) -> int | None:
     return None
 
 
-def _misread(text: str, tokens: list[Token], error: sqlglot_errors.ParseError) -> ParseError:
+def _misread(text: str, tokens: list[Token], error: sqlglot_errors.ParseError, *, is_query: bool = False) -> ParseError:
     found = error.errors[0] if error.errors else {}
     description = str(found.get("description") or error)
     places = [n for n, token in enumerate(tokens) if (token.line, token.col) == (found.get("line"), found.get("col"))]
@@ -352,18 +353,22 @@ def _misread(text: str, tokens: list[Token], error: sqlglot_errors.ParseError) -
     if unclosed is not None and ("Expecting )" in description or "Expected END" in description):
         closing = "END" if unclosed.token_type is TokenType.CASE else "]" if unclosed.text == "[" else ")"
         return ParseError(f"{unclosed.text} is never closed by {closing}", position=_position(text, unclosed.start))
+    guess = (misspelt_word(tokens, place) if is_query else None) or _hint(text, tokens, place, is_query=is_query)
+    if "Expected table name" in description:
+        return ParseError(f"the name of a table is missing after {token.text!r}", position=position)
     if "Required keyword" in description or "required" in description.lower():
         message = f"an operand is missing next to {token.text!r}"
-        hint = _hint(text, tokens, place) or "Write a value or a column there, as in amount > 5"
+        is_count = token.token_type in (TokenType.LIMIT, TokenType.OFFSET)
+        hint = guess or ("Write a number there" if is_count else "Write a value or a column there, as in amount > 5")
         return ParseError(message, position=position, hint=hint)
     if "Expected TYPE" in description:
         return ParseError(f"{token.text!r} is not a type", position=position, hint="Write CAST(x AS INT), for example")
     if "Unexpected token" in description:
         shown = token.text if token.token_type is not TokenType.STRING else text[token.start : token.end + 1]
         after = f" after {before.text!r}" if before is not None else ""
-        return ParseError(f"unexpected {shown!r}{after}", position=position, hint=_hint(text, tokens, place))
+        return ParseError(f"unexpected {shown!r}{after}", position=position, hint=guess)
     plain = re.sub(r"\x1b\[[0-9;]*m|<class '[^']*'>", "", description).strip().rstrip(".")
-    return ParseError(plain[:1].lower() + plain[1:], position=position, hint=_hint(text, tokens, place))
+    return ParseError(plain[:1].lower() + plain[1:], position=position, hint=guess)
 
 
 def _unclosed(tokens: Sequence[Token]) -> Token | None:
@@ -376,9 +381,11 @@ def _unclosed(tokens: Sequence[Token]) -> Token | None:
     return stack[-1] if stack else None
 
 
-_HINTS = {
+_HINTS_OF_FILTERS = {
     TokenType.COMMA: "A filter is one expression: join conditions with AND or OR",
     TokenType.ALIAS: "An expression in a filter has no alias",
+}
+_HINTS = {
     TokenType.DAMP: "Write AND",
     TokenType.COLON: "Write a field as a.b",
 }
@@ -396,20 +403,21 @@ def _meant_operator(tokens: Sequence[Token], place: int) -> str | None:
     return _MISSPELLED.get(token.text)
 
 
-def _hint(text: str, tokens: Sequence[Token], place: int) -> str | None:
+def _hint(text: str, tokens: Sequence[Token], place: int, *, is_query: bool) -> str | None:
     token, before = tokens[place], tokens[place - 1] if place else None
     if meant := _meant_operator(tokens, place) or (_meant_operator(tokens, place - 1) if place else None):
         return f"Did you mean {meant}?"
     around = [near for near in (before, token) if near is not None]
     if any(text[near.start : near.start + 1] == '"' for near in around):
         return _DOUBLE_QUOTES
-    if hint := _HINTS.get(token.token_type):
+    if hint := _HINTS.get(token.token_type) or (None if is_query else _HINTS_OF_FILTERS.get(token.token_type)):
         return hint
     if token.token_type is TokenType.R_PAREN:
         return "No ( stands before it" if _unclosed(tokens[:place]) is None else None
     follows_operand = before is not None and before.token_type in _OPERANDS
     if token.token_type in _OPERANDS:
-        return "Is an operator such as = missing between the two?" if follows_operand else None
+        missing = "a comma or an operator" if is_query else "an operator such as ="
+        return f"Is {missing} missing between the two?" if follows_operand else None
     if not follows_operand and token.token_type not in _OPERATORS and re.fullmatch(r"\w+", token.text):
         return f"If it is the name of a column, write `{token.text}`"
     return None

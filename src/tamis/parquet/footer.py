@@ -137,7 +137,7 @@ def about_empty_file(place: str) -> str:
 def _way_out(place: str) -> str:
     if place.lower().endswith(NAMES_OF_FILES):
         return "If its writer did not finish, write it again"
-    return "If it is no data, remove it from the table, or start its name with _ or . which hides it"
+    return "If it is no data of a table, a name that starts with _ or . hides it"
 
 
 def _check_size(size: int, place: str) -> None:

@@ -17,6 +17,7 @@ from tamis.pushdown.symbols import Symbols
 from tamis.tables.source import TableSource
 
 _LAKE, _MEMORY = "lake", "memory"
+_SHOWN_TABLES = 12
 
 
 class Catalog:
@@ -30,6 +31,8 @@ class Catalog:
         self._registered: dict[tuple[str, ...], tuple[str, Handle]] = {}
         self._spelled: dict[tuple[str, ...], str] = {}
         self._known_as: dict[tuple[str, Handle], list[str]] = {}
+        self._by_place: set[tuple[str, ...]] = set()
+        """Tables that a query named by their place: nobody gave them a name."""
 
     def register_source(self, name: str, source: TableSource, others: Sequence[str] = ()) -> None:
         """Let a table of a lake be known by a name, in place of another that had it; `others` it is known by too."""
@@ -44,8 +47,18 @@ class Catalog:
 
     def attach(self, name: str, connector: Connector) -> None:
         """Let the tables of a connector be known as `name.table`."""
-        if name in self.connectors:
+        if not isinstance(name, str) or not name.strip() or "." in name:
+            raise InvalidArgument(f"a database is attached under a name without dots, not {name!r}")
+        if name.casefold() in map(str.casefold, self.connectors):
             raise InvalidArgument(f"there is something called {name!r} already: attach it under another name")
+        if isinstance(connector, type):
+            raise InvalidArgument(f"{connector.__name__} is a class: attach a connector that was made of it")
+        missing = [call for call in vars(Connector) if call[0] != "_" and not hasattr(connector, call)]
+        if missing:
+            raise InvalidArgument(
+                f"the connector {type(connector).__name__} has no {missing[0]}(): derive it from "
+                "tamis.pushdown.connector.Connector, which says no to whatever you leave out"
+            )
         self.connectors[name] = connector
 
     def _remember(self, parts: tuple[str, ...], connector: str, handle: Handle, *others: str) -> None:
@@ -78,6 +91,7 @@ class Catalog:
             format = first.casefold()
             source = self._open_path(rest[0], format if format != "parquet" else "")
             self.register_source(f"{format}.`{rest[0]}`", source, [source.storage.uri])
+            self._by_place.add(_folded((format, rest[0])))
             return self._registered.get(_folded((first, rest[0])))
         return None
 
@@ -101,15 +115,34 @@ class Catalog:
         """All names under which a table is known."""
         return self._known_as.get((scan.connector, scan.handle), [])
 
+    def table_names(self) -> list[str]:
+        """The names of all tables, as far as those who have them tell."""
+        attached = (f"{name}.{table}" for name in self._attached() for table in self.connectors[name].table_names())
+        return sorted((*self._given_names(), *attached))
+
+    def _given_names(self) -> list[str]:
+        return [name for parts, name in self._spelled.items() if parts not in self._by_place]
+
+    def _attached(self) -> list[str]:
+        return [name for name in self.connectors if name not in (_LAKE, _MEMORY)]
+
     def _refuse(self, parts: Sequence[str]) -> None:
         name = ".".join(parts)
-        known = list(self._spelled.values())
-        near = difflib.get_close_matches(name.casefold(), [each.casefold() for each in known], n=1, cutoff=0.6)
-        meant = next((each for each in known if near and each.casefold() == near[0]), None)
-        hint = f" Did you mean {meant!r}?" if meant else ""
-        tables = f" Tables: {', '.join(sorted(known))}." if known else ""
+        attached = self._attached()
+        database = next((each for each in attached if len(parts) > 1 and _same(each, parts[0])), None)
+        if database is not None:
+            known = list(self.connectors[database].table_names())
+            raise TableNotFound(f"no table {'.'.join(parts[1:])!r} in {database}.{_near(parts[-1], known, database)}")
+        if len(parts) == 1 and (meant := next((each for each in attached if _same(each, name)), None)):
+            tables = _near("", [f"{meant}.{each}" for each in self.connectors[meant].table_names()])
+            raise TableNotFound(f"{meant} is a database and no table: write {meant}.table.{tables}")
+        near = _near(name, self._given_names())
+        if len(parts) > 1 and attached:
+            close = difflib.get_close_matches(parts[0].casefold(), attached, n=1, cutoff=0.6)
+            hint = f" Did you mean {'.'.join((close[0], *parts[1:]))!r}?" if close else ""
+            near = f"{hint or near} Databases: {', '.join(sorted(attached))}."
         raise TableNotFound(
-            f"no table {name!r} in this session.{hint}{tables} Register one with c.register(name, table), or write "
+            f"no table {name!r} in this session.{near} Register one with c.register(name, table), or write "
             "delta.`path`, iceberg.`path` or parquet.`path`"
         )
 
@@ -139,6 +172,20 @@ def parts_of_name(name: str) -> tuple[str, ...]:
     if not all(parts):
         raise InvalidArgument(f"{name!r} is no name of a table: it has an empty part")
     return tuple(parts)
+
+
+def _near(name: str, known: Sequence[str], prefix: str = "") -> str:
+    """What may have been meant, and what there is."""
+    near = difflib.get_close_matches(name.casefold(), [each.casefold() for each in known], n=1, cutoff=0.6)
+    meant = next((each for each in known if near and each.casefold() == near[0]), None)
+    full = f"{prefix}.{meant}" if prefix else meant
+    shown = sorted(known)[:_SHOWN_TABLES]
+    more = f", … {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    return (f" Did you mean {full!r}?" if meant else "") + (f" Tables: {', '.join(shown)}{more}." if shown else "")
+
+
+def _same(one: str, other: str) -> bool:
+    return one.casefold() == other.casefold()
 
 
 def _folded(parts: Sequence[str]) -> tuple[str, ...]:

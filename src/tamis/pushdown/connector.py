@@ -13,9 +13,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from tamis.errors import TableError
 from tamis.expr.nodes import TRUE, Expr
 from tamis.pushdown.nodes import AggregateCall, JoinKind, Named, Output, SortKey
 from tamis.scan.key_sieve import KeySieve
+from tamis.types import type_name
 
 Handle = object
 
@@ -90,6 +92,18 @@ class Properties:
     distinct: Mapping[str, int] = field(default_factory=dict)
 
 
+def as_told(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch under the names that a plan has for its columns; an error where they are not those that were told."""
+    try:
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        given = ", ".join(f"{each.name} {type_name(each.type)}" for each in batch.schema) or "none"
+        told = ", ".join(f"{each.name} {type_name(each.type)}" for each in schema)
+        raise TableError(
+            f"a connector read the columns {given} where it told of {told}: its read() gives what its columns() tells"
+        ) from error
+
+
 class Connector(Protocol):
     """A kind of tables. Write one in a file: subclass this, give it a name, and answer what it can do."""
 
@@ -100,6 +114,10 @@ class Connector(Protocol):
     def table(self, name: tuple[str, ...]) -> Handle | None:
         """The handle of a table by the name it has here; None where there is none."""
         return None
+
+    def table_names(self) -> Sequence[str]:
+        """The names of tables that can be told, for people who look for one; a table need not be among them."""
+        return ()
 
     def names(self, handle: Handle) -> Sequence[str]:
         """All names that lead to the table of a handle: policies go by each of them."""

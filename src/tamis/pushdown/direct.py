@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from tamis.pushdown.connector import Connector
+from tamis.pushdown.connector import Connector, as_told
 from tamis.pushdown.nodes import Node, TableScan
 from tamis.pushdown.own_files import is_plain_type, own_files
 from tamis.scan.coalesce import coalesce_batches
@@ -25,7 +25,7 @@ class Direct:
     def batches(self) -> Iterator[pa.RecordBatch]:
         for batch in coalesce_batches(self._connector.read(self._scan.handle)):
             if batch.num_rows:
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+                yield as_told(batch, self.schema)
 
     def close(self) -> None:
         """Nothing is held."""

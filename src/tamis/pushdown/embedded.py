@@ -23,7 +23,8 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 
 from tamis.errors import EvaluationError, one_line
 from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
-from tamis.pushdown.connector import Connector
+from tamis.pushdown.connector import Connector, as_told
+from tamis.pushdown.engine_words import plain
 from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
 from tamis.pushdown.own_files import own_files
 from tamis.pushdown.plan_sql import Printed, print_plan
@@ -55,7 +56,15 @@ class CannotTranslate(Exception):
 class Running:
     """One run of a plan. Its batches can be taken once."""
 
-    def __init__(self, plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]) -> None:
+    def __init__(
+        self,
+        plan: Node,
+        names: Sequence[str] | None,
+        connectors: Mapping[str, Connector],
+        explain: Callable[[BaseException], BaseException] | None = None,
+    ) -> None:
+        """`explain` makes an error about the query of one that the engine raises while it runs."""
+        self._explain = explain or _unexplained
         self._failures: list[BaseException] = []
         check_protected(plan)
         printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
@@ -128,17 +137,42 @@ class Running:
         if self._failures:
             # The engine has passed on what a scan said, in words of its own.
             return self._failures[0]
-        return EvaluationError(f"the embedded engine could not finish the query: {_reason(error)}")
+        return self._explain(error)
+
+
+def check(plan: Node, connectors: Mapping[str, Connector]) -> None:
+    """Raise `CannotTranslate` where the engine does not take a plan. Nothing is read: its leaves are empty here."""
+    check_protected(plan)
+    printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
+    text = translated(printed.text)
+    connection = _connection(())
+    try:
+        for macro in macros_of(text):
+            connection.execute(_lenient(macro))
+        for name, leaf in printed.leaves:
+            connection.register(name, _empty(leaf, connectors))
+        connection.sql(text)
+    except duckdb.Error as error:
+        raise CannotTranslate(one_line(error)) from error
+    finally:
+        connection.close()
+
+
+def _empty(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
+    if isinstance(leaf, Values):
+        return leaf.rows.rename_columns([output.name for output in leaf.columns]).slice(0, 0)
+    schema = leaf_schema(leaf, connectors)
+    return (schema if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])).empty_table()
+
+
+def _unexplained(error: BaseException) -> BaseException:
+    return EvaluationError(f"the embedded engine could not finish the query: {plain(error)}")
 
 
 def _named(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
     if names is None or len(names) != len(schema):
         return schema
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)], schema.metadata)
-
-
-def _reason(error: BaseException) -> str:
-    return " ".join(str(error).split("\n\nLINE", 1)[0].split())
 
 
 def translated(text: str) -> str:
@@ -298,7 +332,10 @@ def read_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.Re
     assert isinstance(leaf, TableScan)
     names = [output.name for output in leaf.columns]
     batches = connectors[leaf.connector].read(leaf.handle)
-    return (batch.rename_columns(names) for batch in batches) if names else batches
+    if not names:
+        return batches
+    schema = leaf_schema(leaf, connectors)
+    return (as_told(batch, schema) for batch in batches)
 
 
-__all__ = ["CannotTranslate", "Printed", "Running", "leaf_schema", "read_leaf", "translated"]
+__all__ = ["CannotTranslate", "Printed", "Running", "check", "leaf_schema", "read_leaf", "translated"]

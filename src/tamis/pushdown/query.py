@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tamis.errors import EvaluationError, InvalidArgument
+from tamis.errors import EvaluationError, InvalidArgument, TamisError
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.direct import Direct, direct
-from tamis.pushdown.embedded import CannotTranslate, Running
+from tamis.pushdown.embedded import CannotTranslate, Running, check
+from tamis.pushdown.engine_words import failure, refusal
 from tamis.pushdown.explain import explain
-from tamis.pushdown.nodes import Node
+from tamis.pushdown.nodes import Node, Sql, walk_plan
 from tamis.pushdown.optimizer import Context, Optimized, optimize
 from tamis.pushdown.rules import ALL
 from tamis.pushdown.run_time import prune_joins
+from tamis.pushdown.sql_names import has_unknown_function, wrong_name
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
+from tamis.pushdown.sql_trees import with_principal
 from tamis.scan.results import duckdb_relation, polars_frame
 
 if TYPE_CHECKING:
@@ -32,14 +36,27 @@ logger = logging.getLogger("tamis")
 
 Rules = Mapping[str, bool] | bool
 
+_ON_SPARK = "tamis.spark.queries"
+"""A layer above this one, found by its name."""
+
 
 class Query:
     """A query over the tables of a session. It reads nothing before one of its methods asks for rows.
 
-    `rules` switches rules off by name, or all of them with False; the rows are the same with any.
+    `rules` switches rules off by name, or all of them with False; the rows are the same with any. `current_user()` is
+    the principal, NULL without one; it is the engine's idea of it where nobody `knows_principal`.
     """
 
-    def __init__(self, text: str, tables: Tables, connectors: Mapping[str, Connector], rules: Rules = True) -> None:
+    def __init__(
+        self,
+        text: str,
+        tables: Tables,
+        connectors: Mapping[str, Connector],
+        rules: Rules = True,
+        *,
+        principal: str | None = None,
+        knows_principal: bool = True,
+    ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(f"a query is a text in SQL, not {text!r}")
         self.text = text
@@ -47,7 +64,8 @@ class Query:
         self._context = Context(connectors)
         self._switched_off = _switched_off(rules)
         self._moment = datetime.now(UTC)
-        self._tree = read_query(text)
+        tree = read_query(text)
+        self._tree = with_principal(tree, principal) if knows_principal else tree
         self._planned = plan_query(self._tree, tables, moment=self._moment)
 
     # --- Plans --------------------------------------------------------------------------------------------------------
@@ -84,6 +102,42 @@ class Query:
         found = self.optimized
         return explain(self.text, self.plan, found.plan, found.accounts, self._context.connectors, format)
 
+    # --- Mistakes -----------------------------------------------------------------------------------------------------
+
+    def check(self, spark: Any = None, *, only_if_doubtful: bool = False) -> None:
+        """Raise where the embedded engine, or Spark, does not take the query, as it would when it is asked for rows.
+
+        The engine is loaded for that. With `only_if_doubtful` it is asked only where a name, a type or a function is
+        not one that is known here, which costs nothing in most queries.
+        """
+        if only_if_doubtful and not self._is_doubtful:
+            return
+        if spark is not None:
+            import_module(_ON_SPARK).check(spark, self)
+            return
+        connectors = self._context.connectors
+        try:
+            check(self.plan, connectors)
+        except CannotTranslate:
+            try:
+                check(self.plain.plan, connectors)
+            except CannotTranslate as error:
+                raise self.refusal(error.__cause__ or error, _not_taken) from error
+
+    @property
+    def _is_doubtful(self) -> bool:
+        if not any(isinstance(node, Sql) for node in walk_plan(self.plan)):
+            return False
+        is_told = not self._planned.doubts and not has_unknown_function(self._tree)
+        return not is_told or wrong_name(self._tree, self._tables) is not None
+
+    def refusal(self, error: BaseException, otherwise: Callable[[str], TamisError]) -> TamisError:
+        """Why an engine does not take the query, in words about the query; `otherwise` takes the engine's own."""
+        return refusal(self._tree, self._tables, self._planned.doubts, error, otherwise)
+
+    def _failure(self, error: BaseException) -> TamisError:
+        return failure(self._tree, self._planned.doubts, error)
+
     # --- Rows ---------------------------------------------------------------------------------------------------------
 
     def _run(self) -> Running | Direct:
@@ -95,15 +149,15 @@ class Query:
             # Whatever is wrong with the plan, the engine may still take the query as it was written.
             return self._run_plan(self._optimize(self.plain).plan, self.plain.names)
         except CannotTranslate as error:
-            raise EvaluationError(f"the embedded engine does not take the query: {error}") from error
+            raise self.refusal(error.__cause__ or error, _not_taken) from error
 
     def _run_plan(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
         pruned = prune_joins(plan, self._context, self._run_to_table)
         connectors = self._context.connectors
-        return direct(pruned, names, connectors) or Running(pruned, names, connectors)
+        return direct(pruned, names, connectors) or Running(pruned, names, connectors, self._failure)
 
     def _run_to_table(self, plan: Node, most_rows: int) -> pa.Table | None:
-        running = Running(plan, None, self._context.connectors)
+        running = Running(plan, None, self._context.connectors, self._failure)
         batches: list[pa.RecordBatch] = []
         rows = 0
         for batch in running.batches():
@@ -142,10 +196,7 @@ class Query:
 
     def to_spark(self, spark: Any) -> Any:
         """The rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
-        # A layer above this one, found by its name.
-        from importlib import import_module
-
-        return import_module("tamis.spark.queries").frame_of(spark, self)
+        return import_module(_ON_SPARK).frame_of(spark, self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a query as it is."""
@@ -155,7 +206,13 @@ class Query:
         return f"<tamis.Query {' '.join(self.text.split())}>"
 
 
+def _not_taken(reason: str) -> EvaluationError:
+    return EvaluationError(f"the embedded engine does not take the query: {reason}")
+
+
 def _switched_off(rules: Rules) -> frozenset[str]:
     if isinstance(rules, bool):
         return frozenset() if rules else frozenset(rule.name for rule in ALL)
+    if not isinstance(rules, Mapping):
+        raise InvalidArgument(f"rules= is True, False, or as in {{'push_limit_into_scan': False}}, not {rules!r}")
     return frozenset(name for name, is_on in rules.items() if not is_on)

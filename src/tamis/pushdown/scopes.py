@@ -173,7 +173,7 @@ class Scope:
                         raise NotModelled(f"{column.name} has another value each time")
                     symbol = f"value of {column.name}"
                     values[symbol] = value
-            top.replace(symbol_tree(symbol, inner))
+            top.replace(_placed(symbol_tree(symbol, inner), top))
         return root.this, values
 
 
@@ -225,6 +225,15 @@ def symbol_tree(symbol: str, inner: Sequence[str] = ()) -> exp.Expr:
     for name in inner:
         tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
     return tree
+
+
+def _placed(named: exp.Expr, given: exp.Expr) -> exp.Expr:
+    """The name of a column of a plan at the place of the name that was given, which messages tell."""
+    column = named.find(exp.Column)
+    places = [each.meta for each in given.find_all(exp.Identifier) if "start" in each.meta]
+    if column is not None and places:
+        column.this.meta.update(min(places, key=lambda place: int(place["start"])))
+    return named
 
 
 def hidden_name(symbol: str) -> str:

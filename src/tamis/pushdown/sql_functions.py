@@ -56,3 +56,10 @@ def is_scalar(name: str) -> bool:
     if lowered in FUNCTIONS or lowered in NOT_DETERMINISTIC:
         return True
     return lowered in _SCALAR and lowered not in _OF_SQLGLOT
+
+
+def is_known(name: str) -> bool:
+    """Whether anything is known of a function; an engine may have others."""
+    lowered = name.lower()
+    known = (_SCALAR, FUNCTIONS, NOT_DETERMINISTIC, _SPARK_AGGREGATES, _MANY_ROWS, _OF_SQLGLOT)
+    return any(lowered in each for each in known)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from sqlglot import exp
 
-from tamis.errors import ParseError
+from tamis.errors import ExpressionError, ParseError
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.sql_syntax import DEEPEST, read_statement, with_large_stack
@@ -53,6 +53,8 @@ class PlannedQuery:
 
     plan: Node
     names: tuple[str, ...] | None
+    doubts: tuple[ExpressionError, ...] = ()
+    """What our own binder did not like about parts that stayed text: the reason, should the engine not either."""
 
 
 def read_query(text: str) -> exp.Query:
@@ -98,17 +100,20 @@ class _Planner:
         self.symbols = Symbols()
         self._tree = tree
         self._rest = RestOfQuery(self, tree)
+        self._doubts: list[ExpressionError] = []
 
     def whole(self, *, plain: bool) -> PlannedQuery:
         if not plain:
             try:
                 planned = self._modelled(self._tree, {})
-                return PlannedQuery(planned.node, tuple(field.name for field in planned.fields))
-            except NotModelled:
+                known = tuple(field.name for field in planned.fields)
+                return PlannedQuery(planned.node, known, tuple(self._doubts))
+            except NotModelled as reason:
+                self._note(reason)
                 self.symbols = Symbols()
             try:
                 text, inputs, told = self._rest.upper(self._tree, with_commons(self._tree, {}))
-                return PlannedQuery(Sql(text, inputs, ()), told)
+                return PlannedQuery(Sql(text, inputs, ()), told, tuple(self._doubts))
             except NotModelled:
                 pass
         # What was planned in vain has no claim on names.
@@ -118,14 +123,18 @@ class _Planner:
             names = tuple(self._rest.names(self._tree))
         except NotModelled:
             names = None
-        return PlannedQuery(Sql(text, inputs, ()), names)
+        return PlannedQuery(Sql(text, inputs, ()), names, tuple(self._doubts))
+
+    def _note(self, reason: NotModelled) -> None:
+        if isinstance(reason.__cause__, ExpressionError):
+            self._doubts.append(reason.__cause__)
 
     def query(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
         for attempt in (self._modelled, self._upper):
             try:
                 return attempt(tree, commons)
-            except NotModelled:
-                pass
+            except NotModelled as reason:
+                self._note(reason)
         return self._rest.planned(tree, commons)
 
     def _upper(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
@@ -404,7 +413,11 @@ def place_of(tree: exp.Expr) -> int | None:
 
 def _starred(star: exp.Star, fields: Sequence[Field]) -> list[_Item]:
     only(star, {"except_"})
-    left_out = {each.name.casefold() for each in star.args.get("except_") or ()}
+    excepted = star.args.get("except_") or ()
+    left_out = {each.name.casefold() for each in excepted}
+    if not left_out <= {field.name.casefold() for field in fields}:
+        # The engine is asked, which does not take it.
+        raise NotModelled("a star except for something that it does not stand for")
     return [_Item(field.name, None, field.value) for field in fields if field.name.casefold() not in left_out]
 
 

@@ -248,8 +248,10 @@ class RestOfQuery:
         if not is_plain or (table.args.get("db") is None and table.name.casefold() in kept):
             return
         if table.args.get("version") or table.args.get("when"):
+            asked = (table.args.get("version") or table.args["when"]).name.lower()
+            what = "time" if asked == "timestamp" else "version"
             raise InvalidArgument(
-                f"{table.name} is asked for at a version: open it at that version, and register it under a name"
+                f"{table.name} is asked for at a {what}: open it at that {what}, and register it under a name"
             )
         if condition is not None:
             planned, predicate = condition.planned, condition.predicate

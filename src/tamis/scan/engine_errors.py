@@ -20,7 +20,10 @@ from tamis.expr.nodes import Call, Expr, walk
 from tamis.types import a_type, is_number, is_text
 
 _ELSEWHERE = "Write it with the functions that docs/expressions.md lists, or filter the rows that the scan returns"
-_ENGINE_TYPES = {"varchar": "string", "integer_literal": "int", "string_literal": "string", "integer": "int"}
+_ENGINE_TYPES = {
+    "varchar": "string", "integer_literal": "int", "string_literal": "string", "integer": "int", "int8": "tinyint",
+    "int16": "smallint", "int32": "int", "int64": "bigint", "timestamp with time zone": "timestamp",
+}  # fmt: skip
 _NO_FUNCTION = re.compile(r"Function with name (.+?) does not exist!(?:\s*Did you mean \"(?:main\.)?([^\"]+)\")?")
 _NO_EXTENSION = re.compile(r"Function with name \"(\w+)\" is not in the catalog")
 _NO_MATCH = re.compile(r"No function matches the given name and argument types '(.+?)\((.*?)\)'")
@@ -54,13 +57,21 @@ def explain_engine_error(error: Exception, given: Mapping[str, str], parts: Sequ
             return f"{found[1]!r} is no unit of time. Units: {units}"
         case duckdb.Error() if mixed := next(filter(None, map(_mixed_types, parts)), None):
             return mixed
-        case duckdb.BinderException() if found := _NO_MATCH.search(text):
-            taken = ", ".join(_type_name(each) for each in found[2].split(",")) if found[2] else "no argument"
-            wanted = "DOUBLE" if "string" in taken else "STRING"
-            name = "LIKE" if found[1] in ("like_escape", "not_like_escape", "~~", "!~~") else found[1]
-            return f"{name} does not take {taken}. Cast the argument, as in CAST(x AS {wanted})"
+        case duckdb.BinderException() if told := wrong_arguments(text):
+            return told
     reason = _reason(text, given)
     return f"{reason}. {_way_out(error, text)}"
+
+
+def wrong_arguments(text: str) -> str | None:
+    """That a function does not take arguments of these types, if that is what the engine says."""
+    found = _NO_MATCH.search(text)
+    if found is None:
+        return None
+    taken = ", ".join(map(engine_type_name, found[2].split(","))) if found[2] else "no argument"
+    wanted = "DOUBLE" if "string" in taken else "STRING"
+    name = "LIKE" if found[1] in ("like_escape", "not_like_escape", "~~", "!~~") else found[1]
+    return f"{name} does not take {taken}. Cast the argument, as in CAST(x AS {wanted})"
 
 
 def _mixed_types(part: Expr) -> str | None:
@@ -117,6 +128,11 @@ def explain_translation_error(error: SqlglotError) -> str:
     return f"{re.sub(r' for . Line .*$|. Line [0-9]+, Col.*$', '', first).strip().rstrip('.')}. {_ELSEWHERE}"
 
 
-def _type_name(name: str) -> str:
+def engine_type_name(name: str) -> str:
+    """A type as Spark's SQL calls it.
+
+    >>> engine_type_name("VARCHAR"), engine_type_name("INT64"), engine_type_name("DOUBLE")
+    ('string', 'bigint', 'double')
+    """
     lowered = name.strip().lower()
     return _ENGINE_TYPES.get(lowered, lowered)

@@ -20,7 +20,8 @@ def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: 
     if columns is None:
         return tuple((field.name,) for field in schema)
     if isinstance(columns, str):
-        raise InvalidArgument(f"columns is a list of names, not one text: columns=[{columns!r}]")
+        names = [name.strip() for name in columns.split(",")]
+        raise InvalidArgument(f"columns is a list of names, not one text: columns={names!r}")
     if not len(columns):
         raise InvalidArgument("columns is empty: leave it away for all columns, or use count()")
     paths = []

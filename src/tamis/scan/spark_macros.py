@@ -270,9 +270,10 @@ REFUSED = {
     **dict.fromkeys(("hash", "xxhash64"), "the embedded engine hashes differently"),
     **dict.fromkeys(("typeof", "version"), "it would describe the embedded engine"),
     **dict.fromkeys(
-        ("user", "current_user", "session_user", "current_schema", "current_database", "current_catalog"),
-        "there is no session",
+        ("user", "current_user", "session_user"),
+        "who asks is known to the policies and to the queries of a session, not to a filter",
     ),
+    **dict.fromkeys(("current_schema", "current_database", "current_catalog"), "there is no session"),
     "to_json": "the embedded engine writes NULL and numbers differently",
     "arrays_zip": "the embedded engine names the fields differently",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -43,17 +43,40 @@ def frame_of(spark: Any, query: Query) -> Any:
         # Whatever is wrong with the plan, Spark may still take the query as it was written.
         return _named(_frame(spark, query.plain.plan, connectors), query.plain.names)
     except (AnalysisException, ParseException) as error:
-        raise EngineError(f"Spark does not take the query: {one_line(error)}") from error
+        raise query.refusal(error, _not_taken) from error
+
+
+def _not_taken(reason: str) -> EngineError:
+    return EngineError(f"Spark does not take the query: {reason}")
+
+
+def check(spark: Any, query: Query) -> None:
+    """Raise where Spark does not take a query. Nothing is read: Spark analyses it over empty tables."""
+    check_session(spark)
+    from pyspark.errors import AnalysisException, ParseException
+
+    connectors = query.context.connectors
+    try:
+        _frame(spark, query.plan, connectors, _empty)
+    except (AnalysisException, ParseException):
+        try:
+            _frame(spark, query.plain.plan, connectors, _empty)
+        except (AnalysisException, ParseException) as error:
+            raise query.refusal(error, _not_taken) from error
 
 
 def _named(frame: Any, names: Sequence[str] | None) -> Any:
     return frame if names is None else frame.toDF(*names)
 
 
-def _frame(spark: Any, plan: Node, connectors: Mapping[str, Connector]) -> Any:
+_Leaf = Callable[[Any, Node, Mapping[str, Connector]], Any]
+
+
+def _frame(spark: Any, plan: Node, connectors: Mapping[str, Connector], leaf_of: _Leaf | None = None) -> Any:
     check_protected(plan)
     printed = print_plan(plan, is_leaf=is_protected)
-    frames = {name: _leaf(spark, leaf, connectors) for name, leaf in printed.leaves}
+    leaf_of = leaf_of or _leaf
+    frames = {name: leaf_of(spark, leaf, connectors) for name, leaf in printed.leaves}
     # Names between braces stand for DataFrames: Spark makes views of them for this one text, and drops them again.
     text = printed.text.replace("{", "{{").replace("}", "}}")
     for name in frames:
@@ -75,6 +98,11 @@ def _leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
             return _renamed(spark, scan.to_spark(spark), leaf.handle, names)
     # Spark's optimizer tests conditions in the order that it likes: what a policy hides never gets there.
     return _small(spark, pa.Table.from_batches(read_leaf(leaf, connectors), leaf_schema(leaf, connectors)), names)
+
+
+def _empty(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
+    schema = leaf.rows.schema if isinstance(leaf, Values) else leaf_schema(leaf, connectors)
+    return _small(spark, schema.empty_table(), [output.name for output in outputs_of(leaf)])
 
 
 def _renamed(spark: Any, frame: Any, handle: Any, names: Sequence[str]) -> Any:

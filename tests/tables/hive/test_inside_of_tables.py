@@ -19,8 +19,10 @@ def test_a_partition_folder_of_a_delta_table_is_refused_and_its_files_can_be_had
     (tmp_path / "events" / "day=a").mkdir()
     rows = pa.table({"id": pa.array([1, 2], pa.int64())})
     log.commit(data_file(log, "day=a/1.parquet", rows, {"day": "a"}))
-    with pytest.raises(UnsupportedFeature, match=r"lies inside of the Delta table .*events.*format='hive'"):
-        tamis.open(tmp_path / "events" / "day=a")
+    # The log too: what is no Parquet file there is not to be taken away.
+    for folder in ("day=a", "_delta_log"):
+        with pytest.raises(UnsupportedFeature, match=r"lies inside of the Delta table .*events.*format='hive'"):
+            tamis.open(tmp_path / "events" / folder)
     assert tamis.open(tmp_path / "events" / "day=a", format="hive").scan().count() == 2
     assert tamis.open(tmp_path / "events" / "day=a" / "1.parquet").scan().count() == 2
     assert tamis.open(tmp_path / "events").scan("day = 'a'").count() == 2
@@ -31,5 +33,6 @@ def test_the_data_folder_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t" / "metadata" / "v1.metadata.json").write_text("{}")
     (tmp_path / "t" / "data").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "t" / "data" / "1.parquet")
-    with pytest.raises(UnsupportedFeature, match="lies inside of the Iceberg table"):
-        tamis.open(tmp_path / "t" / "data")
+    for folder in ("data", "metadata"):
+        with pytest.raises(UnsupportedFeature, match="lies inside of the Iceberg table"):
+            tamis.open(tmp_path / "t" / folder)

@@ -427,8 +427,9 @@ def test_links_lead_to_partitions(tmp_path: Path) -> None:
 
 
 def test_nothing_empty_and_hidden_only_are_no_table(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFound, match="nothing at"):
+    with pytest.raises(TableNotFound, match="nothing at") as caught:
         discover(tmp_path / "nothing")
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     with pytest.raises(TableNotFound, match="no data files in"):
         discover(tmp_path)
     (tmp_path / "_SUCCESS").write_text("x")
@@ -457,6 +458,12 @@ def test_tables_of_other_formats_are_told_and_not_read(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFeature, match="is an Iceberg table"):
         discover(tmp_path / "iceberg")
     assert values_of(discover(tmp_path / "hive")) == [{"a": 1}]
+    (tmp_path / "lake").mkdir()
+    for name, kind in (("delta", "a Delta table"), ("iceberg", "an Iceberg table")):
+        (tmp_path / name).rename(tmp_path / "lake" / name)
+        with pytest.raises(TableNotFound, match=rf"lake/{name}' is {kind}: open that"):
+            discover(tmp_path / "lake")
+        (tmp_path / "lake" / name).rename(tmp_path / name)
 
 
 @pytest.mark.parametrize(("name", "content"), [("readme.txt", "hello " * 9), ("c.csv", "a\n1\n")])
@@ -466,7 +473,7 @@ def test_a_file_that_is_no_data_says_how_to_hide_it(tmp_path: Path, name: str, c
     with pytest.raises(CorruptFile) as caught:
         tamis.open(tmp_path).scan().to_arrow()
     assert f"{name}' is no Parquet file" in str(caught.value)
-    assert "remove it from the table, or start its name with _ or ." in str(caught.value)
+    assert "a name that starts with _ or . hides it" in str(caught.value)
     assert "b'" not in str(caught.value)
     (tmp_path / name).rename(tmp_path / f"_{name}")
     assert tamis.open(tmp_path).scan().to_arrow().num_rows == 1

@@ -66,6 +66,9 @@ class DatabaseConnector(Connector):
             )
         return over(found)
 
+    def table_names(self) -> Sequence[str]:
+        return self.database.table_names()
+
     def names(self, handle: Handle) -> Sequence[str]:
         table = _query(handle).source
         return (table.name, f"{table.schema}.{table.name}") if isinstance(table, DatabaseTable) else ()

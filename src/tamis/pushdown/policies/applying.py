@@ -24,10 +24,9 @@ from tamis.expr.normalise import normalise
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.nodes import Filter, Named, Node, Project, TableScan, transform_up
 from tamis.pushdown.policies.model import Policies, TablePolicy
+from tamis.pushdown.sql_trees import ABOUT_THE_PRINCIPAL
 from tamis.pushdown.symbols import is_deterministic, substitute
 from tamis.types import STRING, is_bytes, is_text, type_from_name, type_name, without_views
-
-_ABOUT_THE_PRINCIPAL = frozenset(("current_user", "session_user", "user"))
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: s
 
 def _bound(expr: Expr, schema: pa.Schema, principal: str | None) -> Expr:
     def named(node: Expr) -> Expr:
-        if isinstance(node, Call) and not node.args and node.function in _ABOUT_THE_PRINCIPAL:
+        if isinstance(node, Call) and not node.args and node.function in ABOUT_THE_PRINCIPAL:
             return Literal(principal, STRING)
         return node
 

@@ -126,6 +126,8 @@ def _names(given: object, place: str) -> frozenset[str]:
 
 
 def _mapping(given: object, place: str, known: Sequence[str] | None = None) -> Mapping[str, Any]:
+    if given is None:
+        raise InvalidArgument(f"{place} is empty: it is a mapping, as docs/security.md shows")
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"{place} is a mapping, not {with_article(type(given).__name__)}")
     for key in given:

@@ -24,6 +24,10 @@ class Database(Protocol):
         """The table, or view, of a name with or without a schema; None where there is none."""
         ...
 
+    def table_names(self) -> list[str]:
+        """The tables and views that are found without a schema, for people who look for one."""
+        ...
+
     def rows_of(self, table: DatabaseTable) -> int | None:
         """About how many rows a table has, where that costs nothing to speak of."""
         ...

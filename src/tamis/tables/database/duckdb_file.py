@@ -55,6 +55,15 @@ class DuckDBDatabase:
         columns = tuple(_column(field, kinds[field.name]) for field in fields)
         return DatabaseTable(owner, table, columns)
 
+    def table_names(self) -> list[str]:
+        found = self._rows(
+            "SELECT table_name FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() "
+            "UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal) "
+            "WHERE database_name = current_database() AND schema_name = current_schema() ORDER BY table_name",
+            [],
+        )
+        return [str(name) for (name,) in found]
+
     def _schema(self, place: str, kinds: dict[str, str]) -> pa.Schema:
         selected = ", ".join(
             f"{_identifier(name)}::VARCHAR AS {_identifier(name)}" if _is_fetched_as_text(kind) else _identifier(name)

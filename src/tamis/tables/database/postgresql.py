@@ -93,6 +93,10 @@ class PostgreSQLDatabase:
                 return DatabaseTable(schema, table, tuple(self._column(*each) for each in described))
         return None
 
+    def table_names(self) -> list[str]:
+        condition = "pg_catalog.pg_table_is_visible(c.oid) AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
+        return sorted(str(table) for _, table, _ in self._values(_TABLES.format(condition=condition)))
+
     def _find(self, name: Sequence[str], operand: str) -> list[tuple[Any, ...]]:
         is_named = f"{operand.format('c.relname')} = {operand.format(_text(name[-1]))}"
         if len(name) == 1:

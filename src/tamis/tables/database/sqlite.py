@@ -86,6 +86,12 @@ class SQLiteDatabase:
         ]
         return DatabaseTable("main", table, tuple(columns))
 
+    def table_names(self) -> list[str]:
+        found = self._values(
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%' ORDER BY name"
+        )
+        return [str(name) for (name,) in found]
+
     def _column(self, table: str, name: str, declared: str, *, is_sure: bool) -> DatabaseColumn:
         data_type = _declared_type(declared)
         is_checked = is_sure and data_type in (types.LONG, types.DOUBLE, types.STRING, types.BINARY)

@@ -45,6 +45,15 @@ def is_iceberg(storage: Storage) -> bool:
     return has_directory(storage, folder) and _has_metadata_file(storage, folder)
 
 
+def table_inside(storage: Storage, folder: str) -> str | None:
+    """What a folder is, where it is a table with a log: somebody may have named the folder around it."""
+    found = list_directory(storage, folder).directory_paths
+    if _has(found, _DELTA_LOG):
+        return "a Delta table"
+    is_iceberg = _has(found, _ICEBERG_METADATA) and _has_metadata_file(storage, f"{folder}/{_ICEBERG_METADATA}")
+    return "an Iceberg table" if is_iceberg else None
+
+
 def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:
     """An error that names the format where the root is one of another format.
 
@@ -67,7 +76,7 @@ def refuse_inside_of_a_table(storage: Storage) -> None:
 
     To look into every folder above costs a request each where the storage is remote, so there nobody does.
     """
-    if not storage.is_local:
+    if not storage.is_local or not Path(storage.root).is_dir():
         return
     for folder in Path(storage.root).parents:
         is_delta_table = (folder / _DELTA_LOG).is_dir()

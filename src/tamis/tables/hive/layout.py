@@ -26,7 +26,7 @@ from tamis.io.listing import FileEntry, find_file
 from tamis.io.storage import Storage
 from tamis.parquet.footer import NAMES_OF_FILES, about_empty_file
 from tamis.tables.hive.discovery import Branch, declared_types, find_branch, infer_types
-from tamis.tables.hive.formats import refuse_other_formats
+from tamis.tables.hive.formats import refuse_other_formats, table_inside
 from tamis.tables.hive.partition_types import parse_values
 from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Children, DirectoryTree
 from tamis.tables.planning import Planning
@@ -98,9 +98,8 @@ class HiveLayout:
             file = find_file(storage, storage.root)
             if file is not None and file.size:
                 return cls._of_single_file(tree, partitioning, file)
-        try:
-            root = tree.children([storage.root])
-        except TableNotFound:
+        root = _children_of_root(tree)
+        if root is None:
             return cls._of_single_file(tree, partitioning, find_file(storage, storage.root))
         refuse_other_formats(storage, tree.listings([storage.root])[0], has_data=bool(root.files.num_rows))
         if not root.partitions.num_rows:
@@ -259,10 +258,22 @@ def _kept(keep: Keep | None, values: pa.Table, keep_raw: Keep | None, raw: pa.Ta
     return filled[0] if len(filled) == 1 else pc.and_(*filled)
 
 
+def _children_of_root(tree: DirectoryTree) -> Children | None:
+    try:
+        return tree.children([tree.storage.root])
+    except TableNotFound:
+        return None
+
+
 def _check_flat(storage: Storage, root: Children) -> None:
     plain = root.plain["path"]
     if not root.files.num_rows:
-        hint = f": the directory '{storage.place(plain[0].as_py())}' is not named column=value" if len(plain) else ""
+        hint = ""
+        if len(plain):
+            first = plain[0].as_py()
+            table = table_inside(storage, first)
+            what = f"is {table}: open that" if table else "is not named column=value"
+            hint = f": the directory '{storage.place(first)}' {what}"
         raise TableNotFound(
             f"no data files in '{storage.uri}'{hint}. Files that start with _ or . and files of 0 bytes do not count"
         )
