@@ -231,4 +231,9 @@ def _active_session() -> Any:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingDependency("to build an index on Spark needs pyspark: pip install 'tamis[spark]'") from error
-    return SparkSession.getActiveSession() or SparkSession.builder.appName("tamis").getOrCreate()
+    found = SparkSession.getActiveSession()
+    if found is None:
+        # The bar that Spark would draw on the same terminal is not ours.
+        builder = SparkSession.builder.appName("tamis").config("spark.ui.showConsoleProgress", "false")
+        found = builder.getOrCreate()
+    return found

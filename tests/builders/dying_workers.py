@@ -1,10 +1,11 @@
-"""Runners that fail in a worker of Spark. They travel by value, since the workers do not have this module."""
+"""Runners that fail, or wait, in a worker of Spark. They travel by value, since the workers do not have this module."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,27 @@ class DiesOnce:
                 continue
             os.close(handle)
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class WaitsForNews:
+    """Of several tasks one is done at once; the others are done when somebody has heard of it."""
+
+    def __init__(
+        self, runner: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], first: Path, heard: Path
+    ) -> None:
+        self._runner = runner
+        self._first, self._heard = first, heard
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self._runner(batches)
+        try:
+            self._first.touch(exist_ok=False)
+        except FileExistsError:
+            give_up = time.monotonic() + 60
+            while not self._heard.exists():
+                if time.monotonic() > give_up:
+                    raise TimeoutError("nobody was told of the task that is done") from None
+                time.sleep(0.02)
 
 
 class Unknown:

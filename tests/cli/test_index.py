@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+import tamis
 from builders.commands import run_in_pipe, run_on_terminal, without_colours
 from builders.indexed import data_files, write_files
 from tamis.cli.index import BuildMeter
@@ -50,6 +53,20 @@ def test_an_index_elsewhere_is_named(root: Path) -> None:
         assert next(level["kept"] for level in plan["levels"] if level["level"] == "files") == kept
     text = run(root, "index", "status", "orders", "--to", "aside")
     assert "files        5 of 5 in the table" in text.splitlines()
+
+
+def test_columns_inside_of_structs_are_named_by_their_paths(tmp_path: Path) -> None:
+    for number in range(2):
+        inner = pa.array([{"a": {"b": number * 100 + each}, "c d": "x"} for each in range(10)])
+        path = tmp_path / "nested" / f"{number}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"s": inner, "id": range(10)}), path)
+    root = tmp_path / "nested"
+    run(root, "index", "build", "nested", "--columns", "s.a.b,s.`c d`", "--bloom", "s.a.b")
+    status = tamis.index.status(root)
+    assert (status.columns, status.bloom, status.fresh_files) == (("s.a.b", "s.c d"), ("s.a.b",), 2)
+    scan = tamis.open(root).scan("s.a.b = 103")
+    assert (scan.plan("files").num_files, scan.count()) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,21 @@ def test_a_file_of_the_same_size_at_another_time_is_another_file(tmp_path: Path)
     assert tamis.index.status(root).fresh_files == 1
 
 
+def test_a_file_of_the_same_size_a_nanosecond_later_is_another_file(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "t", range(3), compression="none")
+    changed = root / "0001.parquet"
+    size, rows = changed.stat().st_size, pq.ParquetFile(changed).read()
+    os.utime(changed, ns=(10**18, 10**18))
+    tamis.index.build(root)
+    assert tamis.open(root).scan("id = 15").plan("files").num_files == 1
+    rows = rows.set_column(0, "id", pa.array(range(900, 910)))
+    pq.write_table(rows, changed, row_group_size=4, compression="none")
+    os.utime(changed, ns=(10**18, 10**18 + 1))
+    assert changed.stat().st_size == size
+    assert tamis.open(root).scan("id = 905").count() == 1
+    assert tamis.open(root).scan("id = 15").count() == 0
+
+
 def test_an_unchanged_table_leaves_the_index_untouched(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(3))
     tamis.index.build(root)

@@ -159,6 +159,36 @@ def test_E6_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     assert tamis.open(root).scan("id = 5").count() == 1
 
 
+def test_E6_a_folder_that_may_not_be_written_is_an_error_with_a_way_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    before = (index_of(root) / "current.json").read_bytes()
+    write_files(root, [6])
+    monkeypatch.setattr(store, "_write_locally", refuse)
+    with pytest.raises(
+        StorageError, match=r"^no permission to write '.*'\. Ask its owner, or put .* elsewhere with to="
+    ):
+        tamis.index.build(root)
+    assert (index_of(root) / "current.json").read_bytes() == before
+    check_rows(root)
+
+
+def test_E5_a_part_that_may_not_be_read_is_ignored_and_told(
+    root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(storage: Any, path: str, *_: Any) -> None:
+        raise StorageError(f"no permission to open '{path}'")
+
+    monkeypatch.setattr(store, "load_footer", refuse)
+    with caplog.at_level(logging.WARNING, "tamis"):
+        check_rows(root)
+    assert "a part of the index" in caplog.text
+    assert "no permission to open" in caplog.text
+
+
 def test_E7_several_builds_at_a_time_end_with_a_whole_index(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(40))
     with ThreadPoolExecutor(3) as pool:

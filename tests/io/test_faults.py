@@ -164,6 +164,8 @@ def test_a_refusal_of_the_system_names_the_place_once() -> None:
         StorageError, match=r"^no permission to read '/data/t'\. Ask its owner for the right to read it$"
     ):
         with_retries(refused, RetryPolicy(), "read", "/data/t")
+    with pytest.raises(StorageError, match=r"^no permission to remove '/data/t'\. Ask .* the right to remove it$"):
+        with_retries(refused, RetryPolicy(), "remove", "/data/t")
 
     def broken() -> None:
         raise OSError(5, "Cannot read '/data/t'. Detail: [errno 5] Input/output error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark import cloudpickle
 import tamis
 from builders import dying_workers
 from builders.delta_log import DeltaLog, add
-from builders.dying_workers import Dies, DiesOnce, Stumbles, Unknown
+from builders.dying_workers import Dies, DiesOnce, Stumbles, Unknown, WaitsForNews
 from tamis.engines import spark as spark_engine
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
@@ -142,6 +143,23 @@ def test_E4_a_worker_that_dies_in_the_middle_of_a_job_loses_and_repeats_nothing(
     assert [number for number, _ in found] == [1, 2, 3, 4]
     for (_, batch), (_, other) in zip(found, LocalEngine().run(job, items), strict=True):
         assert batch.equals(other)
+
+
+def test_how_much_is_done_is_told_while_tasks_are_under_way(
+    any_spark: Any, folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, heard, told = spark_engine.JobRunner, tmp_path / "heard", []
+    monkeypatch.setattr(spark_engine, "JobRunner", lambda *given: WaitsForNews(make(*given), tmp_path / "first", heard))
+
+    def tell(share: float) -> None:
+        told.append(share)
+        if share == 0.5:
+            heard.touch()
+
+    job, items = listing(folders)
+    list(SparkEngine(any_spark, tasks=2).run(replace(job, progress=tell), items))
+    assert 0.5 in told
+    assert told == sorted(told)
 
 
 @pytest.mark.parametrize(

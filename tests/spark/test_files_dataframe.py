@@ -18,6 +18,7 @@ from builders.tables import write_hive_table
 from tamis import PartitionFilter
 from tamis.errors import CorruptFile, InvalidArgument, UnknownColumn
 from tamis.skipping.account import LevelReport
+from tamis.spark import files_dataframe
 from tamis.tables.delta.chosen_files import Sizes
 
 
@@ -114,6 +115,20 @@ def test_checkpoint_parts_and_commits_are_one_table(any_spark: Any, tmp_path: Pa
         assert unused.after_statistics.files == 1
     assert leftovers(any_spark) == before
     files.unpersist()
+
+
+def test_a_name_that_another_thread_takes_meanwhile_is_not_taken_from_it(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DeltaLog(tmp_path, {"id": "long", "x": "long"}).commit()
+    table = tamis.open(tmp_path)
+    free_name = files_dataframe._free_name
+    with table.files_dataframe(spark) as first:
+        seen = [first.name]
+        monkeypatch.setattr(files_dataframe, "_free_name", lambda *given: seen.pop() if seen else free_name(*given))
+        with table.files_dataframe(spark, columns=["x"]) as second:
+            assert second.name == f"{first.name}_2"
+        assert "id" in first.dataframe.select("lower.*").columns
 
 
 def test_statistics_of_some_columns_only(connect_spark: Any, tmp_path: Path) -> None:

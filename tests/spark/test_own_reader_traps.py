@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 import tamis
 from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
-from tamis.errors import CorruptFile, InvalidArgument, TamisError
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TamisError
 
 NAN = float("nan")
 
@@ -96,6 +96,16 @@ def test_what_cannot_be_read_is_never_left_out(spark: Any, tmp_path: Path) -> No
                     frame.collect()
             finally:
                 (tmp_path / "1.parquet").write_bytes(content)
+
+
+def test_E2_a_file_of_a_log_that_is_gone_is_named_with_its_version(spark: Any, tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"})
+    log.commit(data_file(log, "f.parquet", pa.table({"id": [1, 2]})))
+    table = tamis.open(tmp_path)
+    (tmp_path / "f.parquet").unlink()
+    with pytest.raises(MissingFile, match=r"^the file '.*f.parquet' is gone, and version 0 of .* needs it") as caught:
+        table.scan().to_spark(spark, reader="spark")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_struct_has_the_fields_that_were_asked_for(spark: Any, tmp_path: Path) -> None:

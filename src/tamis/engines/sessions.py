@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, with_article
+from tamis.engines.translation import STOPPED
+from tamis.errors import EngineError, InvalidArgument, MissingDependency, UnsupportedFeature, with_article
 
 OLDEST = (4, 1)
 
@@ -22,7 +23,17 @@ def check_session(spark: object) -> Any:
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < OLDEST:
         raise UnsupportedFeature(f"PySpark {pyspark.__version__} is too old: pip install 'pyspark>=4.1'")
+    if is_stopped(spark):
+        raise EngineError(STOPPED)
     return spark
+
+
+def is_stopped(spark: Any) -> bool:
+    """Whether a session was stopped, so that Spark would answer any call of it with a trace."""
+    if is_connect(spark):
+        return bool(spark.is_stopped)
+    # Classic sessions do not tell, but for what `SparkContext.stop` leaves of itself.
+    return getattr(spark.sparkContext, "_jsc", spark) is None
 
 
 def is_connect(spark: object) -> bool:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from tamis.engines.sessions import check_session, is_connect, observation, session_functions
 from tamis.engines.translation import translated_errors
+from tamis.engines.watching import watched
 from tamis.engines.worker import BATCH, DONE, ERROR, RESULT_SCHEMA, JobRunner, batch_from_bytes, error_from_bytes
 from tamis.errors import EngineError, InvalidArgument, counted
 from tamis.io.counters import IoCounts
@@ -56,6 +57,7 @@ class SparkEngine:
     def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
         if not items:
             return
+        check_session(self.spark)
         title = f"tamis: {job.what}"
         with translated_errors(title), job_name(self.spark, title):
             found, sizes = self._run(job, items, title)
@@ -98,7 +100,9 @@ class SparkEngine:
                 ),
             )
         )
-        return frame.toArrow(), {"items": len(items), **sizes.get}
+        with watched(self.spark, title, max(tasks) + 1, job.progress):
+            found = frame.toArrow()
+        return found, {"items": len(items), **sizes.get}
 
     @property
     def _parallelism(self) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, MissingFile, StorageError
+from tamis.errors import CorruptFile, MissingFile, StorageError, counted
 from tamis.expr.nodes import TRUE
 from tamis.indexing.current import Current, Part, Sample
 from tamis.indexing.entries import Entries, Rows, relative_paths
@@ -261,12 +261,24 @@ class _Build:
             subject.spec,
             with_schemas=source.format == "hive",
         )
-        job = Job(FUNCTION, arguments, RESULT, f"index {files.num_rows} files of {source.name}")
         pieces = list(_pieces(files, reads_values=bool(subject.spec.valued)))
         items = [Item.of_table(piece.combine_chunks(), _bytes_to_read(piece, subject.spec)) for piece in pieces]
         total_bytes = pc.sum(files["size"]).as_py() or 0
-        done = size = 0
-        self._progress(Progress(0, files.num_rows, 0, total_bytes))
+        done = size = most = 0
+
+        def tell(files_done: int, bytes_done: int) -> None:
+            nonlocal most
+            # What was guessed while a job ran is not taken back when its results come one by one.
+            if files_done >= most:
+                most = files_done
+                self._progress(Progress(files_done, files.num_rows, bytes_done, total_bytes))
+
+        def guess(share: float) -> None:
+            tell(int(share * files.num_rows), int(share * total_bytes))
+
+        what = f"index {counted(files.num_rows, 'file')} of {source.name}"
+        job = Job(FUNCTION, arguments, RESULT, what, progress=guess)
+        tell(0, 0)
         found: list[Part] = []
         for number, batch in self._engine.run(job, items):
             (said,) = batch.to_pylist()
@@ -278,7 +290,7 @@ class _Build:
                 self._made.add(said["name"])
             done += pieces[number].num_rows
             size += pc.sum(pieces[number]["size"]).as_py() or 0
-            self._progress(Progress(done, files.num_rows, size, total_bytes))
+            tell(done, size)
         return found
 
     # --- Making it current --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The entries of an index in memory: those columns that somebody asked about, of all parts together.
 
-A part that is gone or damaged has no entries, and a damaged column of it is unknown: whatever an index does not tell
-keeps a file. That is logged once, and the next build makes it good.
+A part that is gone, damaged or out of reach has no entries, and a damaged column of it is unknown: whatever an index
+does not tell keeps a file. That is logged once, and the next build makes it good.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, MissingFile
+from tamis.errors import CorruptFile, MissingFile, StorageError
 from tamis.indexing.current import Part
 from tamis.indexing.store import FILES_OF_A_ROW_GROUP, SCHEMA, IndexStore
 from tamis.io.threads import run_in_threads
@@ -31,6 +31,9 @@ Place = tuple[int, int]
 """A part, and one of its row groups."""
 
 KEYS = ("path", "size", "modified_ns")
+
+_UNUSABLE = (CorruptFile, MissingFile, StorageError)
+"""What a part may be: a query returns the same rows without it, and must not fail because of it."""
 
 PIECES = WeightedCache(capacity=256 * 1024 * 1024)
 """The Bloom filters, and what is known of row groups, that were read last."""
@@ -63,7 +66,7 @@ class Entries:
         def is_usable(part: Part) -> bool:
             try:
                 self._store.open_part(part)
-            except (CorruptFile, MissingFile) as error:
+            except _UNUSABLE as error:
                 self._warn(error)
                 return False
             return True
@@ -92,7 +95,7 @@ class Entries:
     def _read(self, part: Part, wanted: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:
         try:
             batches = list(self._store.read_part(part, wanted))
-        except (CorruptFile, MissingFile) as error:
+        except _UNUSABLE as error:
             self._warn(error)
             batches = []
         # Without batches all is unknown, paths too, and nothing of the part is found.
@@ -143,7 +146,7 @@ class Entries:
     def _schemas_of(self, part: Part) -> list[bytes]:
         try:
             return self._store.schemas_of(part)
-        except (CorruptFile, MissingFile) as error:
+        except _UNUSABLE as error:
             self._warn(error)
             return []
 
@@ -196,7 +199,7 @@ class Entries:
             return kept
         try:
             batches = list(self._store.read_part(part, (name,), (place[1],)))
-        except (CorruptFile, MissingFile) as error:
+        except _UNUSABLE as error:
             self._warn(error)
             return None
         if not batches or name not in batches[0].schema.names:

@@ -268,8 +268,19 @@ class IndexStore:
 
     def _do(self, action: Callable[[], None], task: str, name: str) -> None:
         place = self.storage.place(self.path(name))
+
+        def attempt() -> None:
+            try:
+                action()
+            except PermissionError as error:
+                if task != "write":
+                    raise
+                raise StorageError(
+                    f"no permission to write '{place}'. Ask its owner, or put the index elsewhere with to=… (--to …)"
+                ) from error
+
         try:
-            with_retries(action, self.storage.retries, task, place)
+            with_retries(attempt, self.storage.retries, task, place)
         except NotADirectoryError as error:
             raise StorageError(f"cannot {task} '{place}': something on the way to it is a file") from error
 

@@ -84,8 +84,10 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, p
             raise
         except PermissionError as error:
             reason = "" if error.errno else f": {one_line(error)}"
-            way_out = "Ask its owner for the right to read it"
-            raise StorageError(f"no permission to {task} '{place}'{reason}. {way_out}") from error
+            right = task if task in ("write", "remove") else "read"
+            raise StorageError(
+                f"no permission to {task} '{place}'{reason}. Ask its owner for the right to {right} it"
+            ) from error
         except OSError as error:
             failures += 1
             if not is_transient(error):

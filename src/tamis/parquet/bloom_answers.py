@@ -48,7 +48,7 @@ class BloomQuestions:
 
     def _hashes(self, question: Question, leaf: Leaf) -> Array | Unavailable:
         stored = (leaf.physical, leaf.logical, tuple(leaf.parameters.items()), leaf.length, leaf.scale, leaf.arrow_type)
-        key = (question.number, *stored)
+        key = (question.number, leaf.is_old, *stored)
         if key not in self._hashed:
             # Two threads may both hash the items; they find the same.
             self._hashed[key] = hashes_of(question.values, leaf)

@@ -33,6 +33,7 @@ from tamis import types
 from tamis.parquet.bloom import Array, Unavailable
 from tamis.parquet.bounds import stored_type
 from tamis.parquet.leaves import Leaf
+from tamis.parquet.old_calendar import first_new
 from tamis.parquet.xxh64 import xxh64_of_rows, xxh64_of_texts
 
 _NO_HASHES = np.empty(0, np.uint64)
@@ -53,6 +54,8 @@ def hashes_of(values: pa.Array, leaf: Leaf) -> Array | Unavailable:
         return Unavailable(f"a Bloom filter does not tell values of {leaf.physical} {leaf.logical} apart")
     if not len(values):
         return _NO_HASHES
+    if leaf.is_old and _may_be_old(values):
+        return Unavailable("dates before 1582 are stored in the calendar of their time")
     if types.is_bytes(source):
         return _hashes_of_bytes(values, source)
     if pa.types.is_floating(source):
@@ -63,6 +66,14 @@ def hashes_of(values: pa.Array, leaf: Leaf) -> Array | Unavailable:
     if isinstance(numbers, Unavailable):
         return numbers
     return xxh64_of_rows(_rows(numbers.astype(_PHYSICAL[leaf.physical])))
+
+
+def _may_be_old(values: pa.Array) -> bool:
+    """Whether some value may be stored in another form than that of today: see `tamis.parquet.old_calendar`."""
+    if not (pa.types.is_date32(values.type) or pa.types.is_timestamp(values.type)):
+        return True
+    numbers = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    return bool(pc.min(numbers).as_py() < first_new(values.type))
 
 
 def _plain(values: pa.Array) -> pa.Array:

@@ -32,6 +32,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.expr.patterns import successor_of_prefix
 from tamis.parquet.leaves import Leaf
+from tamis.parquet.old_calendar import first_new, new_days
 
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _WIDE = Context(prec=100)
@@ -83,7 +84,20 @@ def bounds_of_column(leaf: Leaf, target: pa.DataType | None, *, trust_bytes: boo
     if source is None or (leaf.physical in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY") and not trust_bytes):
         return None
     convert = _converter(source, target, zone_is_known=not leaf.parameters.get("is_from_converted_type", False))
-    return None if convert is None else BoundsOfColumn(_decoder(leaf, source), convert, source, target)
+    if convert is None:
+        return None
+    decode = _decoder(leaf, source)
+    if leaf.is_old:
+        decode, convert = _of_old_calendar(source, decode, convert)
+    return BoundsOfColumn(decode, convert, source, target)
+
+
+def _of_old_calendar(source: pa.DataType, decode: Decode, convert: Convert) -> tuple[Decode, Convert]:
+    """How to read bounds that may be in the calendar of their time: see `tamis.parquet.old_calendar`."""
+    if pa.types.is_date(source):
+        return lambda raw: int(new_days(np.array(decode(raw), np.int64))), convert
+    first = first_new(source)
+    return decode, lambda value, up: _NOT_CONVERTIBLE if value < first else convert(value, up)
 
 
 # --- Decoding --------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def every_leaf(schema: FileSchema) -> list[AnyLeaf]:
     found = []
     for index, (path, arrow_type) in enumerate(_walk(schema.arrow)):
         column = schema.parquet.column(index)
-        leaf = Leaf.of_column(index, _whole_path(path, column.path), column, arrow_type)
+        leaf = Leaf.of_column(index, _whole_path(path, column.path), column, arrow_type, schema.calendar)
         found.append(AnyLeaf(leaf, column.max_repetition_level > 0))
     return found
 

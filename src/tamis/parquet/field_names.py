@@ -51,18 +51,25 @@ class FieldNames:
     by_id: bool
     without_ids: FieldNames | None = None
     """For files that give no id to any field, where the table knows their names."""
+    has_one_calendar: bool = False
+    """Whether days are those of today's calendar, whatever Spark noted in a file: so they are to Iceberg."""
     _known: dict[FileSchema, FileSchema] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The names as values that `json` takes."""
         without_ids = None if self.without_ids is None else self.without_ids.to_json()
-        return {"by_id": self.by_id, "fields": _fields_to_json(self.fields), "without_ids": without_ids}
+        return {
+            "by_id": self.by_id,
+            "fields": _fields_to_json(self.fields),
+            "without_ids": without_ids,
+            "has_one_calendar": self.has_one_calendar,
+        }
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> FieldNames:
         """The names that `to_json` described."""
         without_ids = None if given["without_ids"] is None else FieldNames.from_json(given["without_ids"])
-        return FieldNames(_fields_from_json(given["fields"]), given["by_id"], without_ids)
+        return FieldNames(_fields_from_json(given["fields"]), given["by_id"], without_ids, given["has_one_calendar"])
 
     @cached_property
     def defaults(self) -> Mapping[FieldPath, pa.Scalar]:
@@ -115,7 +122,8 @@ class FieldNames:
         if found is None:
             # Two threads may both make one, of which one is kept.
             arrow = self.for_file(schema.own_arrow, "a file").rename_schema(schema.arrow)
-            found = self._known.setdefault(schema, with_arrow_schema(schema, arrow, self.defaults))
+            made = with_arrow_schema(schema, arrow, self.defaults, has_one_calendar=self.has_one_calendar)
+            found = self._known.setdefault(schema, made)
         return found
 
     def rename_schema(self, schema: pa.Schema) -> pa.Schema:

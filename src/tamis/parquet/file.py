@@ -87,7 +87,10 @@ class ParquetFile:
     def leaf_pages(self, row_group: int, leaf: int, locations: PageLocations | None) -> LeafPages:
         """How to read the pages of a leaf that are at these places, or its chunk where nobody knows them."""
         schema, field, named = self.footer.keep(("leaf", leaf), lambda: self._read_leaf(leaf))
-        return LeafPages(self.chunk(row_group, leaf), schema, field, named, self.rows_of(row_group), locations)
+        calendar = self.footer.schema.calendar if leaf in self.footer.schema.old_leaves else None
+        return LeafPages(
+            self.chunk(row_group, leaf), schema, field, named, self.rows_of(row_group), locations, calendar
+        )
 
     def _read_leaf(self, leaf: int) -> tuple[LeafSchema, pa.Field, pa.DataType]:
         schema = self.footer.schema

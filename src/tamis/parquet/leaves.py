@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.parquet.matching import find_path, path_to_read
+from tamis.parquet.old_calendar import OldCalendar, old_calendar
 from tamis.parquet.vetting import LeafType
 
 T = TypeVar("T")
@@ -46,9 +47,17 @@ class Leaf:
     """Whether it, or a struct around it, is optional."""
     arrow_type: pa.DataType
     """The type that pyarrow reads it as."""
+    is_old: bool = False
+    """Whether old values are in the calendar of their time: see `tamis.parquet.old_calendar`."""
 
     @staticmethod
-    def of_column(index: int, path: FieldPath, column: pq.ColumnSchema, arrow_type: pa.DataType) -> Leaf:
+    def of_column(
+        index: int,
+        path: FieldPath,
+        column: pq.ColumnSchema,
+        arrow_type: pa.DataType,
+        calendar: OldCalendar | None = None,
+    ) -> Leaf:
         logical = column.logical_type
         return Leaf(
             index=index,
@@ -61,6 +70,7 @@ class Leaf:
             scale=column.scale,
             nullable=column.max_definition_level > 0,
             arrow_type=arrow_type,
+            is_old=calendar is not None and calendar.covers(column),
         )
 
 
@@ -84,6 +94,9 @@ class FileSchema:
     """What fields of the table are where the file does not have them; where nothing is said, NULL."""
     is_renamed: bool = False
     """Whether the names are the table's own, so that another case is another column."""
+    calendar: OldCalendar | None = None
+    old_leaves: frozenset[int] = frozenset()
+    """Those of all leaves whose old values are in that calendar."""
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -157,13 +170,15 @@ class _SchemaCache:
         try:
             # To pyarrow two schemas are equal where their leaves are, whatever the groups around them are called.
             # Types restored from the writer's Arrow schema (durations, time zones) are in no Parquet type.
-            key = (_text_of(schema), (metadata.metadata or {}).get(b"ARROW:schema"))
+            notes = metadata.metadata or {}
+            calendar = old_calendar(notes)
+            key = (_text_of(schema), notes.get(b"ARROW:schema"), calendar)
             with self._lock:
                 found = self._entries.get(key)
                 if found is not None and found.parquet.equals(schema):
                     self._entries.move_to_end(key)
                     return found
-            found = _read_schema(schema, place)
+            found = _read_schema(schema, calendar, place)
         except NotImplementedError as error:
             raise UnsupportedFeature(f"the schema of '{place}' cannot be read: {error}") from error
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -283,7 +298,7 @@ def count_leaves(data_type: pa.DataType) -> int:
 _PARAMETRIC = ("INT", "TIME", "TIMESTAMP")
 
 
-def _read_schema(schema: pq.ParquetSchema, place: str) -> FileSchema:
+def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, place: str) -> FileSchema:
     columns = [schema.column(index) for index in range(len(schema))]
     types = tuple(
         LeafType(column.physical_type, column.length, column.max_definition_level, column.max_repetition_level)
@@ -305,10 +320,12 @@ def _read_schema(schema: pq.ParquetSchema, place: str) -> FileSchema:
         column = columns[end - 1]
         if column.path != ".".join(path):
             raise UnsupportedFeature(f"'{place}': pyarrow reads the column '{column.path}' as '{'.'.join(path)}'")
-        leaves[path] = Leaf.of_column(end - 1, path, column, arrow_type)
+        leaves[path] = Leaf.of_column(end - 1, path, column, arrow_type, calendar)
     if end != len(columns):
         raise UnsupportedFeature(f"'{place}': pyarrow reads {len(columns)} columns as {end} fields")
-    return _file_schema(schema, arrow, arrow, types, leaves, structs, others)
+    old = () if calendar is None else (number for number, column in enumerate(columns) if calendar.covers(column))
+    more = {"calendar": calendar, "old_leaves": frozenset(old)}
+    return _file_schema(schema, arrow, arrow, types, leaves, structs, others, **more)
 
 
 def _in_microseconds(arrow: pa.Schema, columns: Sequence[pq.ColumnSchema]) -> pa.Schema:
@@ -359,9 +376,16 @@ def _file_schema(
 
 
 def with_arrow_schema(
-    schema: FileSchema, arrow: pa.Schema, defaults: Mapping[FieldPath, pa.Scalar] | None = None
+    schema: FileSchema,
+    arrow: pa.Schema,
+    defaults: Mapping[FieldPath, pa.Scalar] | None = None,
+    *,
+    has_one_calendar: bool = False,
 ) -> FileSchema:
-    """The same file with the names of a table: `arrow` is its schema in all but those."""
+    """The same file with the names of a table: `arrow` is its schema in all but those.
+
+    A table that `has_one_calendar` takes days for those of today's, whatever the file notes.
+    """
     by_index = {leaf.index: leaf for leaf in schema.leaves.values()}
     leaves: dict[FieldPath, Leaf] = {}
     others: set[FieldPath] = set()
@@ -372,6 +396,8 @@ def with_arrow_schema(
         if leaf is None or path in leaves:
             others.add(path)
         else:
-            leaves[path] = replace(leaf, path=path)
+            leaves[path] = replace(leaf, path=path, is_old=leaf.is_old and not has_one_calendar)
     more = {"defaults": defaults or {}, "is_renamed": True}
+    if not has_one_calendar:
+        more |= {"calendar": schema.calendar, "old_leaves": schema.old_leaves}
     return _file_schema(schema.parquet, schema.own_arrow, arrow, schema.types, leaves, structs, others, **more)

@@ -394,7 +394,8 @@ class FileNarrower:
 
     def _dictionary_range(self, row_group: int, leaf: Leaf) -> tuple[int, int] | None:
         chunk = self._source.chunk(row_group, leaf.index)
-        if not chunk.all_dictionary:
+        # Values in the calendar of their time may be an error, which is for those who read the rows.
+        if leaf.is_old or not chunk.all_dictionary:
             return None
         return dictionary_range(chunk, self._locations.get((row_group, leaf.index)))
 

@@ -19,6 +19,7 @@ from tamis.io.ranges import RangedFile
 from tamis.parquet.assemble import assemble
 from tamis.parquet.chunks import PLAIN_DICTIONARY, RLE_DICTIONARY, ByteRange, ChunkLayout
 from tamis.parquet.decode import as_bytes, decode_pages, plain_texts
+from tamis.parquet.old_calendar import OldCalendar, in_new_calendar
 from tamis.parquet.page_header import decode_page_header
 from tamis.parquet.page_index import PageLocations, dictionary_range
 from tamis.parquet.schema_path import LeafSchema, narrowed_field
@@ -44,6 +45,8 @@ class LeafPages:
     """Of the row group."""
     locations: PageLocations | None
     """None where the file has no offset index: then the chunk is one page."""
+    calendar: OldCalendar | None = None
+    """The one that old values are in, if it is not that of today."""
 
     @property
     def first_rows(self) -> Rows:
@@ -118,6 +121,8 @@ class FetchedPages:
             # One array holds at most 2 GiB of text.
             what = f"{row_count} rows of column '{leaf.field.name}' of '{place}'"
             raise UnsupportedFeature(f"{what} cannot be one batch: {one_line(error)}") from error
+        if leaf.calendar is not None:
+            rows = in_new_calendar(rows, leaf.calendar, f"column {leaf.field.name!r} of '{place}'")
         return rows if rows.type == leaf.named_type else rows.view(leaf.named_type)
 
     def _chosen(

@@ -50,7 +50,7 @@ def raw_bounds(
     lows, highs = (_fixed(values, known, width, stored) for values in (minima, maxima))
     if leaf.physical == "BOOLEAN":
         known = known & (lows <= 1) & (highs <= 1)
-    if not _same_values(reader.source, reader.target):
+    if leaf.is_old or not _same_values(reader.source, reader.target):
         # What pyarrow gives for a statistic: the bytes of a float16, and else the number.
         if pa.types.is_float16(reader.source):
             return _each(reader, minima, maxima, known)

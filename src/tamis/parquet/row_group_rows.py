@@ -12,6 +12,7 @@ from tamis.io.ranges import PrefetchedFile
 from tamis.parquet import batches
 from tamis.parquet.decoded_size import decoded_size_of_row_group
 from tamis.parquet.footer import Footer
+from tamis.parquet.old_calendar import batch_in_new_calendar
 
 FEW_ROWS = 32 * 1024
 """A row group of so few rows is decoded faster by one thread than it takes to wake others."""
@@ -31,11 +32,13 @@ def decode_row_group(
     size = decoded_size_of_row_group(footer, row_group, leaves, source, file_size, place)
     rows = batches.rows_of_a_batch(group.num_rows, size)
     decoded = 0
+    calendar = footer.schema.calendar
+    is_old = [leaf in footer.schema.old_leaves for leaf in leaves]
     for batch in reader.iter_batches(
         rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
     ):
         decoded += batch.num_rows
-        yield batch
+        yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, place)
     if decoded != group.num_rows:
         # Pages that end early would otherwise be rows that silently went missing.
         raise CorruptFile(

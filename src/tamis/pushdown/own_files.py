@@ -177,7 +177,10 @@ def _fitting(
 
 
 def _has_fields(schema: FileSchema, wanted: Sequence[pa.Field]) -> bool:
-    """Whether a file has these columns, spelled like this, in their types, and none that differs only by case."""
+    """Whether a file has these columns, spelled like this, in their types, and none that differs only by case.
+
+    Timestamps of 96 bits, and dates in the calendar of their time, the engine would read as they are not.
+    """
     stored = schema.own_arrow
     folded = [name.casefold() for name in stored.names]
     for field in wanted:
@@ -186,7 +189,7 @@ def _has_fields(schema: FileSchema, wanted: Sequence[pa.Field]) -> bool:
         if without_views(stored.field(field.name).type) != field.type:
             return False
     physical = (schema.parquet.column(number) for number in range(len(schema.parquet)))
-    return not any(column.physical_type == "INT96" for column in physical)
+    return not (schema.old_leaves or any(column.physical_type == "INT96" for column in physical))
 
 
 def _is_much(connector: LakeConnector, handle: LakeHandle) -> bool:

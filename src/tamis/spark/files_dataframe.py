@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.engines.sessions import check_session, observation, session_functions
+from tamis.engines.sessions import check_session, is_stopped, observation, session_functions
 from tamis.engines.spark import balance, job_name
 from tamis.engines.translation import translated_errors
 from tamis.engines.worker import error_from_bytes
@@ -77,12 +77,12 @@ class FilesDataFrame:
         self._functions = session_functions(spark)
         self._source = source
         self.layout = FileLayout(_partition_schema(source), _columns(source, columns))
-        self.name = _free_name(spark, source)
+        self.name = ""
         """Of the temporary view, and of what Spark's page about storage shows."""
         what = f"tamis: files of {source.name}" + ("" if source.version is None else f"@{source.version}")
         with ExitStack() as undo:
             with translated_errors(what), job_name(spark, what):
-                self._make().createOrReplaceTempView(self.name)
+                self.name = _as_view(spark, self._make(), source)
                 undo.callback(self.unpersist)
                 spark.catalog.cacheTable(self.name)
                 self._tell_failure()
@@ -98,6 +98,7 @@ class FilesDataFrame:
         return self._table().where(is_read).drop(KEY, ERROR)
 
     def _table(self) -> Any:
+        check_session(self._spark)
         if not self._spark.catalog.tableExists(self.name):
             raise InvalidArgument(f"{self.name} was given back with unpersist(): make it anew with files_dataframe")
         return self._spark.table(self.name)
@@ -131,8 +132,8 @@ class FilesDataFrame:
             raise error_from_bytes(bytes(failed[0][0]))
 
     def unpersist(self) -> None:
-        """Give the memory back, and forget the view. More than once does no harm."""
-        if self._spark.catalog.tableExists(self.name):
+        """Give the memory back, and forget the view. More than once, or when Spark was stopped, does no harm."""
+        if not is_stopped(self._spark) and self._spark.catalog.tableExists(self.name):
             if self._spark.catalog.isCached(self.name):
                 self._spark.catalog.uncacheTable(self.name)
             self._spark.catalog.dropTempView(self.name)
@@ -302,6 +303,22 @@ def _columns(source: TableSource, columns: Sequence[str] | None) -> tuple[Column
     own = [field for field in source.schema if field.name not in source.partition_columns]
     found = [resolve(Column(path, exact=True), source.schema, source.name) for path in flat_paths(own)]
     return tuple(column for column in found if column.type is not None and types.is_ordered(column.type))
+
+
+def _as_view(spark: Any, frame: Any, source: TableSource) -> str:
+    """The name of a new temporary view of a DataFrame."""
+    from pyspark.errors import AnalysisException
+
+    while True:
+        name = _free_name(spark, source)
+        try:
+            frame.createTempView(name)
+        except AnalysisException as error:
+            # Another thread took the name meanwhile: what it made is not replaced.
+            if error.getCondition() != "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
+                raise
+        else:
+            return name
 
 
 def _free_name(spark: Any, source: TableSource) -> str:

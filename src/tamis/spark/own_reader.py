@@ -21,7 +21,6 @@ from tamis.errors import EvaluationError
 from tamis.expr.evaluate import physical_value
 from tamis.expr.nodes import Column, Expr, Literal, and_, columns_of
 from tamis.expr.printer import shown
-from tamis.io.listing import FileEntry
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer import load_footer
@@ -86,8 +85,8 @@ def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path])
     """
     paths = files["path"]
     odd = pc.match_substring_regex(paths, _GLOB.pattern)
-    # Files whose names start so are invisible to Spark.
-    hidden = pc.match_substring_regex(paths, r"(^|/)[._][^/]*$")
+    # Files whose names start or end so are invisible to Spark.
+    hidden = pc.match_substring_regex(paths, r"(^|/)[._][^/]*$|\._COPYING_$")
     readable = pc.invert(pc.or_(odd, hidden))
     if "deletion_vector" in files.column_names:
         readable = pc.and_(readable, pc.is_null(files["deletion_vector"]))
@@ -100,11 +99,17 @@ def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path])
 def _are_of_the_tables_types(source: TableSource, files: pa.Table, needed: Sequence[Path]) -> npt.NDArray[np.bool_]:
     if files.num_rows > MOST_CHECKED:
         return np.zeros(files.num_rows, bool)
-    own = narrow(source.schema, [path for path in needed if path[0] not in source.partition_columns])
+    paths = [path for path in needed if path[0] not in source.partition_columns]
+    own = narrow(source.schema, paths)
 
     def fits(file: tuple[str, int, int | None]) -> bool:
-        known = None if source.index is None else source.index.schema_of(FileEntry(*file))
-        return _has_types(known or load_footer(source.storage, *file)[0].schema.arrow, own)
+        schema = load_footer(source.storage, *file)[0].schema
+        if not _has_types(schema.arrow, own):
+            return False
+        leaves = (leaf for path in paths for leaf in schema.leaves_to_read(path))
+        # What Spark makes of instants in the calendar of their time depends on its zone: see
+        # `tamis.parquet.old_calendar`. Days are the same everywhere.
+        return not any(leaf in schema.old_leaves and schema.types[leaf].physical != "INT32" for leaf in leaves)
 
     wanted = zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True)
     return np.array(run_in_threads(fits, list(wanted), source.storage.threads), bool)

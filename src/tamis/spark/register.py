@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from tamis.engines.sessions import check_session
+from tamis.engines.translation import translated_errors
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -28,4 +29,5 @@ def register(spark: Any) -> None:
         spark.conf.set(PUSHDOWN, "true")
     except PySparkException as error:
         logger.warning("%s cannot be set, so the option pushdown of tamis does not work: %s", PUSHDOWN, error)
-    spark.dataSource.register(sources.TamisDataSource)
+    with translated_errors("tamis: register the data source"):
+        spark.dataSource.register(sources.TamisDataSource)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from tamis.engines.sessions import check_session
+from tamis.engines.translation import translated_errors
 from tamis.errors import InvalidArgument
 from tamis.scan.plan import PlannedFiles
 from tamis.scan.read import TaskReader
@@ -70,6 +71,11 @@ def frame_of(spark: Any, wanted: Wanted, reader: str = AUTO) -> Any:
     check_session(spark)
     if reader not in READERS:
         raise InvalidArgument(f"no reader {reader!r}. Readers: {', '.join(READERS)}")
+    with translated_errors(f"tamis: read {wanted.source.name}"):
+        return _frame(spark, wanted, reader)
+
+
+def _frame(spark: Any, wanted: Wanted, reader: str) -> Any:
     schema = spark_schema(row_schema(wanted.reader.output_schema))
     own = OwnReader(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
     for_spark, for_tasks = _shared_out(spark, wanted, own, reader)

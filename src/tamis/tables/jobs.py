@@ -90,6 +90,8 @@ class Job:
     """As people see it in the Spark UI: `read 40 checkpoint parts of orders@17`."""
     counters: IoCounters | None = field(default=None, compare=False, repr=False)
     """Where to count what the calls read through `Arguments.storage`, wherever they run."""
+    progress: Callable[[float], None] | None = field(default=None, compare=False, repr=False)
+    """Told about how much is done, from 0 to 1, by an engine that gives no batch before it has all of them."""
 
     @cached_property
     def arguments_text(self) -> str:

@@ -20,6 +20,7 @@ from tamis.parquet.arrow_reader import open_reader
 from tamis.parquet.batches import MOST_ROWS, rows_of_a_batch
 from tamis.parquet.footer import Footer, load_footer
 from tamis.parquet.leaves import FieldPath, leaf_indices
+from tamis.parquet.old_calendar import batch_in_new_calendar
 from tamis.parquet.statistics import chunk_ranges
 from tamis.tables.delta.actions import ADD, LOGGED_NAMES, deletion_vectors, field_or_nulls
 from tamis.tables.delta.checkpoint_schema import check_columns, naming
@@ -214,6 +215,8 @@ def read_row_group(
     # By all columns, so that batches of other columns have the same rows.
     rows = rows_of_a_batch(group.num_rows, group.total_byte_size)
     decoded = 0
+    calendar = footer.schema.calendar
+    is_old = [leaf in footer.schema.old_leaves for leaf in leaves]
     try:
         options = {"metadata": footer.metadata, "pre_buffer": False, "page_checksum_verification": True}
         reader = open_reader(source, pool=_reading_pool(), **options)
@@ -221,7 +224,8 @@ def read_row_group(
             rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
         ):
             decoded += batch.num_rows
-            yield batch
+            # Typed bounds and partition values may be dates in the calendar of their time.
+            yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, place)
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {one_line(error)}") from error
     if decoded != group.num_rows:

@@ -32,7 +32,7 @@ def _field_names(schema_text: str, name_mapping: str | None) -> FieldNames:
     fields = json.loads(schema_text)["fields"]
     by_id = {each["id"]: FieldName(each["name"], _inner(each["type"]), _default(each)) for each in fields}
     if name_mapping is None:
-        return FieldNames(by_id, by_id=True)
+        return FieldNames(by_id, by_id=True, has_one_calendar=True)
     try:
         mapping = json.loads(name_mapping)
         by_name = _by_names(mapping, by_id)
@@ -40,7 +40,7 @@ def _field_names(schema_text: str, name_mapping: str | None) -> FieldNames:
         raise CorruptFile(
             f"the table's property schema.name-mapping.default is no name mapping ({error}): remove it or write it anew"
         ) from error
-    return FieldNames(by_id, by_id=True, without_ids=FieldNames(by_name, by_id=False))
+    return FieldNames(by_id, by_id=True, without_ids=FieldNames(by_name, by_id=False), has_one_calendar=True)
 
 
 def _inner(kind: Any) -> dict[Hashable, FieldName]:
