@@ -13,7 +13,8 @@ from builders.sql_tables import same_rows
 from tamis.pushdown import embedded
 from tamis.pushdown.embedded import Running
 
-QUERY = "SELECT o.id, o.customer, c.name FROM orders o JOIN customers c ON o.customer = c.id"
+TWO = "SELECT o.id, o.customer, c.name FROM orders o JOIN customers c ON o.customer = c.id"
+THREE = f"SELECT t.*, e.id AS earlier FROM ({TWO}) t JOIN orders e ON e.id = t.id - 1"
 
 
 @pytest.fixture
@@ -42,25 +43,35 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
-def test_few_rows_of_a_join_are_a_table_of_the_engine_with_all_that_it_knows_of_tables(
+def test_few_rows_of_several_joins_are_a_table_of_the_engine_with_all_that_it_knows_of_tables(
     session: tamis.Session, plans: list[str]
 ) -> None:
-    found = session.sql(QUERY, rules=False).to_arrow()
-    assert sorted(found["id"].to_pylist()) == [n for n in range(100) if n % 7 < 5]
+    found = session.sql(THREE, rules=False).to_arrow()
+    assert sorted(found["id"].to_pylist()) == [n for n in range(1, 100) if n % 7 < 5]
+    assert "PYTHON_ARROW_SCAN" not in plans[-1]
     assert "~100 rows" in plans[-1]
-    assert "~5 rows" in plans[-1]
 
 
 def test_of_many_rows_the_engine_knows_how_many_there_are_and_gets_no_more_than_these(
     session: tamis.Session, plans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = session.sql(QUERY, rules=False).to_arrow()
+    held = session.sql(THREE, rules=False).to_arrow()
     monkeypatch.setattr(embedded, "MOST_ROWS_HELD", 0)
-    streamed = session.sql(QUERY, rules=False).to_arrow()
+    streamed = session.sql(THREE, rules=False).to_arrow()
     assert same_rows(streamed, held)
     assert streamed.schema == held.schema
     assert "PYTHON_ARROW_SCAN" in plans[-1]
     assert "~100 rows" in plans[-1]
+
+
+def test_two_sides_of_a_join_are_streamed_and_the_engine_knows_which_is_larger(
+    session: tamis.Session, plans: list[str]
+) -> None:
+    found = session.sql(TWO, rules=False).to_arrow()
+    assert sorted(found["id"].to_pylist()) == [n for n in range(100) if n % 7 < 5]
+    assert "PYTHON_ARROW_SCAN" in plans[-1]
+    assert "~100 rows" in plans[-1]
+    assert "~5 rows" in plans[-1]
 
 
 def test_one_table_alone_is_streamed(session: tamis.Session, plans: list[str]) -> None:

@@ -82,23 +82,27 @@ class Running:
                 if name in own:
                     self._connection.execute(f"CREATE TEMP VIEW {name} AS {own[name].query}")
                 else:
-                    self._register(name, leaf, connectors, is_alone=len(printed.leaves) == 1)
+                    self._register(name, leaf, connectors, beside=len(printed.leaves) - 1)
             self._reader = self._started(text)
         except BaseException:
             self._connection.close()
             raise
         self.schema = _named(self._reader.schema, names)
 
-    def _register(self, name: str, leaf: Node, connectors: Mapping[str, Connector], *, is_alone: bool) -> None:
-        """Let the engine know a leaf, and how many rows it may have where that decides the order of joins."""
+    def _register(self, name: str, leaf: Node, connectors: Mapping[str, Connector], *, beside: int) -> None:
+        """Let the engine know a leaf, and so many others `beside` it.
+
+        Where it joins two it needs to know which is larger; where it joins more, also how many values columns have,
+        which it knows of its own tables.
+        """
         relation = _relation(leaf, connectors, self._failures)
-        rows = None if is_alone else _likely_rows(leaf, connectors)
+        rows = _likely_rows(leaf, connectors) if beside else None
         if rows is None:
             self._connection.register(name, relation)
             return
         stream = f"{name}_stream"
         self._connection.register(stream, relation)
-        if rows > MOST_ROWS_HELD:
+        if rows > MOST_ROWS_HELD or beside == 1:
             self._connection.execute(f"CREATE TEMP VIEW {name} AS {_with_estimate(stream, leaf, rows)}")
             return
         try:
