@@ -92,6 +92,11 @@ class Planned:
     shape: Shape
     rounds: int
 
+    @property
+    def is_ours_alone(self) -> bool:
+        """Whether the peer refuses the table."""
+        return self.shape.by_values
+
     def asked(self, question: Question, position: int) -> str:
         """The question of another file for each position."""
         shape = self.shape
@@ -99,7 +104,8 @@ class Planned:
 
 
 def table_of(settings: Settings, title: str, shape: Shape, rounds: int) -> Planned:
-    place = settings.data / f"iceberg-{shape.files}-{shape.manifests}-{shape.deletes}-{shape.per_block}"
+    kind = "-by-values" if shape.by_values else ""
+    place = settings.data / f"iceberg-{shape.files}-{shape.manifests}-{shape.deletes}-{shape.per_block}{kind}"
     path = made_once(place, lambda folder: write_table(folder, str(place), shape))
     return Planned(title, path, shape, rounds)
 
@@ -120,17 +126,20 @@ def run(settings: Settings) -> Section:
         "pyiceberg does. The questions are "
         f"`{by_partition_and_bounds(Shape(1000, 1), 666)}` (*partition and ids*), "
         f"`{by_bounds(Shape(1000, 1), 666)}` (*one id*, for which every manifest is read) and "
-        f"`{every_file(Shape(1000, 1), 666)}` (*every file*). Delete files delete rows of one data file each.",
+        f"`{every_file(Shape(1000, 1), 666)}` (*every file*). Delete files delete rows of one data file each, by "
+        "position or (*equality deletes*) by the values of ids; the latter pyiceberg does not plan.",
     )
     shapes = {
         f"{few:,} files": Shape(few, manifests),
         f"{few:,} files, blocks of one entry": Shape(few, manifests, per_block=1),
         f"{few:,} files and {deletes:,} delete files": Shape(few, manifests, deletes),
+        f"{few:,} files and {deletes:,} equality deletes": Shape(few, manifests, deletes, by_values=True),
         f"{few * 10:,} files": Shape(few * 10, manifests * 10),
         f"{few * 10:,} files and {deletes:,} delete files": Shape(few * 10, manifests * 10, deletes),
     }
     if settings.quick:
-        shapes = {title: shapes[title] for title in (f"{few:,} files", f"{few:,} files and {deletes:,} delete files")}
+        small = ("files", f"files and {deletes:,} delete files", f"files and {deletes:,} equality deletes")
+        shapes = {f"{few:,} {title}": shapes[f"{few:,} {title}"] for title in small}
     found = {}
     for title, shape in shapes.items():
         rounds = 1 if settings.quick else MOST_ROUNDS if shape.files == few else LARGE_ROUNDS
@@ -147,11 +156,9 @@ def _measure(section: Section, table: Planned, settings: Settings) -> Timings:
     asked = {"one id": by_bounds} if settings.quick else QUESTIONS
     for name, question in asked.items():
         where = table.asked(question, 0)
+        plans = {OURS: tamis_plan} if table.is_ours_alone else {OURS: tamis_plan, PEER: pyiceberg_plan}
         cold = interleave(
-            [
-                in_new_process(OURS, tamis_plan, path=str(table.path), where=where),
-                in_new_process(PEER, pyiceberg_plan, path=str(table.path), where=where),
-            ],
+            [in_new_process(each, plan, path=str(table.path), where=where) for each, plan in plans.items()],
             table.rounds,
             warm_up=False,
         )
@@ -173,19 +180,21 @@ def _warm(table: Planned, question: Question) -> list[Contender]:
     import tamis
 
     ours = tamis.open(table.path)
-    theirs = StaticTable.from_metadata(f"{table.path}/metadata/v1.metadata.json")
 
     def asked(plan: Callable[[str], int]) -> Work:
         positions = itertools.count(1)
         return lambda: plan(table.asked(question, next(positions)))
 
-    return [
-        here(OURS, asked(lambda where: ours.scan(where).plan(depth="files").num_files)),
-        here(PEER, asked(lambda where: len(list(theirs.scan(row_filter=where).plan_files())))),
-    ]
+    contenders = [here(OURS, asked(lambda where: ours.scan(where).plan(depth="files").num_files))]
+    if table.is_ours_alone:
+        return contenders
+    theirs = StaticTable.from_metadata(f"{table.path}/metadata/v1.metadata.json")
+    return [*contenders, here(PEER, asked(lambda where: len(list(theirs.scan(row_filter=where).plan_files()))))]
 
 
 def _targets(table: Planned, name: str, timings: Mapping[str, Timings]) -> list[Target]:
+    if table.is_ours_alone:
+        return []
     where = f"{table.title}: {name}, new process"
     faster = Target(f"{where}: 15 × as fast as {PEER}", ratio(timings[PEER], timings[OURS]), at_least=15)
     memory = memory_ratio(timings[PEER], timings[OURS])

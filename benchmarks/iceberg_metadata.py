@@ -55,6 +55,8 @@ class Shape:
     manifests: int
     deletes: int = 0
     per_block: int = PER_BLOCK
+    by_values: bool = False
+    """Whether delete files have values rather than positions."""
 
     def day_of(self, number: int) -> str:
         return str(np.datetime64("1970-01-01", "D") + int(self._days(np.array([number]))[0]))
@@ -81,7 +83,8 @@ def write_table(folder: Path, location: str, shape: Shape) -> None:
         listed.append(_write_manifest(metadata, location, f"m{index}.avro", entries, shape, numbers, is_delete=False))
     if shape.deletes:
         numbers = shape.deleted_from()
-        entries = _delete_entries(numbers, location, shape)
+        made = _equality_entries if shape.by_values else _delete_entries
+        entries = made(numbers, location, shape)
         listed.append(_write_manifest(metadata, location, "deletes.avro", entries, shape, numbers, is_delete=True))
     _write_manifest_list(metadata / "snap.avro", listed)
     (metadata / "v1.metadata.json").write_text(json.dumps(_metadata(location)))
@@ -143,6 +146,28 @@ def _delete_entries(numbers: Numbers, location: str, shape: Shape) -> Bytes:
             *_map([(_PATH_ID, _sized(targets)), (_POSITION_ID, _sized(first))]),
             *_map([(_PATH_ID, _sized(targets)), (_POSITION_ID, _sized(last))]),
             b"\0\0\0\0",
+        ],
+    )
+
+
+def _equality_entries(numbers: Numbers, location: str, shape: Shape) -> Bytes:
+    """Each deletes the first ids of one data file, in the partition of that, by their values."""
+    days = shape._days(numbers)
+    region = _digits(numbers % REGIONS, 1, b"r")
+    own = _digits(numbers, 8, f"{location}/data/deletes-".encode(), b".parquet")
+    first, last = (_fixed(numbers * ROWS + each) for each in (0, DELETED_ROWS - 1))
+    return _together(
+        len(numbers),
+        [
+            *_beginning(2, own, b"PARQUET", days, region, rows=DELETED_ROWS, size=2_000),
+            b"\0",
+            *_map([(1, _varint(DELETED_ROWS))]),
+            *_map([(1, b"\0")]),
+            b"\0",
+            *_map([(1, _sized(first))]),
+            *_map([(1, _sized(last))]),
+            # The ids of the columns that are compared: a list of one.
+            b"\0\0" + b"\x02" + _varint(1) + _varint(1) + b"\0" + b"\0",
         ],
     )
 

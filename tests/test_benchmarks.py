@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import tamis
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -123,10 +125,16 @@ def test_plans_of_iceberg_tables_find_the_same_files(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg", reason="the peer in planning Iceberg tables comes with tamis[test]")
     done = run("iceberg", "--quick", "--data", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    # One question, from nothing and again, of two tables.
+    # One question, from nothing and again, of two tables; of the third, with equality deletes, pyiceberg has no plan.
     assert done.stdout.count("| pyiceberg ") == 4
+    assert done.stdout.count("\n| tamis ") == 6
     assert str(tmp_path) not in done.stdout
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 3
+    (by_values,) = tmp_path.glob("*-by-values")
+    planned = tamis.open(by_values).scan("id = 10500")._listing.files
+    # The values of the delete are of the first ids of its data file.
+    assert [len(each or []) for each in planned["deletes"].to_pylist()] == [1]
+    assert tamis.open(by_values).scan("id = 11500")._listing.files["deletes"].null_count == 1
 
 
 def test_round_trips_are_the_longest_chain_of_requests_that_wait_for_each_other(

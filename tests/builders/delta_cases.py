@@ -354,14 +354,19 @@ def _random_checkpoint(choices: Choices, log: DeltaLog) -> None:
             log.compact(0, version)
 
 
+def _is_plain(each: pa.Field) -> bool:
+    return not pa.types.is_nested(each.type)
+
+
 def subjects_of(rows: pa.Table) -> list[Subject]:
+    """The columns that predicates can be about: none of lists and maps."""
     found = []
     for each in rows.schema:
         column = rows[each.name].combine_chunks()
         if pa.types.is_struct(each.type):
-            for child in each.type:
+            for child in filter(_is_plain, each.type):
                 values = map(physical_value, pc.struct_field(column, child.name))
                 found.append(subject_of((each.name, child.name), child.type, values))
-        elif each.name != ROW:
+        elif each.name != ROW and _is_plain(each):
             found.append(subject_of((each.name,), each.type, map(physical_value, column)))
     return found

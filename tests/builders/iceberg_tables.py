@@ -127,6 +127,8 @@ class IcebergFolder:
         self.log: list[tuple[int, int]] = []
         self.codec, self.per_block, self.dates_as_ints = codec, per_block, dates_as_ints
         self.manifests_in_metadata = False
+        self.counts_anew = False
+        """Whether each spec counts its fields from 1000, as in version 1, so that ids mean several."""
         self.forgets_types = False
         """Whether partition fields whose column is gone have the type `unknown` in manifests, as Java writes them."""
         self._saved = 0
@@ -149,7 +151,7 @@ class IcebergFolder:
         self.save()
 
     def partition_columns(self, spec: int) -> list[PartitionColumn]:
-        before = sum(len(each) for each in self.specs[:spec])
+        before = 0 if self.counts_anew else sum(len(each) for each in self.specs[:spec])
         kinds = {each["id"]: each["type"] for each in self._every_field()}
         forgotten = kinds.keys() - {each["id"] for each in self.fields} if self.forgets_types else set()
         return [
@@ -402,7 +404,7 @@ class IcebergFolder:
         return {"type": "struct", "schema-id": number, "fields": self.schemas[number]}
 
     def _spec(self, number: int) -> dict[str, Any]:
-        before = sum(len(each) for each in self.specs[:number])
+        before = 0 if self.counts_anew else sum(len(each) for each in self.specs[:number])
         fields = [
             {"source-id": source, "field-id": 1000 + before + index, "name": name, "transform": transform}
             for index, (source, transform, name) in enumerate(self.specs[number])

@@ -7,6 +7,7 @@ from functools import cache
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.values import judge_column
 
@@ -55,4 +56,7 @@ def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if pa.types.is_struct(values.type):
         children = [_plain(child) for child in values.flatten()]
         return pa.StructArray.from_arrays(children, names=[field.name for field in values.type], mask=values.is_null())
+    if pa.types.is_nested(values.type):
+        # Of lists and maps it is asked only whether they are there.
+        return pc.if_else(values.is_valid(), True, None)
     return judge_column(values)

@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.cli.application import program
+from tamis.scan.verify import level_subsets
+from tamis.tables.source import levels_of
 
 Run = Callable[..., Result]
 
@@ -85,3 +87,18 @@ def test_manifests_are_a_level_of_a_plan(table: IcebergFolder, run: Run) -> None
     plan = json.loads(run("plan", table.folder, "--where", "id = 1", "--json").output)
     assert [each["level"] for each in plan["levels"]][:2] == ["manifests", "files"]
     assert "moved: metadata names 's3://bucket/t'" in plan["levels"][0]["note"]
+
+
+def test_O1_verify_calls_one_combination_of_levels_all(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(level_subsets(levels_of("iceberg"))) == 128
+    # None, each alone, all but one, all.
+    monkeypatch.setattr("tamis.scan.verify.MOST_LEVELS_FOR_ALL_SUBSETS", 1)
+    made = IcebergFolder(tmp_path / "t", [field(1, "id", "long")])
+    made.commit(made.data_file("1.parquet", pa.table({"id": [1, 2]})))
+    lines = run("verify", made.folder, "--where", "id = 1").output.splitlines()
+    assert [line.split("  ")[0] for line in lines[1:-2]] == [
+        "no level", "partitions", "manifests", "files", "row_groups", "bloom", "pages", "dictionary", "all levels",
+    ]  # fmt: skip
+    assert lines[-1] == "16 runs return the same 1 row"

@@ -125,9 +125,10 @@ def test_errors_of_the_scan_are_raised_as_they_are(table: Path) -> None:
 
 def test_many_levels_run_in_few_subsets() -> None:
     assert len(level_subsets("abcdef")) == 64
-    assert level_subsets("abcdefg")[:3] == [(), ("a",), ("b",)]
-    assert len(level_subsets("abcdefg")) == 1 + 7 + 7 + 1
-    assert level_subsets("abcdefg")[-1] == tuple("abcdefg")
+    assert len(level_subsets("abcdefg")) == 128
+    assert level_subsets("abcdefgh")[:3] == [(), ("a",), ("b",)]
+    assert len(level_subsets("abcdefgh")) == 1 + 8 + 8 + 1
+    assert level_subsets("abcdefgh")[-1] == tuple("abcdefgh")
     assert levels_name(("partitions",)) == "partitions"
 
 

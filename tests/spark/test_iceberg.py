@@ -83,6 +83,47 @@ def test_the_data_source_reads_iceberg_tables(spark: Any, orders: Path) -> None:
     assert spark.read.format("tamis").option("snapshot_id", first).load(str(orders)).count() == 40
 
 
+def check_files(files: Any, table: tamis.Table, where: object, *context: object) -> Any:
+    """What Spark finds in its memory, once it is what a local plan finds."""
+    found = files.files_for_scan(where)
+    local = table.scan(where).plan("files").files.sort_by("path")
+    names = ["path", "size", "num_records"]
+    assert found.files.sort_by("path").select(names).to_pylist() == local.select(names).to_pylist(), (where, *context)
+    return found
+
+
+def test_O8_files_as_a_dataframe_are_those_of_a_local_plan(spark: Any, orders: Path) -> None:
+    table = tamis.open(orders)
+    with table.files_dataframe(spark, columns=["id"]) as files:
+        found = [check_files(files, table, where) for where in (WHERE[1], WHERE[2], "FALSE")]
+    assert [each.after_statistics.files for each in found] == [1, 4, 0]
+    assert found[2].total == found[0].total
+    assert (found[0].total.files, found[0].after_partitions, found[0].total.rows) == (9, found[0].total, None)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("version", [1, 2])
+def test_O8_I1_files_as_a_dataframe_by_buckets_and_texts_that_are_cut_off(
+    spark: Any, tmp_path: Path, version: int
+) -> None:
+    fields = [field(1, "id", "long"), field(2, "s", "string"), field(3, "day", "date")]
+    specs = [[(1, "bucket[4]", "by_id")], [(2, "truncate[2]", "by_s"), (3, "month", "by_day")]]
+    table = IcebergFolder(tmp_path, fields, specs=specs, version=version)
+    table.counts_anew = version == 1
+    for number in range(8):
+        values = {"id": [number], "s": [f"a{number}x"], "day": pa.array([number * 30], pa.date32())}
+        # No statistics: what partitions say is all that is known.
+        table.commit(table.data_file(f"{number}.parquet", pa.table(values), spec=number % 2, noted={}))
+    opened = tamis.open(tmp_path)
+    with opened.files_dataframe(spark) as files:
+        for where in ("id = 4", "s = 'a3x'", "s LIKE 'a5%'", "day < DATE '1970-03-01'", "id IN (1, 6) AND s > 'a4'"):
+            found = files.files_for_scan(where).files["path"].to_pylist()
+            local = opened.scan(where).plan("files").files["path"].to_pylist()
+            assert set(local) <= set(found), where
+            assert version == 1 or len(local) == len(found), where
+        assert files.files_for_scan("id = 4 AND s = 'a4x'").after_statistics.files < 8
+
+
 def check(spark: Any, scan: tamis.Scan, *context: object) -> None:
     schema = row_schema(scan.schema)
     expected = pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
@@ -100,3 +141,7 @@ def test_O8_random_tables_have_the_local_plans_and_rows(spark: Any, tmp_path: Pa
     for where in (None, *(said.expr for said in case.said)):
         assert_same_plans(fresh_plan(on_spark, where, "pages"), fresh_plan(local, where, "pages"))
         check(spark, local.scan(where), case.done, where)
+    with local.files_dataframe(spark) as files:
+        for said in case.said:
+            found = set(files.files_for_scan(said.expr).files["path"].to_pylist())
+            assert set(local.scan(said.expr).plan("files").files["path"].to_pylist()) <= found, (case.done, said)

@@ -27,6 +27,7 @@ Examples:
   tamis count  orders --where "id < 150"
   tamis files  orders --where "region <> 'us'"
   tamis scan   orders --version 12 --limit 5
+  tamis count  shop.orders --catalog lake --ref main --where "id < 150"
   tamis sql    "SELECT region, sum(amount) FROM orders GROUP BY region" orders
   tamis history orders --limit 5
   tamis verify orders --where "region = 'eu' AND id BETWEEN 2800 AND 2850"
@@ -41,8 +42,9 @@ Examples:
 def program() -> None:
     """Reads of a table only what can hold a matching row, and tells what it skipped and why.
 
-    URI is a Delta table, a folder of Parquet files, a Hive-style table (directories like day=2024-03-03) or a single
-    Parquet file: a local path or s3://, gs://, abfss://, hdfs://.
+    URI is a Delta or an Iceberg table, a folder of Parquet files, a Hive-style table (directories like day=2024-03-03)
+    or a single Parquet file: a local path or s3://, gs://, abfss://, hdfs://. With --catalog it is the name of an
+    Iceberg table.
     """
 
 

@@ -227,7 +227,8 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="NAME|KEY=VALUE",
         callback=_catalog,
         multiple=True,
-        help="Catalog in which the URI names an Iceberg table: a configured one of pyiceberg, or its properties.",
+        help="Catalog in which the URI names an Iceberg table: a configured one of pyiceberg, or its properties, among "
+        "them name=…, type=… and uri=….",
     ),
     click.option(
         "--relocate/--no-relocate",

@@ -13,7 +13,6 @@ from tamis.scan.funnel import format_bytes
 from tamis.scan.verify import (
     VerifyResult,
     assert_same,
-    is_every_level,
     level_subsets,
     levels_name,
     verify_each,
@@ -63,7 +62,7 @@ def verify(request: Request, as_json: bool) -> None:
 
 def _has_a_line(result: VerifyResult) -> bool:
     """The combinations of levels are many, and most say nothing that a level by itself did not."""
-    return not result.same or len(result.levels) < 2 or is_every_level(result.levels)
+    return not result.same or len(result.levels) < 2 or result.has_every_level
 
 
 def _write_line(result: VerifyResult, *, is_first: bool) -> None:
@@ -76,7 +75,7 @@ def _write_line(result: VerifyResult, *, is_first: bool) -> None:
 def _cells(result: VerifyResult) -> tuple[str, ...]:
     kept = (f"{result.kept.get(unit, 0):,}" for unit in _UNITS)
     outcome = "same" if result.same else "DIFFERENT"
-    return (levels_name(result.levels), f"{result.rows:,}", *kept, format_bytes(result.bytes_read), outcome)
+    return (result.name, f"{result.rows:,}", *kept, format_bytes(result.bytes_read), outcome)
 
 
 def _show(results: list[VerifyResult]) -> None:

@@ -21,8 +21,8 @@ from tamis.scan.checksum import RowChecksum
 from tamis.scan.scan import Scan
 from tamis.tables.source import LEVELS, TableSource, levels_of
 
-MOST_LEVELS_FOR_ALL_SUBSETS = 6
-"""Up to 64 runs; with more levels, only those with none, one, all but one, and all."""
+MOST_LEVELS_FOR_ALL_SUBSETS = 7
+"""Up to 128 runs; with more levels, only those with none, one, all but one, and all."""
 
 
 @runtime_checkable
@@ -55,6 +55,13 @@ class VerifyResult:
     requests: int
     same: bool
     """Whether the run returned what the run without pruning did."""
+    has_every_level: bool
+    """Whether all levels were on that tables of this format have."""
+
+    @property
+    def name(self) -> str:
+        """The levels in words."""
+        return "all levels" if self.has_every_level else levels_name(self.levels)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -97,8 +104,9 @@ def verify_each(
     # Footers stay in memory once they are read. Reading them now makes the costs of the runs comparable.
     plan = scan(()).plan()
     full: VerifyResult | None = None
-    for levels in level_subsets(levels_of(plan.report.format)):
-        result = _run(scan, levels, full)
+    every = levels_of(plan.report.format)
+    for levels in level_subsets(every):
+        result = _run(scan, levels, full, is_every=levels == every)
         full = full or result
         yield result
 
@@ -128,7 +136,7 @@ def assert_same(results: Iterable[VerifyResult]) -> None:
     for result in results:
         full = full or result
         if not result.same:
-            raise VerificationFailed(f"the scan with {levels_name(result.levels)} on {_difference(result, full)}")
+            raise VerificationFailed(f"the scan with {result.name} on {_difference(result, full)}")
 
 
 def level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
@@ -145,22 +153,17 @@ def level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
 def levels_name(subset: Sequence[str]) -> str:
     """A combination of levels in words.
 
-    >>> levels_name(()), levels_name(("partitions", "row_groups")), levels_name(LEVELS)
-    ('no level', 'partitions + row_groups', 'all levels')
+    >>> levels_name(()), levels_name(("partitions", "row_groups"))
+    ('no level', 'partitions + row_groups')
     """
-    return "all levels" if is_every_level(subset) else " + ".join(subset) or "no level"
-
-
-def is_every_level(subset: Sequence[str]) -> bool:
-    """Whether these are all levels that some format has."""
-    return tuple(subset) in (LEVELS, levels_of("delta"))
+    return " + ".join(subset) or "no level"
 
 
 class _MakeScan(Protocol):
     def __call__(self, levels: Collection[str]) -> Scan: ...
 
 
-def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | None) -> VerifyResult:
+def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | None, *, is_every: bool) -> VerifyResult:
     scan = make_scan(levels)
     checksum = RowChecksum()
     checksum.add_all(scan.to_batches())
@@ -179,6 +182,7 @@ def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | Non
         report.bytes_read or 0,
         report.requests or 0,
         (checksum.rows, counted, checksum.value) == (rows, rows, value),
+        is_every,
     )
 
 

@@ -1,4 +1,5 @@
-"""Files of a table as rows of a DataFrame: what executors read of checkpoint parts and of footers, laid out alike.
+"""Files of a table as rows of a DataFrame: what executors read of checkpoint parts, of footers and of manifests, laid
+out alike.
 
 | column            | meaning                                                                                    |
 |-------------------|--------------------------------------------------------------------------------------------|
@@ -78,7 +79,8 @@ class FileLayout:
         """The fields of a kind of metadata by the names of `tamis.skipping.metadata`."""
         return _fields(
             {
-                metadata_name(kind, column.path): metadata_name("", column.path)[1:]
+                # Names that are no column's begin with a sign that Spark should not see.
+                metadata_name(kind, column.path): metadata_name("", column.path)[1:].replace("\0", "")
                 for column in self.columns
                 if column.type is not None and self._type(kind, column) is not None
             }
@@ -200,10 +202,11 @@ class FileRowsRunner:
                 for item in batch.column("item").to_pylist():
                     yield from find_function(self.function)(arguments, item)
         except TamisError as error:
-            yield arguments.once(_layout).failed(error)
+            yield arguments.once(layout_of).failed(error)
 
 
-def _layout(arguments: Arguments) -> FileLayout:
+def layout_of(arguments: Arguments) -> FileLayout:
+    """The layout that the arguments of a job have."""
     return FileLayout.from_json(arguments["layout"])
 
 
@@ -214,7 +217,7 @@ def delta_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """The files that a part of a checkpoint adds, whatever newer commits say of them."""
     file = LogFile(*json.loads(item))
     part = FilePart(arguments.storage, ("part", file.path), arguments["version"], file.size, file)
-    yield from delta_rows(part, arguments.once(_metadata), arguments.once(_layout))
+    yield from delta_rows(part, arguments.once(_metadata), arguments.once(layout_of))
 
 
 def _metadata(arguments: Arguments) -> TableMetadata:
@@ -243,7 +246,7 @@ def _delta_batch(batch: FileBatch, log: LogColumns, layout: FileLayout) -> pa.Re
 
 def parquet_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Files whose footers are read: `path`, `size`, `modified_ns`, then partition values by their numbers."""
-    storage, layout, given = arguments.storage, arguments.once(_layout), read_table(item)
+    storage, layout, given = arguments.storage, arguments.once(layout_of), read_table(item)
     files = {name: given[name].combine_chunks() for name in ("path", "size", "modified_ns")}
     wanted = zip(*(array.to_pylist() for array in files.values()), strict=True)
     patience = LOCAL_PATIENCE if storage.is_local else 0.0

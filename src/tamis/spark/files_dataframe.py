@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from tamis.engines.sessions import check_session, is_stopped, observation, sessi
 from tamis.engines.spark import balance, job_name
 from tamis.engines.translation import translated_errors
 from tamis.engines.worker import error_from_bytes
-from tamis.errors import EvaluationError, InvalidArgument, UnsupportedFeature, counted
+from tamis.errors import EvaluationError, InvalidArgument, counted
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
 from tamis.expr.nodes import TRUE, Column
@@ -41,6 +41,11 @@ from tamis.tables.delta.paths import resolve_paths
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.jobs import Item, storage_arguments
 from tamis.tables.source import LEVELS, TableSource
+
+if TYPE_CHECKING:
+    from tamis.spark.iceberg_files import IcebergFiles
+
+MANIFESTS = "tamis.spark.iceberg_files:manifest_files"
 
 FILES_TOGETHER = 256
 """How many footers one call reads."""
@@ -68,15 +73,14 @@ class FilesDataFrame:
     """The files of a table at one version, in the memory of a Spark session until `unpersist`; a context manager."""
 
     def __init__(self, spark: Any, source: TableSource, columns: Sequence[str] | None = None) -> None:
-        if source.format == "iceberg":
-            raise UnsupportedFeature(
-                f"{source.name} is an Iceberg table, whose files are not kept in the memory of Spark: "
-                "tamis.connect(spark=…, planning='spark') reads its manifests in executors"
-            )
         self._spark = check_session(spark)
         self._functions = session_functions(spark)
         self._source = source
-        self.layout = FileLayout(_partition_schema(source), _columns(source, columns))
+        self._iceberg = _iceberg(source)
+        noted = _columns(source, columns)
+        if self._iceberg is not None:
+            noted = self._iceberg.columns(noted)
+        self.layout = FileLayout(_partition_schema(source), noted)
         self.name = ""
         """Of the temporary view, and of what Spark's page about storage shows."""
         what = f"tamis: files of {source.name}" + ("" if source.version is None else f"@{source.version}")
@@ -117,7 +121,9 @@ class FilesDataFrame:
         with translated_errors(title), job_name(self._spark, title[:200]):
             failed = self._functions.count(ERROR).alias(_FAILED)
             frame = self._table().drop(KEY).observe(sizes, *measured, failed)
-            is_left = self._functions.col(ERROR).isNull() & stages["statistics"]
+            # A filter that is FALSE whatever is known would have Spark leave out the frame, and its sizes with it.
+            never = self._functions.col("size") < self._functions.lit(-1)
+            is_left = self._functions.col(ERROR).isNull() & (stages["statistics"] | never)
             found = frame.where(is_left).drop(ERROR, *KINDS).toArrow().sort_by("path")
             if sizes.get[_FAILED]:
                 self._tell_failure()
@@ -154,7 +160,14 @@ class FilesDataFrame:
     def _make(self) -> Any:
         if isinstance(self._source, DeltaTable):
             return self._from_log(self._source)
-        return self._from_footers()
+        return self._from_footers() if self._iceberg is None else self._from_manifests(self._iceberg)
+
+    def _from_manifests(self, files: IcebergFiles) -> Any:
+        items = files.items()
+        title = f"tamis: read {counted(len(items), 'piece')} of the manifests of {self._source.name}"
+        if not items:
+            return self._local(self.layout.schema.empty_table())
+        return self._run(MANIFESTS, files.arguments(), items, title)
 
     def _from_log(self, source: DeltaTable) -> Any:
         """Checkpoint parts by executors, commits by the driver, and what commits replace taken out by a join."""
@@ -215,6 +228,8 @@ class FilesDataFrame:
         if isinstance(source, DeltaTable):
             request = Request.of(predicate, source.snapshot.metadata, LEVELS, None, True)
             return predicate, request.partition_conjuncts, predicate.conjuncts
+        if self._iceberg is not None:
+            return predicate, (), self._iceberg.conjuncts(predicate)
         return predicate, predicate.partition_conjuncts if source.partition_columns else (), predicate.conjuncts
 
     def _keeps(self, conjuncts: Sequence[Conjunct], known: Mapping[str, Any]) -> tuple[Any, list[str]]:
@@ -278,6 +293,8 @@ class FilesDataFrame:
         if isinstance(source, DeltaTable):
             paths = resolve_paths(source.storage, paths, allow_outside=source.allow_outside)
         files = pa.table({"path": paths, "size": found["size"], "num_records": found["num_records"]})
+        if self._iceberg is not None:
+            files = self._iceberg.resolved(files)
         values: dict[str, Any] = {}
         for name, field in self.layout.partition_fields.items():
             column = found["partition"].combine_chunks().field(field)
@@ -288,6 +305,17 @@ class FilesDataFrame:
 def _sizes(measured: Mapping[str, int], name: str) -> Sizes:
     rows = None if measured[f"{name}_unknown"] else measured[f"{name}_rows"]
     return Sizes(measured[f"{name}_files"], measured[f"{name}_bytes"], rows)
+
+
+def _iceberg(source: TableSource) -> IcebergFiles | None:
+    if source.format != "iceberg":
+        return None
+    # An optional part of the installation.
+    from tamis.spark.iceberg_files import IcebergFiles
+    from tamis.tables.iceberg.table import IcebergTable
+
+    assert isinstance(source, IcebergTable)
+    return IcebergFiles(source)
 
 
 def _partition_schema(source: TableSource) -> pa.Schema:

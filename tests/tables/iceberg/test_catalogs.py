@@ -17,6 +17,7 @@ from builders.iceberg_edits import add_column, edit_metadata
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field, list_of
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, TamisError, UnsupportedFeature
+from tamis.tables.iceberg.catalogs import storage_properties
 
 
 @pytest.fixture
@@ -122,7 +123,9 @@ def test_errors_of_the_libraries_behind_a_catalog_are_ours() -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"type": "sql", "uri": "sqlite:////nowhere/at/all/x.db", "warehouse": "x"}, "unable to open database file"),
+        ({"type": "sql", "uri": "sqlite:////nowhere/at/all/x.db", "warehouse": "x"}, "no database file '/nowhere/at"),
+        ({"type": "sql"}, "'uri' is missing among its properties"),
+        ({"type": "sql", "uri": "no url"}, "Could not parse"),
         ({"type": "sql", "uri": "nonsense://"}, "nonsense"),
         ({"type": "nonsense"}, "nonsense"),
         ({"uri": 5}, "URI"),
@@ -137,3 +140,65 @@ def test_a_catalog_that_cannot_be_opened(properties: dict[str, Any], message: st
 def test_what_is_no_name_of_a_table(catalog: SqlCatalog, name: str) -> None:
     with pytest.raises(InvalidArgument, match=r"is no table of the catalog 'here': give namespace\.table"):
         tamis.open(name, catalog=catalog)
+
+
+def test_a_mistyped_database_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for uri in ("sqlite:///nope.db", f"sqlite:///{tmp_path}/nope.db", "sqlite:///file:nope.db?uri=true"):
+        # Also for those who write with the same properties.
+        properties = {"name": "here", "type": "sql", "uri": uri, "init_catalog_tables": "true"}
+        with pytest.raises(
+            InvalidArgument, match=r"^the catalog 'here' cannot be opened: there is no database file '.*nope\.db'"
+        ):
+            tamis.open("ns.t", catalog=properties)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_database_without_a_catalog_gets_none(tmp_path: Path) -> None:
+    place = tmp_path / "other.db"
+    place.touch()
+    with pytest.raises(InvalidArgument, match="its database has no table 'iceberg_tables', so that it"):
+        tamis.open("ns.t", catalog={"uri": f"sqlite:///{place}"})
+    assert place.stat().st_size == 0
+
+
+def test_a_database_is_left_as_it_is(tmp_path: Path, catalog: SqlCatalog) -> None:
+    registered(catalog, tmp_path / "t")
+    place = tmp_path / "catalog.db"
+    before = place.read_bytes()
+    properties = {"name": "here", "type": "sql", "uri": f"sqlite:///{place}", "schema_version": "v1"}
+    assert tamis.open("ns.t", catalog=properties).scan().count() == 1
+    assert place.read_bytes() == before
+
+
+def test_the_name_of_a_catalog_that_was_forgotten_is_told(tmp_path: Path, catalog: SqlCatalog) -> None:
+    registered(catalog, tmp_path / "t")
+    with pytest.raises(
+        TableNotFound,
+        match=r"^no table 'ns\.t' in the catalog 'tamis', whose database has the catalogs here: ",
+    ):
+        tamis.open("ns.t", catalog={"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"})
+    with pytest.raises(TableNotFound, match=r"^no table 'ns\.tt' in the catalog 'here'\. Did you mean 'ns\.t'\?$"):
+        tamis.open("ns.tt", catalog=catalog)
+
+
+def test_a_configured_catalog_by_its_name(tmp_path: Path, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered(catalog, tmp_path / "t")
+    with pytest.raises(InvalidArgument, match=r"^pyiceberg is not configured for the catalog 'nope': put it into \.py"):
+        tamis.open("ns.t", catalog="nope")
+    monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    assert tamis.open("ns.t", catalog="here").scan().count() == 1
+    monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalgo.db")
+    with pytest.raises(InvalidArgument, match=r"there is no database file '.*/catalgo\.db'"):
+        tamis.open("ns.t", catalog="here")
+
+
+def test_what_properties_say_of_the_storage() -> None:
+    keys = {"client.access-key-id": "all", "client.secret-access-key": "all", "client.session-token": "all"}
+    assert storage_properties(keys) == {name.replace("client.", "s3."): "all" for name in keys}
+    own = {"s3.access-key-id": "files", "s3.secret-access-key": "files"}
+    # A key of the files without a token has none.
+    assert storage_properties({**keys, **own, "client.region": "r", "token": "t", "s3.signer": "x"}) == {
+        "s3.region": "r",
+        **own,
+    }

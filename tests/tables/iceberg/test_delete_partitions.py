@@ -14,6 +14,7 @@ from builders import iceberg_manifests, iceberg_tables
 from builders.iceberg_deletes import equality_deletes, position_deletes
 from builders.iceberg_tables import File, IcebergFolder
 from builders.iceberg_values import field, unscaled_bytes
+from tamis.tables.source import LEVELS
 
 ID = field(1, "id", "long")
 KINDS = ("positions", "values")
@@ -154,3 +155,55 @@ def test_I6_values_inside_of_structs_that_are_null_are_compared_where_nobody_cou
     deleted = pa.table({"s": pa.array([{"x": None}, {"x": 5}], stored)})
     table.commit(equality_deletes(table, "e.parquet", deleted, ids=[3], noted=noted))
     assert ids(tmp_path) == [1, 3]
+
+
+@pytest.fixture
+def of_two_specs(tmp_path: Path) -> tuple[IcebergFolder, File, File]:
+    """A file by `p` and a younger one by `q`, which the table is partitioned by today."""
+    fields = [ID, field(2, "p", "int"), field(3, "q", "int")]
+    table = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "p")], [(3, "identity", "q")]])
+    one, other = (
+        table.data_file(f"{spec}.parquet", rows_of_p_and_q(first), spec=spec) for spec, first in ((0, 1), (1, 3))
+    )
+    table.commit(one, other)
+    return table, one, other
+
+
+def rows_of_p_and_q(first: int) -> pa.Table:
+    values = pa.array([3, 3], pa.int32())
+    return pa.table({"id": [first, first + 1], "p": values, "q": values})
+
+
+@pytest.mark.parametrize("named", ["told", "by bounds"])
+@pytest.mark.parametrize("where", [None, "q = 3", "p = 3", "q = 3 AND id = 1", "p = 3 AND q = 3"])
+def test_O1_I1_I6_positions_that_name_a_file_of_another_spec_reach_it_whatever_is_pruned(
+    of_two_specs: tuple[IcebergFolder, File, File], named: str, where: str | None
+) -> None:
+    table, one, _ = of_two_specs
+    referenced = one.path if named == "told" else None
+    # A partition that the filter rules out: that says nothing of a file under another spec.
+    deletes = position_deletes(table, "d.parquet", [(one.path, 0)], spec=1, partition=(9,), referenced=referenced)
+    table.commit(deletes)
+    opened = tamis.open(table.folder)
+    expected = [] if where == "q = 3 AND id = 1" else [2, 3, 4]
+    for levels in (LEVELS, ("manifests",), ()):
+        scan = opened.scan(where, levels=levels)
+        assert sorted(scan.to_arrow()["id"].to_pylist()) == expected
+        assert opened.scan(where, levels=levels).count() == len(expected)
+
+
+def test_I6_positions_of_several_files_are_for_those_of_their_own_spec_and_partition(
+    of_two_specs: tuple[IcebergFolder, File, File],
+) -> None:
+    table, one, other = of_two_specs
+    table.commit(position_deletes(table, "d.parquet", [(one.path, 0), (other.path, 0)], spec=1, partition=(3,)))
+    assert ids(table.folder) == [1, 2, 4]
+
+
+def test_I6_delete_manifests_of_other_partitions_are_not_read_where_all_files_have_their_spec(tmp_path: Path) -> None:
+    table, file = partitioned(tmp_path, "int", pa.int32(), 5)
+    table.commit(delete_first(table, file, "positions", (5,)))
+    other = position_deletes(table, "o.parquet", [(file.path, 1)], partition=(6,), noted={})
+    table.commit(other)
+    (tmp_path / "metadata" / Path(table.snapshots[-1].manifests[-1].listed["manifest_path"]).name).unlink()
+    assert tamis.open(tmp_path).scan("p = 5").to_arrow()["id"].to_pylist() == [2, 3]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from builders.avro_files import write_avro
+from builders.iceberg_values import list_of, map_of
 from tamis.errors import CorruptFile
 from tamis.io.storage import open_storage
 from tamis.tables.iceberg.arrow_schema import arrow_schema
@@ -263,3 +264,56 @@ def test_types_of_files_that_others_wrote(tmp_path: Path, kind: Any, iceberg: An
 def test_a_union_of_several_types_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match=r"a\.avro' has a schema with types that are none: a union of several types"):
         read_column(["null", "int", "long"], "long", [5], tmp_path)
+
+
+def _pair(name: str, first: int) -> dict[str, Any]:
+    """A record of `a` and `b`, with ids from `first` on."""
+    kinds = {"a": "int", "b": "string"}
+    fields = [
+        {"name": each, "type": ["null", kind], "field-id": first + number}
+        for number, (each, kind) in enumerate(kinds.items())
+    ]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def test_I5_structs_inside_of_lists_and_maps_change_by_id(tmp_path: Path) -> None:
+    entry = {
+        "type": "record",
+        "name": "entry",
+        "fields": [
+            {"name": "key", "type": "int", "field-id": 31},
+            {"name": "value", "type": ["null", _pair("third", 40)], "field-id": 32},
+        ],
+    }
+    kinds = {
+        "l": {"type": "array", "element-id": 4, "items": ["null", _pair("first", 10)]},
+        "m": {"type": "map", "key-id": 5, "value-id": 6, "values": ["null", _pair("second", 20)]},
+        "n": {"type": "array", "logicalType": "map", "items": entry},
+    }
+    fields = [
+        {"name": name, "type": ["null", kind], "field-id": 1 + index}
+        for index, (name, kind) in enumerate(kinds.items())
+    ]
+    one = {"a": 1, "b": "x"}
+    rows = [
+        {"l": [one, None], "m": {"k": one}, "n": [{"key": 5, "value": one}, {"key": 6, "value": None}]},
+        {"l": None, "m": {}, "n": None},
+    ]
+    size = write_avro(tmp_path / "1.avro", {"type": "record", "name": "t", "fields": fields}, rows)
+
+    def struct(first: int) -> dict[str, Any]:
+        # The names have changed places, one is wider, and one is new.
+        return {
+            "type": "struct",
+            "fields": [field(first + 1, "a", "string"), field(first + 5, "c", "date"), field(first, "b", "long")],
+        }
+
+    schema = {"fields": [field(1, "l", list_of(4, struct(10))), field(2, "m", map_of(5, 6, "string", struct(20))),
+                         field(3, "n", map_of(31, 32, "int", struct(40)))]}  # fmt: skip
+    file = DataFile(open_storage(tmp_path), str(tmp_path / "1.avro"), size, "avro", 2)
+    (batch,) = file.read(arrow_schema(schema), field_names_of(schema, None))
+    changed = {"a": "x", "c": None, "b": 1}
+    assert batch.to_pylist() == [
+        {"l": [changed, None], "m": [("k", changed)], "n": [(5, changed), (6, None)]},
+        {"l": None, "m": [], "n": None},
+    ]

@@ -6,43 +6,28 @@ well, and knows less: where it fails, and the catalog can be asked for the place
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg import exceptions as theirs
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 
-from tamis.errors import (
-    InvalidArgument,
-    MissingDependency,
-    StorageError,
-    TableNotFound,
-    UnsupportedFeature,
-    one_line,
-    with_article,
-)
+from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, UnsupportedFeature
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import is_of_the_storage
-from tamis.tables.iceberg.metadata import parse_metadata
+from tamis.tables.iceberg.catalog_loading import PARSING, REFUSED, WAY_IN, load, raised_by_catalogs, said
+from tamis.tables.iceberg.metadata import Metadata, parse_metadata
 from tamis.tables.iceberg.opening import Opened, read_all
 from tamis.tables.iceberg.relocation import Location, Relocation
 
-_PARSING = (ValueError, TypeError, KeyError, AttributeError, theirs.ValidationError)
-"""What pyiceberg raises for metadata, and for properties, that it does not know."""
+_OF_S3, _OF_CLIENT = "s3.", "client."
+_KEY = frozenset({"s3.access-key-id", "s3.secret-access-key", "s3.session-token"})
 
-_OF_PYICEBERG = tuple(each for each in vars(theirs).values() if isinstance(each, type) and issubclass(each, Exception))
-
-_OF_OTHERS = (
-    ("sqlalchemy.exc", "SQLAlchemyError"),
-    ("botocore.exceptions", "BotoCoreError"),
-    ("botocore.exceptions", "ClientError"),
-    ("thrift.Thrift", "TException"),
-    ("google.api_core.exceptions", "GoogleAPIError"),
-    ("google.auth.exceptions", "GoogleAuthError"),
-)
-"""The roots of what the libraries behind catalogs raise."""
+_MOST_NAMES = 1000
+"""Of tables that are looked through for one that was meant."""
 
 
 def open_in_catalog(
@@ -53,10 +38,9 @@ def open_in_catalog(
     allow_outside: bool = False,
 ) -> Opened:
     """Open `namespace.table` of a catalog: one of pyiceberg's, or the properties or the name of one."""
-    opened = _catalog(catalog)
+    opened = load(catalog)
     found = _find(opened, identifier)
-    at_file = _storage(found.place, found, storage_options)
-    metadata = parse_metadata(read_all(at_file, at_file.root), found.place)
+    metadata = _metadata(found, storage_options)
     folder = _storage(metadata.location, found, storage_options)
 
     def reopen() -> Opened:
@@ -66,40 +50,18 @@ def open_in_catalog(
     return Opened(metadata, Relocation(folder, metadata.location, allow_outside), reopen, name)
 
 
-def _catalog(given: object) -> Catalog:
-    if isinstance(given, Catalog):
-        return given
-    try:
-        if isinstance(given, str):
-            return load_catalog(given)
-        if isinstance(given, Mapping):
-            properties = {str(name): value for name, value in given.items()}
-            return load_catalog(str(properties.pop("name", "tamis")), **properties)
-    except theirs.NotInstalledError as error:
-        raise MissingDependency(f"the catalog cannot be opened: {one_line(error)}") from error
-    except _raised(*_PARSING, ImportError) as error:
-        raise InvalidArgument(f"the catalog cannot be opened: {one_line(error)}") from error
-    raise InvalidArgument(
-        "catalog= is a catalog of pyiceberg, its properties as in {'type': 'sql', 'uri': 'sqlite:///…'}, or the name "
-        f"of a configured one, not {with_article(type(given).__name__)}"
-    )
-
-
-def _raised(*more: type[Exception]) -> tuple[type[Exception], ...]:
-    """What catalogs raise that cannot do what they should: their own errors, and those of libraries that are loaded."""
-    loaded = [getattr(sys.modules[module], name, None) for module, name in _OF_OTHERS if module in sys.modules]
-    known = [each for each in loaded if isinstance(each, type) and issubclass(each, Exception)]
-    return (OSError, *more, *_OF_PYICEBERG, *known)
-
-
 @dataclass(frozen=True)
 class _Found:
     """A table of a catalog."""
 
-    place: str
-    """Of its metadata file."""
+    place: str | None
+    """Of its metadata file; None where the catalog keeps the metadata to itself."""
     properties: Mapping[str, Any]
     """Of the catalog, and what it says of this table."""
+    told: bytes = b""
+    """The metadata, where it has no place."""
+    what: str = ""
+    """The table, for messages."""
 
 
 def _find(catalog: Catalog, identifier: str) -> _Found:
@@ -110,20 +72,57 @@ def _find(catalog: Catalog, identifier: str) -> _Found:
     try:
         table = catalog.load_table(identifier)
     except (theirs.NoSuchTableError, theirs.NoSuchNamespaceError, theirs.NoSuchIdentifierError) as error:
-        raise TableNotFound(f"no table '{identifier}' in the catalog '{catalog.name}': {one_line(error)}") from error
+        hint = _instead(catalog, identifier) or f": {said(error)}"
+        raise TableNotFound(f"no table '{identifier}' in the catalog '{catalog.name}'{hint}") from error
     except theirs.NotInstalledError as error:
-        raise MissingDependency(f"{what} cannot be loaded: {one_line(error)}") from error
-    except _PARSING as error:
+        raise MissingDependency(f"{what} cannot be loaded: {said(error)}") from error
+    except REFUSED as error:
+        raise StorageError(f"the catalog does not let you read {what}: {said(error)}. {WAY_IN}") from error
+    except PARSING as error:
         place = _place_in_database(catalog, identifier)
         if place is None:
             raise UnsupportedFeature(
-                f"pyiceberg does not read what is told of {what}: {one_line(error)[:500]}. Open the table by its "
-                "folder or its metadata file instead"
+                f"pyiceberg does not read what is told of {what}: {said(error)}. Open the table by its folder or its "
+                "metadata file instead"
             ) from error
-        return _Found(place, catalog.properties)
-    except _raised() as error:
-        raise StorageError(f"{what} cannot be loaded: {one_line(error)}") from error
-    return _Found(table.metadata_location, table.io.properties)
+        return _Found(place, catalog.properties, what=what)
+    except raised_by_catalogs() as error:
+        raise StorageError(f"{what} cannot be loaded: {said(error)}") from error
+    if table.metadata_location is None:
+        return _Found(None, table.io.properties, table.metadata.model_dump_json().encode(), what)
+    return _Found(table.metadata_location, table.io.properties, what=what)
+
+
+def _metadata(found: _Found, storage_options: Mapping[str, Any] | None) -> Metadata:
+    if found.place is None:
+        return parse_metadata(found.told, found.what)
+    at_file = _storage(found.place, found, storage_options)
+    return parse_metadata(read_all(at_file, at_file.root), found.place)
+
+
+def _instead(catalog: Catalog, identifier: str) -> str:
+    """What may have been meant by a table that is not there; nothing where the catalog does not tell."""
+    try:
+        names = _names_in_database(catalog)
+        if names and catalog.name not in names:
+            return f", whose database has the catalogs {', '.join(names)}: give 'name' among its properties"
+        known = [".".join(each) for each in catalog.list_tables(Catalog.namespace_from(identifier))[:_MOST_NAMES]]
+    except (*PARSING, *raised_by_catalogs()):
+        return ""
+    near = difflib.get_close_matches(identifier, known, n=1, cutoff=0.6)
+    return f". Did you mean '{near[0]}'?" if near else ""
+
+
+def _names_in_database(catalog: Catalog) -> list[str]:
+    """The names of the catalogs that a database has tables of; none for other catalogs."""
+    module = sys.modules.get("pyiceberg.catalog.sql")
+    if module is None or not isinstance(catalog, module.SqlCatalog):
+        return []
+    from sqlalchemy import select
+
+    query = select(module.IcebergTables.catalog_name).distinct().order_by(module.IcebergTables.catalog_name)
+    with catalog.engine.connect() as connection:
+        return [str(name) for name in connection.execute(query).scalars()]
 
 
 def _place_in_database(catalog: Catalog, identifier: str) -> str | None:
@@ -149,5 +148,21 @@ def _storage(place: str, found: _Found, given: Mapping[str, Any] | None) -> Stor
     """The storage of a place, with the options that are given, or else with what a catalog says of S3."""
     if given is not None or Location.of(place).scheme != "s3":
         return open_storage(place, given)
-    told = {name: value for name, value in found.properties.items() if value is not None and is_of_the_storage(name)}
-    return open_storage(place, told or None)
+    return open_storage(place, storage_properties(found.properties) or None)
+
+
+def storage_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """What the properties of a catalog say of S3.
+
+    Those that begin with `client.` are for all of AWS, and the catalog itself may need others than the files do.
+
+    >>> storage_properties({"client.region": "eu-west-1", "s3.region": "us-east-1", "token": "of the catalog"})
+    {'s3.region': 'us-east-1'}
+    """
+    told = {name.lower(): value for name, value in properties.items() if value is not None and is_of_the_storage(name)}
+    own = {name: value for name, value in told.items() if name.startswith(_OF_S3)}
+    of_client = {name.replace(_OF_CLIENT, _OF_S3, 1): value for name, value in told.items() if name not in own}
+    if not _KEY.isdisjoint(own):
+        # A key belongs to its secret and its token.
+        of_client = {name: value for name, value in of_client.items() if name not in _KEY}
+    return of_client | own

@@ -1,8 +1,10 @@
 """The plan of a scan: manifests by their summaries, files by partition values and statistics, then their deletes.
 
-Delete manifests are pruned like those of data: a delete is for files of its own partition, so that where no file of a
-partition is left no delete of it is needed. One that is for the files of all partitions has a spec that says nothing of
-any. Nothing else rules out a delete: whether its rows could match the filter does not matter, they are gone.
+Delete manifests are pruned like those of data where all files that are left have their spec: a delete is for files of
+its own partition, so that where no file of a partition is left no delete of it is needed. One that is for the files of
+all partitions has a spec that says nothing of any; and one that names its data file is for that one, also where the
+file has another spec. Nothing else rules out a delete: whether its rows could match the filter does not matter, they
+are gone.
 """
 
 from __future__ import annotations
@@ -68,8 +70,8 @@ def plan_files(
     storage = relocation.storage
     place = f"a manifest of '{storage.uri}'"
     data = prune_manifests(manifests.of(DATA), request, place)
-    of_deletes = prune_manifests(manifests.of(DELETES), request, place)
-    deletes = _read_deletes(storage, Manifest.all_of(of_deletes.table), request)
+    of_deletes = _delete_manifests(manifests.of(DELETES), data.table, request, place)
+    deletes = _read_deletes(storage, Manifest.all_of(of_deletes), request)
     compared = _compared(deletes, request)
     pieces = pieces_of(Manifest.all_of(data.table))
     size = sum(manifest.length for piece in pieces for manifest in piece)
@@ -125,6 +127,15 @@ def _at_once(storage: Storage) -> int:
     """How many pieces are read at the same time. Of a local table nearly all of it is decoding, and what was decoded is
     large: on two processors four at once took 60 MB more than two, and longer."""
     return (os.cpu_count() or 1) if storage.is_local else storage.threads
+
+
+def _delete_manifests(deletes: pa.Table, data: pa.Table, request: Request, place: str) -> pa.Table:
+    """The delete manifests that may be for a file of the data manifests that are left."""
+    is_of_all = np.ones(deletes.num_rows, bool)
+    for spec_id in pc.unique(data["spec_id"]).to_pylist():
+        is_of_all &= deletes["spec_id"].to_numpy() == spec_id
+    kept = prune_manifests(deletes.filter(pa.array(is_of_all)), request, place).table
+    return pa.concat_tables([kept, deletes.filter(pa.array(~is_of_all))])
 
 
 def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Request) -> pa.Table:

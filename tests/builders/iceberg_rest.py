@@ -1,0 +1,140 @@
+"""A REST catalog of Iceberg tables that answers from memory, and the S3 store that it hands out keys for.
+
+with RestServer() as server:
+    server.add("ns.t", table.save())
+    tamis.open("ns.t", catalog={"type": "rest", "uri": server.uri})
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+_TABLE = re.compile(r"/v1/(?:[^/]+/)?namespaces/([^/]+)/tables/([^/]+)")
+_TABLES = re.compile(r"/v1/(?:[^/]+/)?namespaces/([^/]+)/tables")
+
+
+@dataclass
+class Seen:
+    """A request that came."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    """By their names in lower case."""
+
+
+@dataclass
+class RestServer:
+    """The catalog is at `/v1/…`, and every other path is an object of the store."""
+
+    token: str | None = None
+    """What requests must come with, if anything."""
+    config: dict[str, Any] = field(default_factory=lambda: {"defaults": {}, "overrides": {}})
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Answers by the names of tables."""
+    buckets: dict[str, Path] = field(default_factory=dict)
+    failing: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Status and text of answers, by what their paths end with."""
+    seen: list[Seen] = field(default_factory=list)
+
+    def __enter__(self) -> RestServer:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                server._answer(self)
+
+            def do_HEAD(self) -> None:
+                server._answer(self)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Silence: tests read what was seen."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def add(self, name: str, metadata: Path, location: str | None = None, **answer: Any) -> None:
+        """A table whose metadata file is there, which the catalog says to be at `location`."""
+        content = metadata.read_bytes()
+        told = json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
+        self.tables[name] = {"metadata-location": location or str(metadata), "metadata": told, "config": {}} | answer
+
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        path = unquote(urlsplit(request.path).path)
+        self.seen.append(Seen(request.command, path, {name.lower(): value for name, value in request.headers.items()}))
+        failing = next((answer for end, answer in self.failing.items() if path.endswith(end)), None)
+        if failing is not None:
+            _send(request, failing[0], failing[1].encode())
+        elif not path.startswith("/v1/"):
+            self._send_object(request, path)
+        elif self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
+            _send_error(request, 401, "NotAuthorizedException", "the token is not known")
+        elif path == "/v1/config":
+            _send(request, 200, json.dumps(self.config).encode())
+        elif (match := _TABLE.fullmatch(path)) is not None:
+            name = ".".join((*match[1].split("\x1f"), match[2]))
+            if name in self.tables:
+                _send(request, 200, json.dumps(self.tables[name]).encode())
+            else:
+                _send_error(request, 404, "NoSuchTableException", f"Table does not exist: {name}")
+        elif (match := _TABLES.fullmatch(path)) is not None:
+            namespace = match[1].split("\x1f")
+            some = [name.split(".") for name in self.tables]
+            own = [{"namespace": each[:-1], "name": each[-1]} for each in some if each[:-1] == namespace]
+            _send(request, 200, json.dumps({"identifiers": own}).encode())
+        else:
+            _send_error(request, 404, "NotFoundException", f"nothing at {path}")
+
+    def _send_object(self, request: BaseHTTPRequestHandler, path: str) -> None:
+        _, bucket, key = path.split("/", 2)
+        place = self.buckets.get(bucket, Path("/nowhere")) / key
+        if not place.is_file():
+            _send(request, 404, b"")
+            return
+        content = place.read_bytes()
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")
+        if wanted is None:
+            _send(request, 200, content, {"ETag": '"1"'})
+            return
+        start, end = int(wanted[1]), min(int(wanted[2] or len(content)), len(content) - 1)
+        headers = {"ETag": '"1"', "Content-Range": f"bytes {start}-{end}/{len(content)}"}
+        _send(request, 206, content[start : end + 1], headers)
+
+
+def _send_error(request: BaseHTTPRequestHandler, status: int, kind: str, message: str) -> None:
+    _send(request, status, json.dumps({"error": {"message": message, "type": kind, "code": status}}).encode())
+
+
+def _send(request: BaseHTTPRequestHandler, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
+    request.send_response(status, HTTPStatus(status).phrase)
+    for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
+        request.send_header(name, value)
+    request.end_headers()
+    if request.command != "HEAD":
+        request.wfile.write(content)

@@ -1,0 +1,192 @@
+"""Iceberg tables by REST, Glue and Hive catalogs: what the server says of a table holds, and what fails is one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyiceberg.catalog import load_catalog
+
+import tamis
+from builders.iceberg_rest import RestServer
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from tamis.cli.application import program
+from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, UnsupportedFeature
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RestServer]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with RestServer() as made:
+        yield made
+
+
+def table_at(folder: Path, location: str | None = None, **options: Any) -> IcebergFolder:
+    table = IcebergFolder(folder, [field(1, "id", "long")], location=location, **options)
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2, 3]})))
+    return table
+
+
+def of(server: RestServer, **more: str) -> dict[str, str]:
+    return {"name": "lake", "type": "rest", "uri": server.uri, **more}
+
+
+def test_a_table_opens_by_the_properties_of_its_catalog_and_by_the_catalog_itself(
+    tmp_path: Path, server: RestServer
+) -> None:
+    server.token = "t0ken"
+    table = table_at(tmp_path / "t")
+    server.add("shop.eu.orders", table.save())
+    properties = of(server, token="t0ken")
+    opened = tamis.open("shop.eu.orders", catalog=properties)
+    assert (opened.name, opened.format) == ("orders", "iceberg")
+    assert opened.scan("id > 1").to_arrow()["id"].to_pylist() == [2, 3]
+    catalog = load_catalog(**properties)
+    assert tamis.open("shop.eu.orders", catalog=catalog).version == opened.version
+    # What comes later is seen by who asks again.
+    table.commit(table.data_file("2.parquet", pa.table({"id": [4]})))
+    server.add("shop.eu.orders", table.save())
+    assert opened.scan().count() == 3
+    assert opened.refresh().scan().count() == 4
+
+
+def test_the_command_line_takes_properties(tmp_path: Path, server: RestServer) -> None:
+    server.add("ns.t", table_at(tmp_path / "t").save())
+    options = [part for name, value in of(server).items() for part in ("--catalog", f"{name}={value}")]
+    assert CliRunner().invoke(program, ["count", "ns.t", *options]).output == "3\n"
+
+
+def test_the_configuration_that_a_server_answers_is_taken(tmp_path: Path, server: RestServer) -> None:
+    server.config = {"defaults": {"prefix": "lake one"}, "overrides": {}}
+    server.add("ns.t", table_at(tmp_path / "t").save())
+    assert tamis.open("ns.t", catalog=of(server)).scan().count() == 3
+    assert server.seen[-1].path == "/v1/lake one/namespaces/ns/tables/t"
+
+
+@pytest.mark.parametrize("vended", ["config", "storage-credentials"])
+def test_files_are_read_with_the_keys_that_the_catalog_hands_out(
+    tmp_path: Path, server: RestServer, vended: str
+) -> None:
+    metadata = table_at(tmp_path / "t", "s3://lake/t").save()
+    server.buckets["lake"] = tmp_path
+    keys = {"s3.access-key-id": "VENDED", "s3.secret-access-key": "secret", "s3.session-token": "for an hour"}
+    answer: Any = keys if vended == "config" else [{"prefix": "s3://lake/", "config": keys}]
+    place = f"s3://lake/t/metadata/{metadata.name}"
+    server.add("ns.t", metadata, place, **{vended: answer})
+    # The catalog's own keys, which are not for the files, and a region that is.
+    own = {"client.access-key-id": "MINE", "client.session-token": "mine", "client.region": "eu-west-3"}
+    opened = tamis.open("ns.t", catalog=of(server, **own, **{"s3.endpoint": server.uri}))
+    assert opened.scan("id = 2").to_arrow()["id"].to_pylist() == [2]
+    reads = [each.headers for each in server.seen if each.path.startswith("/lake/t/")]
+    signed = {each["authorization"].split("Credential=")[1].split("/20")[0] for each in reads}
+    assert signed == {"VENDED"}
+    assert {each["x-amz-security-token"] for each in reads} == {"for an hour"}
+    assert all("/eu-west-3/s3/" in each["authorization"] for each in reads)
+    # Options that are given are taken instead.
+    mine = {"s3.endpoint": server.uri, "AWS_ACCESS_KEY_ID": "GIVEN", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "r"}
+    assert tamis.open("ns.t", catalog=of(server), storage_options=mine).scan().count() == 3
+    assert "Credential=GIVEN/" in server.seen[-1].headers["authorization"]
+
+
+def test_a_catalog_that_keeps_metadata_to_itself(tmp_path: Path, server: RestServer) -> None:
+    metadata = table_at(tmp_path / "t").save()
+    server.add("ns.t", metadata)
+    del server.tables["ns.t"]["metadata-location"]
+    metadata.unlink()
+    assert tamis.open("ns.t", catalog=of(server)).scan("id < 3").count() == 2
+
+
+def test_a_table_that_is_not_there(tmp_path: Path, server: RestServer) -> None:
+    server.add("ns.t", table_at(tmp_path / "t").save())
+    with pytest.raises(TableNotFound, match=r"^no table 'ns\.tt' in the catalog 'lake'\. Did you mean 'ns\.t'\?$"):
+        tamis.open("ns.tt", catalog=of(server))
+    with pytest.raises(TableNotFound, match=r"^no table 'other\.t' in the catalog 'lake': NoSuchTableEx"):
+        tamis.open("other.t", catalog=of(server))
+
+
+def test_who_is_not_let_in_is_told_so(tmp_path: Path, server: RestServer) -> None:
+    server.token = "t0ken"
+    server.add("ns.t", table_at(tmp_path / "t").save())
+    with pytest.raises(
+        StorageError, match=r"^the catalog 'lake' does not let you in: NotAuth.*: the token is not known\. Give 'token'"
+    ) as found:
+        tamis.open("ns.t", catalog=of(server, token="another"))
+    assert "another" not in str(found.value)
+    server.failing["/t"] = (403, '{"error": {"message": "not yours", "type": "ForbiddenException", "code": 403}}')
+    with pytest.raises(StorageError, match=r"^the catalog does not let you read 'ns\.t' of the.* 'lake': Forb.*yours"):
+        tamis.open("ns.t", catalog=of(server, token="t0ken"))
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (500, '{"error": {"message": "out of\\norder", "type": "InternalServerError", "code": 500}}'),
+        (503, ""),
+        (501, ""),
+        (429, "slow down"),
+        (502, "<html>\n" + "bad gateway " * 10_000),
+    ],
+)
+def test_a_server_that_fails_is_one_line_that_names_the_catalog(
+    tmp_path: Path, server: RestServer, status: int, text: str
+) -> None:
+    server.add("ns.t", table_at(tmp_path / "t").save())
+    server.failing["/t"] = (status, text)
+    with pytest.raises(StorageError, match=r"^'ns\.t' of the catalog 'lake' cannot be loaded: ") as found:
+        tamis.open("ns.t", catalog=of(server))
+    server.failing["/config"] = server.failing.pop("/t")
+    with pytest.raises(StorageError, match=r"^the catalog 'lake' cannot be opened: ") as at_once:
+        tamis.open("ns.t", catalog=of(server))
+    for message in (str(found.value), str(at_once.value)):
+        assert "\n" not in message
+        assert len(message) < 500
+
+
+def test_answers_that_are_no_answers(tmp_path: Path, server: RestServer) -> None:
+    server.add("ns.t", table_at(tmp_path / "t").save())
+    server.failing["/t"] = (200, "<html>hello</html>")
+    with pytest.raises(UnsupportedFeature, match=r"^pyiceberg does not read what is told of 'ns\.t' of the.* 'lake'"):
+        tamis.open("ns.t", catalog=of(server))
+    server.failing = {"/config": (200, "<html>hello</html>")}
+    with pytest.raises(InvalidArgument, match=r"^the catalog 'lake' cannot be opened: "):
+        tamis.open("ns.t", catalog=of(server))
+
+
+def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with RestServer() as server:
+        properties = of(server)
+    with pytest.raises(StorageError, match=r"^the catalog 'lake' cannot be opened: .*127\.0\.0\.1.*refused$") as found:
+        tamis.open("ns.t", catalog=properties)
+    assert "Max retries" not in str(found.value)
+
+
+def test_a_table_opens_by_a_Glue_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moto = pytest.importorskip("moto", reason="the Glue of tests comes with tamis[bench]")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    metadata = table_at(tmp_path / "t").save()
+    properties = {"name": "aws", "type": "glue", "glue.region": "us-east-1"}
+    with moto.mock_aws():
+        catalog = load_catalog(**properties)
+        catalog.create_namespace("ns")
+        catalog.register_table("ns.t", str(metadata))
+        for by in (properties, catalog):
+            assert tamis.open("ns.t", catalog=by).scan("id > 1").count() == 2
+        with pytest.raises(TableNotFound, match=r"^no table 'ns\.tt' in the catalog 'aws'\. Did you mean 'ns\.t'\?$"):
+            tamis.open("ns.tt", catalog=properties)
+
+
+@pytest.mark.parametrize("kind", ["hive", "glue"])
+def test_a_catalog_whose_library_is_not_installed(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    # An entry of None is a module that cannot be imported.
+    monkeypatch.setitem(sys.modules, f"pyiceberg.catalog.{kind}", None)
+    message = rf"^the catalog cannot be opened: .* support not installed: pip install 'pyiceberg\[{kind}\]'$"
+    with pytest.raises(MissingDependency, match=message):
+        tamis.open("ns.t", catalog={"type": kind, "uri": "thrift://127.0.0.1:9083"})
