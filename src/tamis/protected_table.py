@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from tamis.errors import AccessDenied
+from tamis.errors import (
+    AccessDenied,
+    CorruptFile,
+    EvaluationError,
+    MissingFile,
+    PartitionLayoutError,
+    StorageError,
+    TableError,
+)
+from tamis.expr.nodes import TRUE
+from tamis.expr.normalise import normalise
 from tamis.pushdown.policies.applying import BoundPolicy, bind_policy
 from tamis.pushdown.policies.model import Policies
+from tamis.pushdown.policies.reading import UNREADABLE, silence
 from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
 from tamis.scan.scan import Scan
 from tamis.table import Table
@@ -24,6 +37,21 @@ def names_of(table: Table) -> tuple[str, ...]:
     if source.storage.is_local:
         places.append(os.path.realpath(source.storage.uri))
     return tuple(dict.fromkeys((*places, source.name)))
+
+
+@contextmanager
+def opening(place: str | os.PathLike[str], policies: Policies | None, principal: str | None) -> Iterator[None]:
+    """What damage is found while a table is opened says which file and what is in it: to whom may see all of it."""
+    try:
+        yield
+    except (CorruptFile, MissingFile, PartitionLayoutError, StorageError, EvaluationError):
+        if policies is None:
+            raise
+        uri = os.fspath(place)
+        found = policies.policy_of((uri, os.path.realpath(uri), PurePosixPath(uri).name), principal)
+        if found is None or (normalise(found.rows) == TRUE and not found.masks):
+            raise
+        raise TableError(UNREADABLE) from None
 
 
 def protect_table(table: Table, policies: Policies | None, principal: str | None) -> Table:
@@ -59,7 +87,10 @@ class ProtectedTable(Table):
         return ProtectedScan(self._source, self._policy(), where, columns, limit, levels)
 
     def refresh(self) -> Table:
-        return ProtectedTable(self._versioned("refresh").refresh(), self._policies, self._principal)
+        versioned = self._versioned("refresh")
+        with silence():
+            source = versioned.refresh()
+        return ProtectedTable(source, self._policies, self._principal)
 
     def history(self, limit: int | None = None) -> NoReturn:
         self._refuse("its history")

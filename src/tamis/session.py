@@ -70,11 +70,12 @@ class Session:
 
     def open(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> Table:
         """Open a table, with the arguments of `tamis.open`."""
-        table = Table(self._open_source(uri, *arguments, **options))
         if self._policies is None:
-            return table
-        from tamis.protected_table import protect_table
+            return Table(self._open_source(uri, *arguments, **options))
+        from tamis.protected_table import opening, protect_table
 
+        with opening(uri, self._policies, self._principal):
+            table = Table(self._open_source(uri, *arguments, **options))
         return protect_table(table, self._policies, self._principal)
 
     def _open_source(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> TableSource:

@@ -150,6 +150,20 @@ def test_names_without_and_with_a_schema_and_in_any_case(shop: Session, place: s
         shop.sql("SELECT * FROM shop.nothing").to_arrow()
 
 
+def test_a_function_is_asked_for_the_policy_of_a_table_by_one_name_however_a_query_spells_it(place: str) -> None:
+    schema = "public" if place.startswith("postgresql") else "main"
+    asked: set[str] = set()
+
+    def policy(table: str, principal: str | None) -> dict[str, str]:
+        asked.add(table)
+        return {"rows": "city = 'Oslo'" if table == "shop.customers" else "TRUE"}
+
+    for name in ("SHOP.Customers", f"shop.{schema}.customers", "shop.`CUSTOMERS`", f"shop.{schema.upper()}.Customers"):
+        connection = tamis.connect(policies=policy).attach("shop", place)
+        assert connection.sql(f"SELECT id FROM {name}").to_arrow().to_pylist() == [{"id": 1}]
+    assert asked == {"shop.customers"}
+
+
 def test_policies_of_tables_of_a_database_go_by_each_of_their_names(place: str) -> None:
     schema = "public" if place.startswith("postgresql") else "main"
     rule = {"principals": ["ana"], "rows": "city = 'Oslo'", "masks": {"name": "concat(substring(name, 1, 1), '…')"}}

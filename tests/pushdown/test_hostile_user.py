@@ -16,7 +16,7 @@ import pytest
 
 import tamis
 from builders.protected import EU, POLICIES, ROWS, session, write_orders
-from tamis.errors import AccessDenied, TamisError
+from tamis.errors import AccessDenied, CorruptFile, TamisError
 from tamis.io import ranges
 from tamis.pushdown.policies import load_policies
 from tamis.session import Session
@@ -225,6 +225,71 @@ def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(TamisError):
             ana.sql(statement).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        # What reads or runs something that no policy is asked about, on either engine.
+        "SELECT * FROM IDENTIFIER('parquet.`/lake/orders`')",
+        "SELECT * FROM orders o JOIN IDENTIFIER('others') USING (id)",
+        "SELECT * FROM IDENTIFIER('parquet').`/lake/orders`",
+        "SELECT * FROM identifier('par' || 'quet.`/lake/orders`') AS t",
+        "SELECT id FROM orders WHERE id IN (SELECT id FROM TABLE(others))",
+        "WITH w AS (SELECT * FROM STREAM(others)) SELECT * FROM w",
+        "SELECT reflect('java.lang.System', 'getenv', 'HOME') FROM orders",
+        "SELECT `Reflect`('java.lang.System', 'getenv', 'HOME') FROM orders",
+        "SELECT system.builtin.java_method('java.lang.System', 'getenv', 'HOME') FROM orders",
+        "SELECT id FROM orders WHERE try_reflect('java.lang.System', 'exit') IS NULL",
+        "SELECT * FROM orders LATERAL VIEW explode(split(reflect('a', 'b'), ',')) t AS x",
+        # What shows or changes the engine, which others use too.
+        "SELECT * FROM enable_logging('QueryLog')",
+        "SELECT * FROM duckdb_logs()",
+        "SELECT * FROM main.duckdb_views()",
+        "SELECT * FROM query('SELECT 1')",
+        "SELECT * FROM orders, LATERAL read_text('/etc/hosts')",
+        "SELECT current_setting('temp_directory')",
+    ],
+)
+def test_functions_that_go_past_the_tables_of_the_session_are_denied(ana: Session, query: str) -> None:
+    with pytest.raises(AccessDenied, match="more than the tables of the session"):
+        ana.sql(query)
+    with pytest.raises(AccessDenied):
+        ana.explain(query)
+
+
+def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> None:
+    for query, rows in (
+        ("SELECT id, x FROM orders LATERAL VIEW explode(array(1, 2)) t AS x", 12),
+        ("SELECT * FROM range(3)", 3),
+        ("SELECT o.id, l.m FROM orders o JOIN LATERAL (SELECT max(p.y) AS m FROM orders p WHERE p.y > o.y) l", 6),
+    ):
+        assert ana.sql(query).to_arrow().num_rows == rows
+
+
+@pytest.mark.parametrize("kind", ["hive", "delta", "iceberg"])
+def test_A5_damage_is_not_told_while_a_table_is_opened_refreshed_and_planned(tmp_path: Path, kind: str) -> None:
+    connection = session(tmp_path, kind)
+    ana, admin = connection.as_principal("ana"), connection.as_principal("admin")
+    place = tmp_path / "orders"
+    opened = ana.open(place)
+    for file in place.rglob("*"):
+        if file.is_file() and (kind == "hive" or file.suffix in (".json", ".avro")):
+            file.write_bytes(b"no such thing" * 9)
+    attempts = [lambda: ana.open(place), lambda: ana.sql("SELECT count(*) FROM orders a JOIN orders b ON a.y = b.y")]
+    attempts += [] if kind == "hive" else [opened.refresh]
+    attempts += [lambda: ana.explain("SELECT a.id FROM orders a JOIN orders b ON a.y = b.y")]
+    said = []
+    for attempt in attempts:
+        try:
+            attempt()
+        except TamisError as error:
+            said += [str(error), *map(str, _causes(error))]
+    assert said
+    assert all("why is not told" in text for text in said)
+    # Whoever sees all of it is told.
+    with pytest.raises(CorruptFile, match="orders"):
+        admin.open(place)
 
 
 def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

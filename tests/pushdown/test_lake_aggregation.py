@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -120,6 +121,45 @@ def test_a_delta_table_answers_without_its_files(tmp_path: Path) -> None:
     assert answered(table, "day = 1 AND id < 20", [], measures) == [[10, 10, 10, 19]]
     assert answered(table, "id < 0", [], measures) == [[0, 0, None, None]]
     assert answered(table, "id < 0", [DAY], measures) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT year(day) AS y, count(*), max(id) FROM t GROUP BY year(day)", [(2023, 3, 2), (2024, 6, 8)]),
+        ("SELECT date_trunc('month', day) > DATE '2024-01-01' AS late, count(id) FROM t GROUP BY 1",
+         [(False, 6), (True, 3)]),
+        ("SELECT y FROM (SELECT year(day) AS y FROM t) GROUP BY y", [(2023,), (2024,)]),
+        ("SELECT year(day) + month(day) AS k, min(id) FROM t WHERE id >= 3 GROUP BY 1 HAVING count(*) > 1",
+         [(2025, 3), (2026, 6)]),
+        ("SELECT day, month(day), count(*) FROM t WHERE day > DATE '2024-01-15' GROUP BY day, month(day)",
+         [(date(2024, 2, 2), 2, 3)]),
+    ],
+)  # fmt: skip
+def test_groups_by_what_is_computed_of_a_partition_are_made_without_the_files(
+    tmp_path: Path, query: str, rows: list[tuple[object, ...]]
+) -> None:
+    log = DeltaLog(tmp_path, {"id": "long", "day": "date"}, partition_columns=["day"])
+    days = ("2023-12-31", "2024-01-01", "2024-02-02")
+    parts = [pa.table({"id": range(3 * number, 3 * number + 3)}) for number in range(3)]
+    files = zip(days, parts, strict=True)
+    log.commit(*(data_file(log, f"{day}.parquet", part, {"day": day}) for day, part in files))
+    session = tamis.connect()
+    session.register("t", tamis.open(tmp_path))
+    with_files = [session.sql(query, rules=on).to_arrow() for on in (True, False)]
+    without_files(tmp_path)
+    found = session.sql(query).to_arrow()
+    assert sorted(tuple(row.values()) for row in found.to_pylist()) == rows
+    assert all(each.schema == found.schema and each.num_rows == found.num_rows for each in with_files)
+
+
+def test_groups_by_what_is_computed_of_other_columns_or_summed_are_read(tmp_path: Path) -> None:
+    session = tamis.connect()
+    session.register("t", delta_table(tmp_path))
+    for query in ("SELECT id % 2, count(*) FROM t GROUP BY 1", "SELECT day + 1, sum(id) FROM t GROUP BY 1",
+                  "SELECT day + 1, count(DISTINCT id) FROM t GROUP BY 1"):  # fmt: skip
+        assert "aggregated from metadata" not in session.explain(query)
+        assert sum(row[1] > 0 for row in map(list, map(dict.values, session.sql(query).to_arrow().to_pylist()))) == 2
 
 
 def test_only_the_files_at_the_boundary_are_read(tmp_path: Path) -> None:

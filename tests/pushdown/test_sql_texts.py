@@ -159,6 +159,36 @@ def test_syntax(session: tamis.Session, query: str, expected: list[tuple[object,
     assert rows(session, query) == expected
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count_if(id > 1), count_if(id > 9) FROM nested", [(2, 0)]),
+        ("SELECT count_if(id > 1) FROM nested WHERE id > 9", [(0,)]),
+        ("SELECT count_if(id > 1) FILTER (WHERE id < 3) FROM nested", [(1,)]),
+        ("SELECT collect_list(tags[0]), array_agg(id) FROM nested WHERE id > 9", [([], [])]),
+        ("SELECT collect_list(`order`) FROM odd", [([1.5, 2.5],)]),
+        ("SELECT id, sort_array(collect_set(id) OVER ()) FROM nested WHERE id = 3", [(3, [3])]),
+        ("SELECT percentile(id, 0.5), percentile(id, 0.25) FROM nested", [(2.0, 1.5)]),
+        ("SELECT kurtosis(id) FROM nested", [(-1.5,)]),
+        ("SELECT CAST(1.9 AS INT), CAST(2.5 AS BIGINT), CAST('12' AS INT), CAST(-1.5 AS INT)", [(1, 2, 12, -1)]),
+        ("SELECT datediff(MONTH, DATE '2024-01-31', DATE '2024-02-29'), datediff(DATE '2024-01-03', DATE '2024-01-01')",
+         [(0, 2)]),
+        ("SELECT timestampdiff(MONTH, DATE '2024-03-14', DATE '2024-01-15'), datediff(YEAR, DATE '2024-02-29', "
+         "DATE '2025-02-28'), timestampdiff(DAY, TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-02 23:00:00')",
+         [(-1, 0, 1)]),
+    ],
+)  # fmt: skip
+def test_what_duckdb_means_otherwise_means_what_it_means_in_spark(
+    session: tamis.Session, query: str, expected: list[tuple[object, ...]]
+) -> None:
+    assert rows(session, query) == expected
+
+
+def test_a_text_with_a_fraction_is_no_whole_number(session: tamis.Session) -> None:
+    with pytest.raises(tamis.TamisError, match="whole number"):
+        session.sql("SELECT CAST('1.9' AS INT)").to_arrow()
+
+
 def test_a_number_that_is_another_one_each_time_is_asked_for_once(session: tamis.Session) -> None:
     found = session.sql("SELECT r FROM (SELECT rand() AS r FROM nested) ORDER BY r").to_arrow()["r"].to_pylist()
     assert found == sorted(found)
@@ -204,6 +234,7 @@ def test_long_texts(session: tamis.Session) -> None:
         ("SELECT id FROM nested GROUP BY tags", "id"),
         ("SELECT * FROM read_parquet('/etc/passwd')", "."),
         ("SELECT * FROM '/etc/passwd'", "."),
+        ("SELECT * FROM IDENTIFIER('parquet').`/etc/passwd`", "."),
     ],
 )  # fmt: skip
 def test_errors_are_ours_and_say_what_is_wrong(session: tamis.Session, query: str, said: str) -> None:

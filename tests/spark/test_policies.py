@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 
 import tamis
 from builders.protected import EU, POLICIES, write_orders
 from tamis.errors import AccessDenied, TamisError
 from tamis.session import Session
+from tamis.spark import queries
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,36 @@ def test_a_query_answers_as_if_there_were_nothing_else(ana: Session, query: str,
     assert not any(secret in plan for secret in ("card-0", "apac", ".parquet", "'eu'", "concat"))
 
 
+def test_workers_read_and_what_spark_shows_is_the_same_whatever_is_hidden(
+    ana: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "read_leaf", None)
+    # The first is visible, the second hidden, and the third nowhere.
+    frames = [ana.sql(f"SELECT id, card FROM orders WHERE y = {y}") for y in (12, 20, 99)]
+    assert [frame.collect() for frame in frames] == [[(4, "****0004")], [], []]
+    assert {frame.rdd.getNumPartitions() for frame in frames} == {2}
+    shown = {re.sub(r"_pyspark_\w+|plan_id=\d+|#\d+L?", "", _shown(frame)) for frame in frames}
+    assert len(shown) == 1
+    assert "mapinarrow" in shown.pop().lower()
+
+
+def _shown(frame: Any) -> str:
+    execution = frame._jdf.queryExecution()
+    return str(execution.toString()) + str(execution.optimizedPlan().stats().toString())
+
+
+def test_A5_workers_do_not_tell_what_is_wrong_with_a_file(spark: Any, tmp_path: Path) -> None:
+    session = tamis.connect(spark=spark, policies=POLICIES)
+    place = write_orders(tmp_path, "hive")
+    session.register("orders", tamis.open(place))
+    frame = session.as_principal("ana").sql("SELECT id FROM orders")
+    for file in place.rglob("*.parquet"):
+        file.write_bytes(b"no such thing" * 9)
+    with pytest.raises(PythonException, match="why is not told") as raised:
+        frame.collect()
+    assert not any(word in str(raised.value) for word in ("part-", "no such thing", "region="))
+
+
 def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path) -> None:
     frame = ana.open(place).scan("y >= 12", columns=["id", "card"]).to_spark(spark)
     assert sorted(frame.collect()) == [(4, "****0004"), (6, "****0006"), (8, "****0008"), (10, "****0010")]
@@ -56,6 +89,8 @@ def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path
         for source in ("hidden_view", f"parquet.`{place}`", f"delta.`{place}`", f"text.`{place}`"):
             with pytest.raises(TamisError):
                 ana.sql(f"SELECT * FROM {source}")
+            with pytest.raises(AccessDenied):
+                ana.sql(f"SELECT * FROM IDENTIFIER('{source}')")
     finally:
         spark.catalog.dropTempView("hidden_view")
     with pytest.raises(AccessDenied):

@@ -82,9 +82,9 @@ class Catalog:
                 if handle is None:
                     return None
                 known = self._known_as.setdefault((name, handle), [])
-                # A policy is about a table, whichever of its names a query uses.
-                others = [f"{name}.{other}" for other in connector.names(handle)]
-                known += [full for full in (".".join((name, *rest)), *others) if full not in known]
+                # A policy is about a table, whichever of its names a query uses, and however that is spelled.
+                others = [f"{name}.{other}" for other in _own_names(connector, handle, rest)]
+                known += [full for full in (*others, ".".join((name, *rest))) if full not in known]
                 return name, handle
         if first.casefold() in ("delta", "iceberg", "parquet", "hive") and len(rest) == 1:
             # As in Spark, a path between back-ticks after the name of a format is a table.
@@ -145,6 +145,14 @@ class Catalog:
             f"no table {name!r} in this session.{near} Register one with c.register(name, table), or write "
             "delta.`path`, iceberg.`path` or parquet.`path`"
         )
+
+
+def _own_names(connector: Connector, handle: Handle, asked: Sequence[str]) -> Sequence[str]:
+    """The names that a connector has for a table. The first means this table alone: a function that is asked for a
+    policy is given no other."""
+    short, *longer = connector.names(handle) or (".".join(asked),)
+    means_it = len(asked) == 1 or connector.table((asked[-1],)) == handle
+    return (short, *longer) if means_it else (*longer, short)
 
 
 def _value_type(field: Any) -> Any:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tamis.errors import InvalidArgument, TamisError
-from tamis.pushdown.connector import Connector
-from tamis.pushdown.nodes import Node, transform_up, walk_plan
+from tamis.pushdown.connector import Connector, Properties
+from tamis.pushdown.nodes import Node, TableScan, transform_up, walk_plan
+from tamis.pushdown.policies.reading import silence
 
 ROUNDS_PER_NODE = 4
 """How many rounds there may be for each node of a plan: an operation sinks one step a round."""
@@ -31,6 +32,14 @@ class Context:
 
     def connector(self, name: str) -> Connector:
         return self.connectors[name]
+
+    def properties(self, scan: TableScan) -> Properties:
+        """What is known of a scan. To find out may fail, and then says nothing of a table under a policy."""
+        connector = self.connectors[scan.connector]
+        if not scan.protects:
+            return connector.properties(scan.handle)
+        with silence():
+            return connector.properties(scan.handle)
 
 
 class Rule(Protocol):

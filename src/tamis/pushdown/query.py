@@ -66,6 +66,7 @@ class Query:
         self._moment = datetime.now(UTC)
         tree = read_query(text)
         self._tree = with_principal(tree, principal) if knows_principal else tree
+        tables.check(self._tree)
         self._planned = plan_query(self._tree, tables, moment=self._moment)
 
     # --- Plans --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ import sqlglot
 from sqlglot import exp
 
 from tamis.expr.sql_syntax import SparkCalls
+from tamis.pushdown.spark_aggregates import NAMES, put_in_words
+
+_WORDS = re.compile(rf"\b({'|'.join(('lateral', 'range', 'with', 'any', 'some', 'every', *NAMES))})\b", re.IGNORECASE)
 
 
 def in_duckdb_syntax(text: str) -> str:
@@ -16,7 +19,7 @@ def in_duckdb_syntax(text: str) -> str:
     >>> in_duckdb_syntax("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
     'SELECT x FROM t CROSS JOIN LATERAL (SELECT unnest(xs) AS `x`) AS e'
     """
-    if not re.search(r"\b(lateral|range|with|any|some|every)\b", text, re.IGNORECASE):
+    if not _WORDS.search(text):
         return text
     tree = sqlglot.parse_one(text, read=SparkCalls)
     for table in tree.find_all(exp.Table):
@@ -29,6 +32,7 @@ def in_duckdb_syntax(text: str) -> str:
             table.set("alias", exp.TableAlias(this=name, columns=[exp.to_identifier("id")]))
     for each in list(tree.find_all(exp.Any, exp.Anonymous)):
         _rename_aggregate(each)
+    put_in_words(tree)
     for group in tree.find_all(exp.Group):
         _bracket_keys(group)
     for select in tree.find_all(exp.Select):

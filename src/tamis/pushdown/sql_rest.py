@@ -28,6 +28,7 @@ from tamis.pushdown.sql_sources import (
     Common,
     Planned,
     Queries,
+    has_plain_name,
     is_common,
     parts_of_table,
     plan_common,
@@ -165,7 +166,7 @@ class RestOfQuery:
             if is_common(table, commons) or table.name.casefold() in own_commons:
                 # The names of its columns are not looked for.
                 is_told = False
-            elif isinstance(table.this, exp.Identifier):
+            elif has_plain_name(table):
                 inner |= {each.name.casefold() for each in self._source(table, commons).fields}
         return all(parts[0].casefold() in inner or (len(parts) == 1 and not is_told) for _, parts in chains(tree))
 
@@ -214,7 +215,7 @@ class RestOfQuery:
             self._nested(query, commons, kept, inputs, plain=plain)
         conditions = {} if plain else self._conditions(tree, tables, commons, kept)
         for table in tables:
-            if table.args.get("db") is not None and not table.alias and isinstance(table.this, exp.Identifier):
+            if table.args.get("db") is not None and not table.alias and has_plain_name(table):
                 shorten_names(tree, parts_of_table(table))
             self._table(table, commons, kept, inputs, conditions.get(id(table)), plain=plain)
 
@@ -244,8 +245,7 @@ class RestOfQuery:
         *,
         plain: bool,
     ) -> None:
-        is_plain = isinstance(table.this, exp.Identifier)
-        if not is_plain or (table.args.get("db") is None and table.name.casefold() in kept):
+        if not has_plain_name(table) or (table.args.get("db") is None and table.name.casefold() in kept):
             return
         if table.args.get("version") or table.args.get("when"):
             asked = (table.args.get("version") or table.args["when"]).name.lower()
@@ -328,7 +328,7 @@ class RestOfQuery:
         for table in sources:
             if not any(each is table for each in tables) or table.name.casefold() in kept:
                 continue
-            if not isinstance(table.this, exp.Identifier):
+            if not has_plain_name(table):
                 continue  # a function that returns rows
             planned = self._source(table, commons)
             name = (table.alias,) if table.alias else parts_of_table(table)

@@ -38,6 +38,10 @@ class Common:
 class Tables(Protocol):
     """Where the tables of a query are found."""
 
+    def check(self, tree: exp.Expr) -> None:
+        """Raise AccessDenied where a query names what nobody may look at."""
+        ...
+
     def scan(self, name: tuple[str, ...], symbols: Symbols) -> Planned | None:
         """All rows and columns of a table that somebody may see; None where there is no such table."""
         ...
@@ -135,6 +139,13 @@ def _source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> 
     for join in tree.args["joins"]:
         node, scope = _join(queries, node, scope, join, commons)
     return node, scope
+
+
+def has_plain_name(table: exp.Table) -> bool:
+    """Whether a table is called by names alone, and not by a function that tells one."""
+    return all(isinstance(table.args.get(key), exp.Identifier | None) for key in ("catalog", "db")) and isinstance(
+        table.this, exp.Identifier
+    )
 
 
 def parts_of_table(table: exp.Table) -> tuple[str, ...]:

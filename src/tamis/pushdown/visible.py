@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from tamis.pushdown.catalog import Catalog
 from tamis.pushdown.nodes import Node, TableScan
 from tamis.pushdown.policies import Policies, apply_policies
+from tamis.pushdown.policies.reach import refuse_to_reach_out
 from tamis.pushdown.sql_sources import Planned
 from tamis.pushdown.symbols import Symbols
 
@@ -16,6 +19,10 @@ class VisibleTables:
         self._catalog = catalog
         self._policies = policies
         self._principal = principal
+
+    def check(self, tree: exp.Expr) -> None:
+        if self._policies is not None:
+            refuse_to_reach_out(tree)
 
     def scan(self, name: tuple[str, ...], symbols: Symbols) -> Planned | None:
         return self._catalog.scan(name, symbols, self._protected)

@@ -425,7 +425,8 @@ def _cast(node: exp.Cast) -> exp.Expr:
     is_try = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
     if name in ("TEXT", "VARCHAR", "CHAR") and not isinstance(node.this, exp.Literal | exp.Null):
         return _call("string", node.this)
-    if name in _INTEGERS and not isinstance(node.this, exp.Literal | exp.Null):
+    is_whole = isinstance(node.this, exp.Literal) and not node.this.is_string and node.this.name.isdecimal()
+    if name in _INTEGERS and not is_whole and not isinstance(node.this, exp.Null):
         # A column may be written many times, and then DuckDB's message names it.
         kind = "try_" if is_try else "plain_" if isinstance(node.this, exp.Column) else ""
         return _call(f"{kind}{_INTEGERS[name]}", node.this)

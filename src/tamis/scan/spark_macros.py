@@ -173,6 +173,17 @@ MACROS = FUNCTIONS | {
     "found": (("x",), "list_transform(x, lambda e: coalesce(e, ''))"),
     "log": (("base", "x"), "CASE WHEN x <= 0 OR base <= 0 THEN NULL ELSE ln(x) / ln(base) END"),
     "seconds": (("x",), "CAST(microsecond(CAST(x AS TIMESTAMP)) / 1000000.0 AS DECIMAL(8, 6))"),
+    "whole_months": (
+        ("a", "b"),
+        # A month is whole at the same day and time of the next one, whichever day that month ends with.
+        "datediff('month', CAST(a AS TIMESTAMP), CAST(b AS TIMESTAMP)) + CASE "
+        "WHEN b >= a AND spark_time_of_month(b) < spark_time_of_month(a) THEN -1 "
+        "WHEN b < a AND spark_time_of_month(b) > spark_time_of_month(a) THEN 1 ELSE 0 END",
+    ),
+    "time_of_month": (
+        ("t",),
+        "epoch_us(CAST(t AS TIMESTAMP)) - epoch_us(date_trunc('month', CAST(t AS TIMESTAMP)))",
+    ),
     "months": (
         ("a", "b"),
         "datediff('month', b, a) + CASE WHEN day(a) = day(b) "

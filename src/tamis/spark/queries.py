@@ -18,6 +18,7 @@ from tamis.pushdown.plan_sql import print_plan, quoted
 from tamis.pushdown.policies.reading import check_protected, is_protected
 from tamis.pushdown.query import Query
 from tamis.pushdown.run_time import prune_joins
+from tamis.spark.protected_rows import protected_frame
 from tamis.spark.types import row_schema, spark_schema
 
 logger = logging.getLogger("tamis")
@@ -96,7 +97,11 @@ def _leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
         scan = connector.scan_of(leaf.handle) if isinstance(connector, LakeConnector) else None
         if scan is not None and names:
             return _renamed(spark, scan.to_spark(spark), leaf.handle, names)
-    # Spark's optimizer tests conditions in the order that it likes: what a policy hides never gets there.
+    if is_protected(leaf) and names:
+        # Spark's optimizer tests conditions in the order that it likes: what a policy hides never gets there.
+        frame = protected_frame(spark, leaf, connectors)
+        if frame is not None:
+            return frame
     return _small(spark, pa.Table.from_batches(read_leaf(leaf, connectors), leaf_schema(leaf, connectors)), names)
 
 

@@ -25,25 +25,26 @@ PIECES = 64
 SMALLEST, LARGEST = 1024 * 1024, 64 * 1024 * 1024
 """Into how many Spark tasks the bytes to read are shared out, and how many bytes each has at least and at most."""
 
-_INPUT = pa.schema([pa.field("task", pa.int32(), nullable=False), pa.field("tasks", pa.binary(), nullable=False)])
+INPUT = pa.schema([pa.field("task", pa.int32(), nullable=False), pa.field("tasks", pa.binary(), nullable=False)])
 
 
 def read_batches(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of the tasks of one Spark task."""
     for batch in batches:
-        for packed in batch.column("tasks").to_pylist():
-            yield from read_packed(arguments, packed)
+        for given in batch.column("tasks").to_pylist():
+            yield from read_packed(arguments, given)
 
 
-def read_packed(arguments: str, packed: bytes) -> Iterator[pa.RecordBatch]:
+def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
     """The rows of tasks that travelled here, in the schema that Spark has for them."""
     reader = reader_from_json(Arguments(arguments))
     schema = row_schema(reader.output_schema)
-    for found in _read(reader, tasks_from_table(read_table(packed))):
+    for found in read_tasks(reader, tasks_from_table(read_table(given))):
         yield fit_rows(found, schema)
 
 
-def _read(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
+def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
+    """The rows of tasks, in a worker."""
     groups = put_together(tasks)
     if reader.storage.is_local:
         # Spark has one task for each processor, and all of them are at work.
@@ -55,13 +56,13 @@ def _read(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBa
 
 def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
     """A lazy DataFrame of the rows of tasks, the filter applied."""
-    packed = packed_tasks(reader, tasks)
-    given = pa.table([pa.array(range(len(packed)), pa.int32()), pa.array(packed, pa.binary())], schema=_INPUT)
+    groups = packed_tasks(reader, tasks)
+    given = pa.table([pa.array(range(len(groups)), pa.int32()), pa.array(groups, pa.binary())], schema=INPUT)
     # Spark shows the name in its plan.
     runner = on_workers(__name__, read_batches.__name__, reader_text(reader), re.sub(r"\W+", "_", title))
     return (
-        spark.createDataFrame(given, spark_schema(_INPUT))
-        .repartitionById(max(1, len(packed)), "task")
+        spark.createDataFrame(given, spark_schema(INPUT))
+        .repartitionById(max(1, len(groups)), "task")
         .mapInArrow(runner, spark_schema(row_schema(reader.output_schema)))
     )
 
@@ -73,8 +74,12 @@ def reader_text(reader: TaskReader) -> str:
 
 def packed_tasks(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
     """The tasks of a scan as data, in groups of about the same number of bytes to read."""
-    tables = [tasks_to_table(group, reader.schema, reader.partition_columns) for group in pack(tasks)]
-    return [Item.of_table(table).value for table in tables]
+    return [packed(reader, group) for group in pack(tasks)]
+
+
+def packed(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
+    """Tasks of a scan as data."""
+    return Item.of_table(tasks_to_table(tasks, reader.schema, reader.partition_columns)).value
 
 
 def pack(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:

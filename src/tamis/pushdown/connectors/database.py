@@ -134,6 +134,8 @@ class DatabaseConnector(Connector):
     def push_aggregation(
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
+        if partial:
+            return None
         query = _query(handle)
         source = over(query) if query.is_final else query
         selected = [_key(each, source) for each in keys]

@@ -11,7 +11,7 @@ def most_rows(node: Node, context: Context) -> int | None:
     while True:
         match node:
             case TableScan():
-                return context.connector(node.connector).properties(node.handle).rows
+                return context.properties(node).rows
             case Values():
                 return int(node.rows.num_rows)
             case Limit() | TopN():

@@ -3,18 +3,25 @@
     Aggregate(TableScan(t), keys day, count(*))  ─▶  TableScan(t by day: day, count)
 
 All of the aggregates go in, or none. Where a connector returns several rows of a group, what it returns is combined.
+Groups by what is computed of columns are made of groups by those columns, if a connector has such:
+
+    Aggregate(TableScan(t), keys year(day), count(*))
+    ─▶  Aggregate(TableScan(t by day: day, count), keys year(day), sum(count))
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tamis.expr.nodes import Column, Expr
+from tamis.expr.functions import type_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of
 from tamis.pushdown.connector import PushedAggregation
 from tamis.pushdown.nodes import Aggregate, AggregateCall, Named, Node, Output, Project, TableScan
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.rules.scan_names import ScanNames, renamed
 from tamis.pushdown.symbols import is_deterministic, substitute
+from tamis.types import STRING
 
 
 class PushAggregationIntoScan:
@@ -44,15 +51,55 @@ def _pushed_into(aggregate: Aggregate, scan: TableScan, meanings: dict[str, Expr
     exprs += [call.filter for call in calls if call.filter is not None]
     if not all(is_deterministic(expr) for expr in exprs):
         return None
-    if scan.protects and not all(isinstance(expr, Column) for expr in exprs):
+    pushed = None
+    if not scan.protects or all(isinstance(expr, Column) for expr in exprs):
         # What may fail must not meet rows that are hidden.
+        pushed = context.connector(scan.connector).push_aggregation(scan.handle, False, keys, calls)
+    elif not all(isinstance(arg, Column) for call in calls for arg in call.args) or any(call.filter for call in calls):
         return None
-    pushed = context.connector(scan.connector).push_aggregation(scan.handle, False, keys, calls)
     if pushed is None:
-        return None
+        return _of_finer_groups(aggregate, scan, keys, calls, context)
     outputs = [*(each.name for each in aggregate.keys), *(each.name for each in aggregate.aggregates)]
     made = replace(scan, handle=pushed.handle, columns=renamed(pushed.columns, outputs))
     return _combined(aggregate, made, pushed) if pushed.is_partial else made
+
+
+_COMBINED_BY = {"count": "sum", "min": "min", "max": "max"}
+
+
+def _of_finer_groups(
+    aggregate: Aggregate, scan: TableScan, keys: Sequence[Named], calls: Sequence[AggregateCall], context: Context
+) -> Node | None:
+    """Groups by computed keys, made of the groups by the columns that they are computed of."""
+    columns = list(dict.fromkeys(column for key in keys for column in columns_of(key.expr)))
+    is_computed = bool(columns) and not all(isinstance(key.expr, Column) for key in keys)
+    if not is_computed or any(call.function not in _COMBINED_BY or call.distinct for call in calls):
+        return None
+    if any(len(column.path) > 1 for column in columns):
+        return None
+    finer = [Named(f"{column.path[0]} of {aggregate.keys[0].name}", column) for column in columns]
+    pushed = context.connector(scan.connector).push_aggregation(scan.handle, True, finer, calls)
+    if pushed is None or pushed.is_partial:
+        return None
+    parts = [f"part of {call.name}" for call in calls]
+    given = renamed(pushed.columns, [*(each.name for each in finer), *parts])
+    made = replace(scan, handle=pushed.handle, columns=given)
+    values = {column.path[0]: _column(output) for column, output in zip(columns, given, strict=False)}
+    above = tuple(Named(key.name, substitute(key.expr, values)) for key in keys)
+    combined = tuple(
+        AggregateCall(call.name, _COMBINED_BY[call.function], (_column(part),), type=part.type)
+        for call, part in zip(calls, given[len(finer) :], strict=True)
+    )
+    groups = Aggregate(made, above, combined)
+    if not any(call.function == "count" for call in calls):
+        return groups
+    # The sum of counts is a count: engines make a wider number of it.
+    outputs = [Named(key.name, Column((key.name,), type=type_of(key.expr))) for key in above]
+    for call, each in zip(calls, combined, strict=True):
+        value: Expr = Column((call.name,), type=each.type)
+        is_count = call.function == "count"
+        outputs.append(Named(call.name, Call("cast", (value, Literal("bigint", STRING))) if is_count else value))
+    return Project(groups, tuple(outputs))
 
 
 def _in_handle(call: AggregateCall, meanings: dict[str, Expr], names: ScanNames) -> AggregateCall:

@@ -58,7 +58,7 @@ class Size:
 def size_of(node: Node, context: Context) -> Size:
     match node:
         case TableScan():
-            known = context.connector(node.connector).properties(node.handle)
+            known = context.properties(node)
             return Size(known.rows, known.bytes)
         case Values():
             return Size(node.rows.num_rows, node.rows.nbytes)
@@ -90,7 +90,7 @@ def is_filtered(node: Node, context: Context) -> bool:
     for each in walk_plan(node):
         match each:
             case TableScan():
-                if context.connector(each.connector).properties(each.handle).is_filtered is not False:
+                if context.properties(each).is_filtered is not False:
                     return True
             case Filter() | Limit() | TopN() | Sql() | Join(kind="semi" | "anti"):
                 return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -69,7 +70,8 @@ class DuckDBDatabase:
             f"{_identifier(name)}::VARCHAR AS {_identifier(name)}" if _is_fetched_as_text(kind) else _identifier(name)
             for name, kind in kinds.items()
         )
-        return self._cursor().sql(f"SELECT {selected} FROM {place} LIMIT 0").to_arrow_table().schema
+        with self._telling_place():
+            return self._cursor().sql(f"SELECT {selected} FROM {place} LIMIT 0").to_arrow_table().schema
 
     def rows_of(self, table: DatabaseTable) -> int | None:
         found = self._rows(
@@ -83,13 +85,9 @@ class DuckDBDatabase:
         """Every value has the type of its column."""
 
     def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
-        import duckdb
-
-        try:
+        with self._telling_place():
             for batch in self._cursor().sql(text).to_arrow_reader():
                 yield conform(batch, columns, self.place)
-        except duckdb.Error as error:
-            raise TableError(f"{self.place} did not answer a query: {one_line(error)}") from error
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own to the same database, so that queries run side by side."""
@@ -98,7 +96,17 @@ class DuckDBDatabase:
         return cursor
 
     def _rows(self, text: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        return self._cursor().execute(text, list(parameters)).fetchall()
+        with self._telling_place():
+            return self._cursor().execute(text, list(parameters)).fetchall()
+
+    @contextmanager
+    def _telling_place(self) -> Iterator[None]:
+        import duckdb
+
+        try:
+            yield
+        except duckdb.Error as error:
+            raise TableError(f"{self.place} did not answer a query: {one_line(error)}") from error
 
 
 def _is_fetched_as_text(kind: str) -> bool:
