@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+_ON_SPARK = Path(__file__).parent / "spark"
+
 settings.register_profile(
     "default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -29,10 +31,10 @@ def golden() -> Path:
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on Spark first and in one process: starting and warming a second JVM takes longer than they do."""
-    on_spark = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    on_spark = [item for item in items if item.path.parent == _ON_SPARK]
     for item in on_spark:
         item.add_marker(pytest.mark.xdist_group("spark"))
-    chosen = set(on_spark)
-    items[:] = on_spark + [item for item in items if item not in chosen]
+    items[:] = on_spark + [item for item in items if item.path.parent != _ON_SPARK]

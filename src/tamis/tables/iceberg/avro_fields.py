@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.errors import CorruptFile
+from tamis.tables.iceberg.avro_inlined import one_array
 from tamis.tables.iceberg.avro_schema import nullable
 
 
@@ -25,7 +26,7 @@ class Fields:
 
     @staticmethod
     def of_table(table: pa.Table, schema: Any, place: str, names: Mapping[str, int]) -> Fields:
-        columns = [each.combine_chunks() for each in table.columns]
+        columns = [one_array(each) for each in table.columns]
         return _fields(columns, schema, table.num_rows, place, names)
 
     def inside(self, field_id: int, names: Mapping[str, int]) -> Fields:

@@ -81,9 +81,14 @@ def _is_empty(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema["type"] == "record" and not schema["fields"]
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece; pyarrow would copy one that is."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def _array(field: _Field, columns: pa.Table) -> pa.Array:
     if field.column is not None:
-        return columns[field.column].combine_chunks()
+        return one_array(columns[field.column])
     if not field.inside:
         return pa.Array.from_buffers(pa.struct([]), columns.num_rows, [None])
     arrays = [_array(each, columns) for each in field.inside]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -118,21 +119,26 @@ class FilePruner:
         self._more = tuple(more)
         self.schema = chosen_schema(request.layout, more)
 
+    @property
+    def _needs_nans(self) -> bool:
+        """Columns without NaN have no counts of them, and those of others are seldom wanted."""
+        of_filter = (*self._request.tested.values(), *self._request.described_ids.values())
+        return bool(self._more) or any(each.type is None or pa.types.is_floating(each.type) for each in of_filter)
+
     def prune(self, storage: Storage, piece: Sequence[Manifest]) -> tuple[pa.Table, Account]:
         """The files of a piece that are left, and the account of all of them."""
         spec = spec_of(self._request.layout.specs, piece[0].spec_id, f"'{storage.place(piece[0].path)}'")
         tested = self._request.tested if self._request.by_statistics else ()
         wanted = (*self._more, *tested, *self._request.described_ids)
-        tuples = joined_entries(
-            spec, [read_entries(storage, each, wanted) for each in piece], storage.place(piece[0].path)
-        )
+        entries = [read_entries(storage, each, wanted, with_nans=self._needs_nans) for each in piece]
+        tuples = joined_entries(spec, entries, storage.place(piece[0].path))
         _check_data(tuples.files, storage.place(piece[0].path))
         return self._prune(spec, tuples)
 
     def _prune(self, spec: Spec, given: Tuples) -> tuple[pa.Table, Account]:
         request = self._request
         conjuncts = request.conjuncts(spec)
-        files, typed, keys = given.files, given.typed, given.keys
+        files, typed = given.files, given.typed
         if "gone_key" in self.schema.names:
             files = files.append_column("gone_key", given.gone_keys)
         total = Sizes.of(files["size"])
@@ -142,14 +148,14 @@ class FilePruner:
         known: Metadata = {}
         if request.by_partitions and conjuncts and spec.fields:
             rows = files["record_count"].combine_chunks()
-            known = bounds_of_tuples(spec, typed, rows)
+            known = bounds_of_tuples(spec, typed, rows, request.predicate.columns)
             pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
             of_partitions = not_of_partitions(pruned.outcomes, spec, request)
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], _columns(pruned.matched, int(left.sum()))
             known = {name: values.filter(pruned.selection) for name, values in known.items()}
         if request.predicate.partition_filter is not None:
-            chosen, matched, known, of_filter = self._by_filter(spec, typed, keys, chosen, matched, known)
+            chosen, matched, known, of_filter = self._by_filter(spec, typed, given.keys, chosen, matched, known)
             of_partitions += of_filter
         files = files if len(chosen) == files.num_rows else files.take(pa.array(chosen))
         after_partitions = Sizes.of(files["size"])
@@ -199,6 +205,8 @@ class FilePruner:
         chosen: npt.NDArray[np.int64],
         matched: Bits,
     ) -> pa.Table:
+        if not len(chosen):
+            return self.schema.empty_table()
         taken = pa.array(chosen)
         own = {field_id: values.take(taken) for field_id, values in given.typed.items()}
         keys = given.keys.take(taken)
@@ -237,7 +245,12 @@ def _as_value(values: pa.Array) -> pa.StructArray:
 
 
 def read_entries(
-    storage: Storage, manifest: Manifest, statistics: Collection[int], *, of_compared: bool = False
+    storage: Storage,
+    manifest: Manifest,
+    statistics: Collection[int],
+    *,
+    of_compared: bool = False,
+    with_nans: bool = True,
 ) -> Entries:
     """The live entries of a manifest, with statistics of some columns."""
     return read_manifest(
@@ -249,49 +262,52 @@ def read_entries(
         snapshot_id=manifest.snapshot_id,
         statistics=statistics,
         of_compared=of_compared,
+        with_nans=with_nans,
     )
 
 
 @dataclass(frozen=True)
 class Tuples:
-    """Files of one spec with their partition tuples."""
+    """Files of one spec with their partition tuples. What few files need is made of them when it is asked for."""
 
     files: pa.Table
     typed: Mapping[int, pa.Array]
     """The values of partition fields, by their ids."""
-    keys: pa.Array
-    """Tuples as bytes: see `partition_keys`."""
-    gone_keys: pa.Array
-    former: Mapping[str, pa.StructArray]
-    """The values of identity partitions by columns that are gone: see `Spec.former_values`."""
+    _spec: Spec
+    _parts: Sequence[tuple[Mapping[int, pa.Array], Entries]]
+    """Typed values and entries of each manifest: raw values may be of other types in each."""
+    _place: str
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """Tuples as bytes: see `partition_keys`."""
+        return pa.concat_arrays(
+            [keys_of(self._spec, typed, own.partition, own.files.num_rows) for typed, own in self._parts]
+        )
+
+    @cached_property
+    def gone_keys(self) -> pa.Array:
+        return pa.concat_arrays([keys_of_gone(self._spec, own.partition, own.files.num_rows) for _, own in self._parts])
+
+    @cached_property
+    def former(self) -> Mapping[str, pa.StructArray]:
+        """The values of identity partitions by columns that are gone: see `Spec.former_values`."""
+        each = [self._spec.former_values(own.partition, self._place) for _, own in self._parts]
+        return {
+            column.name: pa.concat_arrays([own[column.name] for own in each])
+            for _, column in self._spec.former_identity
+        }
 
 
 def joined_entries(spec: Spec, entries: Sequence[Entries], place: str) -> Tuples:
     """The entries of manifests of one spec. Each may have other types for partition values, of promoted columns."""
-    each = [_tuples(spec, own, place) for own in entries]
-    if len(each) == 1:
-        return each[0]
+    typed = [spec.typed(own.partition, place) for own in entries]
     return Tuples(
-        pa.concat_tables([own.files for own in each], promote_options="permissive"),
-        {field.field_id: pa.concat_arrays([own.typed[field.field_id] for own in each]) for field in spec.useful},
-        pa.concat_arrays([own.keys for own in each]),
-        pa.concat_arrays([own.gone_keys for own in each]),
-        {
-            column.name: pa.concat_arrays([own.former[column.name] for own in each])
-            for _, column in spec.former_identity
-        },
-    )
-
-
-def _tuples(spec: Spec, entries: Entries, place: str) -> Tuples:
-    typed = spec.typed(entries.partition, place)
-    rows = entries.files.num_rows
-    return Tuples(
-        entries.files,
-        typed,
-        keys_of(spec, typed, entries.partition, rows),
-        keys_of_gone(spec, entries.partition, rows),
-        spec.former_values(entries.partition, place),
+        pa.concat_tables([own.files for own in entries], promote_options="permissive"),
+        {field.field_id: pa.concat_arrays([own[field.field_id] for own in typed]) for field in spec.useful},
+        spec,
+        list(zip(typed, entries, strict=True)),
+        place,
     )
 
 

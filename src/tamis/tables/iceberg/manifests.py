@@ -97,8 +97,9 @@ def read_manifest(
     snapshot_id: int | None,
     statistics: Collection[int] = (),
     of_compared: bool = False,
+    with_nans: bool = True,
 ) -> Entries:
-    """The live entries of a manifest, with statistics of the columns with these ids.
+    """The live entries of a manifest, with statistics of the columns with these ids, counts of NaN only on request.
 
     With `of_compared` also of the columns that its equality deletes compare.
 
@@ -106,7 +107,9 @@ def read_manifest(
     """
     file = open_avro(read_whole(storage, path, length), storage.place(path))
     _check_spec(file, spec_id)
-    read, schema = file.read_fields(_wanted(has_statistics=bool(statistics) or of_compared))
+    has_statistics = bool(statistics) or of_compared
+    maps = {name: map_id for name, map_id in STATISTICS.items() if has_statistics and (with_nans or name != "nans")}
+    read, schema = file.read_fields(_wanted(maps.values()))
     entries = Fields.of_table(read, schema, file.place, _ENTRY_NAMES)
     data = entries.inside(2, _FILE_NAMES)
     partition = data.inside(102, _partition_names(file))
@@ -128,7 +131,7 @@ def read_manifest(
     }
     compared = pc.unique(columns["equality_ids"].flatten()).to_pylist() if of_compared else ()
     for field_id in dict.fromkeys((*statistics, *compared)):
-        for name, map_id in STATISTICS.items():
+        for name, map_id in maps.items():
             found = values_of(data.map(map_id), field_id, data.rows)
             if found is not None:
                 columns[f"{name}:{field_id}"] = found
@@ -149,10 +152,10 @@ def read_manifest(
     return Entries(files, tuples, {key: nullable(value)[0] for key, value in partition.schemas.items()})
 
 
-def _wanted(*, has_statistics: bool) -> Callable[[Mapping[str, Any]], bool]:
-    """Which fields of entries and files are read: some of those that nobody asks for are as large as statistics."""
+def _wanted(maps: Collection[int]) -> Callable[[Mapping[str, Any]], bool]:
+    """Which fields of entries and files are read, with these maps: others are as large, and nobody asks for them."""
     names = _ENTRY_NAMES | _FILE_NAMES
-    ids = set(names.values()) if has_statistics else set(names.values()) - set(STATISTICS.values())
+    ids = set(names.values()) - (set(STATISTICS.values()) - set(maps))
     return lambda field: field.get("field-id", names.get(field["name"])) in ids
 
 

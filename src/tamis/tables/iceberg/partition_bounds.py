@@ -6,7 +6,7 @@ several fields are made of one column, or statistics bound it too, all of them h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,17 @@ from tamis.tables.iceberg.specs import PartitionField, Spec
 Metadata = dict[str, pa.Array]
 
 
-def bounds_of_tuples(spec: Spec, values: Mapping[int, pa.Array], row_count: pa.Array) -> Metadata:
-    """The metadata of files, from typed partition values by the ids of their fields."""
+def bounds_of_tuples(
+    spec: Spec, values: Mapping[int, pa.Array], row_count: pa.Array, columns: Collection[Column] | None = None
+) -> Metadata:
+    """The metadata of files, from typed partition values by the ids of their fields: of these columns, or of all."""
     found: Metadata = {}
     for field in spec.useful:
         own = values[field.field_id]
         assert field.source is not None
         assert field.source.type is not None
+        if columns is not None and not any(_are_related(field.source.path, column.path) for column in columns):
+            continue
         if field.transform.kind == "identity":
             described = constant_bounds(field.source, own, row_count)
         else:
@@ -42,6 +46,11 @@ def bounds_of_tuples(spec: Spec, values: Mapping[int, pa.Array], row_count: pa.A
         found = tightened(found, described, (field.source,))
         found |= _described(field.column, own, own, pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG)))
     return found
+
+
+def _are_related(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether columns are the same, or one is inside of the other."""
+    return all(name == its for name, its in zip(one, other, strict=False))
 
 
 def bounds_of_summaries(spec: Spec, summaries: pa.ListArray, place: str) -> Metadata:

@@ -58,6 +58,15 @@ class Location:
         return self.path[len(start) :] if self.scheme == other.scheme and self.path.startswith(start) else None
 
 
+def _may_be_suspect(locations: pa.StringArray) -> bool:
+    """Whether two dots or a zero character may be in one of many locations: looked for in all of them at once."""
+    text = locations.buffers()[2]
+    if text is None:
+        return False
+    every = text.to_pybytes()
+    return b".." in every or b"\0" in every
+
+
 @dataclass(frozen=True)
 class Relocation:
     """The way from the locations that metadata names to paths in the file system."""
@@ -150,11 +159,15 @@ class Relocation:
         locations = locations.cast(pa.string())
         start = self._start(locations)
         root = self.storage.root.rstrip("/")
-        # Two dots are in few names, and where they are a name by themselves shows when the location is resolved.
-        suspect = pc.or_(pc.match_substring(locations, ".."), pc.match_substring(locations, "\0"))
-        is_plain = pc.and_not(pc.starts_with(locations, start), suspect)
-        # Where it begins so, the first place at which this stands is the beginning.
-        found = pc.replace_substring(locations, start, f"{root}/", max_replacements=1)
+        is_plain = pc.starts_with(locations, start)
+        if _may_be_suspect(locations):
+            # Two dots are in few names, and where they are a name by themselves shows when the location is resolved.
+            suspect = pc.or_(pc.match_substring(locations, ".."), pc.match_substring(locations, "\0"))
+            is_plain = pc.and_not(is_plain, suspect)
+        # What does not begin so is replaced below.
+        found = locations
+        if start != f"{root}/":
+            found = pc.binary_replace_slice(locations, 0, len(start.encode()), f"{root}/")
         if pc.all(is_plain, min_count=0).as_py():
             return found
         is_other = pc.invert(pc.fill_null(is_plain, False))
