@@ -26,7 +26,7 @@ verify-demo: demo ## prove on the demo table that pruning changes no result
 test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
 	-@bash scripts/ensure_java.sh
 	-@bash scripts/ensure_postgresql.sh
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the peers of benchmarks; skipped, with the reason, where Java or Maven cannot be had
 	@bash scripts/setup.sh interop

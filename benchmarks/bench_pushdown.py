@@ -17,7 +17,7 @@ from table_writers import made_once, size_on_disk
 NAME = "pushdown"
 
 OURS = "tamis"
-MOST_ROUNDS = 7
+MOST_ROUNDS = 5
 SPARK_ROUNDS = 3
 
 FACTS = "facts"

@@ -238,7 +238,8 @@ class Target:
         reached = self.reached
         if isinstance(reached, Ratio):
             return f"- {self.text}: {self.verdict}, {reached} {self.unit}, of the medians {_short(reached.of_medians)}"
-        return f"- {self.text}: {self.verdict}, {reached:,.0f} {self.unit}"
+        figure = f"{reached:,.0f}" if reached >= 100 else f"{reached:,.3g}"
+        return f"- {self.text}: {self.verdict}, {figure} {self.unit}"
 
 
 @dataclass(slots=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-_ON_SPARK = Path(__file__).parent / "spark"
+_LONGEST = ("spark", "oracles", "cli", "pushdown", "scan", "parquet")
+"""Folders of tests that take long."""
 
 settings.register_profile(
     "default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -31,10 +33,21 @@ def golden() -> Path:
     return folder
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Spark first and in one process: starting and warming a second JVM takes longer than they do."""
-    on_spark = [item for item in items if item.path.parent == _ON_SPARK]
-    for item in on_spark:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-    items[:] = on_spark + [item for item in items if item.path.parent != _ON_SPARK]
+    """What takes long first, so that no process has it left when the other is done."""
+    items.sort(key=lambda item: _LONGEST.index(folder) if (folder := item.path.parent.name) in _LONGEST else 99)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """With `--dist loadgroup` files go to processes as a whole, and all those on Spark to one of them: starting and
+    warming a second JVM takes longer than they do, and each file makes its tables once."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid.split("::", 1)[0]
+
+    return ByFile(config, log)
