@@ -393,3 +393,14 @@ def test_moments_are_those_of_utc(connect_spark: Any, tmp_path: Path) -> None:
     for reader in ("spark", "arrow"):
         frame = scan.to_spark(connect_spark, reader=reader)
         assert frame.toArrow()["at"].to_pylist() == [moment]
+
+
+def test_many_small_files_are_read_by_tasks_and_larger_ones_by_spark(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(to_spark.FEW_FILES + 1):
+        pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
+    scan = tamis.open(tmp_path).scan()
+    assert uses_tasks(check(spark, scan))
+    monkeypatch.setattr(to_spark, "SMALL_LOCAL_FILE", 100)
+    assert uses_sparks_reader(check(spark, scan))
