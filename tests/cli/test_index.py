@@ -46,6 +46,7 @@ def test_an_index_is_built_used_looked_at_and_dropped(root: Path) -> None:
     assert run(root, "index", "status", "orders") == f"no index at {place}\n"
 
 
+@pytest.mark.interop
 def test_an_index_elsewhere_is_named(root: Path) -> None:
     run(root, "index", "build", "orders", "--to", "aside")
     for place, kept in (("aside", 1), ("none", 5)):

@@ -82,6 +82,7 @@ def leaves_to_spark(frame: Any) -> bool:
     return "Filter" in printed.getvalue().replace("RuntimeFilters", "")
 
 
+@pytest.mark.interop
 def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Path) -> None:
     spark = connect_spark
     tamis.spark.register(spark)
