@@ -79,8 +79,9 @@ def tamis_rows(path: str, sql: str) -> Work:
     import tamis.pushdown
 
     # Queries import these when they are needed, and imports are in nobody's time.
-    for module in pkgutil.walk_packages(tamis.pushdown.__path__, "tamis.pushdown."):
-        importlib.import_module(module.name)
+    parts = [module.name for module in pkgutil.walk_packages(tamis.pushdown.__path__, "tamis.pushdown.")]
+    for name in (*parts, "sqlglot.dialects.duckdb"):
+        importlib.import_module(name)
 
     def work() -> object:
         connection = tamis.connect()
