@@ -19,6 +19,7 @@ from bench_iceberg import by_bounds, by_partition_and_bounds, every_file, table_
 from bench_spark import QUESTIONS, through_spark, through_tamis
 from harness import ROOT, Contender, Measured, Section, Settings, Target, Timings, here, interleave, ratio, speed_table
 from iceberg_metadata import Shape
+from spark_sessions import local_session
 from spark_tables import line_item_tables
 
 NAME = "iceberg_on_spark"
@@ -77,24 +78,13 @@ def _measured_beside(data: Path, modules: Path) -> dict[str, dict[str, Timings]]
 
 
 def _session(data: Path) -> Any:
-    from pyspark.sql import SparkSession
-
-    settings = {
-        "spark.jars.packages": JARS,
+    iceberg = {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.ice.type": "hadoop",
         "spark.sql.catalog.ice.warehouse": str(data / "iceberg-warehouse"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": "4g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
     }
-    builder = SparkSession.builder.master("local[2]").appName("tamis-benchmarks")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return local_session(JARS, "4g", **iceberg)
 
 
 def _line_items(spark: Any, data: Path, order: str) -> Path:

@@ -1,4 +1,4 @@
-"""A local Spark with Delta's jars, which it fetches from Maven."""
+"""A local Spark for benchmarks, with jars that it fetches from Maven."""
 
 from __future__ import annotations
 
@@ -12,29 +12,37 @@ from typing import Any
 DELTA_VERSION = "4.4.0"
 
 
-def start(folder: Path, memory: str) -> Any:
-    """A session that keeps nothing of what it did; `memory` is that of the driver."""
-    from pyspark import __version__ as spark_version
+def local_session(jars: str, memory: str, **more: str) -> Any:
+    """A session with these jars and settings that tells little; `memory` is that of the driver."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    artifact = f"delta-spark_{'.'.join(spark_version.split('.')[:2])}_2.13"
     settings = {
-        "spark.jars.packages": f"io.delta:{artifact}:{DELTA_VERSION}",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.jars.packages": jars,
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.memory": memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
     builder = SparkSession.builder.master("local[2]").appName("tamis-benchmarks")
-    for name, value in settings.items():
+    for name, value in (settings | more).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def start(folder: Path, memory: str) -> Any:
+    """A session with Delta's jars that keeps nothing of what it did."""
+    from pyspark import __version__ as spark_version
+
+    artifact = f"delta-spark_{'.'.join(spark_version.split('.')[:2])}_2.13"
+    delta = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    return local_session(f"io.delta:{artifact}:{DELTA_VERSION}", memory, **delta)
 
 
 @contextmanager
