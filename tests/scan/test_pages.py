@@ -102,3 +102,16 @@ def test_without_levels_everything_is_read(tmp_path: Path) -> None:
     assert scan.report is not None
     assert scan.report.bytes_read is not None
     assert scan.report.bytes_read > 0.9 * (tmp_path / "a.parquet").stat().st_size
+
+
+def test_levels_add_up_where_a_row_group_without_rows_has_no_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamis.scan.pages.SMALLEST", 0)
+    files = {"x": pa.array([], pa.float32()), "other": pa.array([1], pa.int32())}
+    for number, (name, values) in enumerate(files.items()):
+        pq.write_table(pa.table({name: values}), tmp_path / f"{number}.parquet", write_page_index=True)
+    asked = ["files", "bloom", "pages", "dictionary"]
+    plan = tamis.open(tmp_path).scan("x = CAST('NaN' AS FLOAT)", ["x"], levels=asked).plan()
+    levels = [level for level in plan.report.levels if level.level != "files"]
+    assert [level.bytes_kept for level in levels] == [*(level.bytes_total for level in levels[1:]), plan.bytes]

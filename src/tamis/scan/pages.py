@@ -127,4 +127,9 @@ def _merged(
         unmatched=np.concatenate(unmatched)[order],
         selections=selections,
     )
-    return merged, [reports[level] for level in levels if level in reports and reports[level].by_predicate]
+    return merged, [reports[level] for level in levels if level in reports and _tells(reports[level])]
+
+
+def _tells(report: LevelReport) -> bool:
+    """Whether a level was asked, or left something out all the same: row groups without rows have no pages."""
+    return bool(report.by_predicate) or (report.kept, report.bytes_kept) != (report.total, report.bytes_total)
