@@ -296,9 +296,9 @@ def test_page_indexes_of_many_files_are_read_where_those_of_some_are_worth_it(
         return scan._plan_listing(listing, to_pages=to_pages)
 
     wanted = to_spark.Wanted(scan._source, scan._reader, scan._listing, None, plan)
-    files, in_pages = to_spark._looked_into(wanted, scan._listing)
+    left, in_pages = to_spark._looked_into(wanted, scan._listing)
     assert (in_pages is not None) == is_narrow
-    assert files.files.num_rows == 20
+    assert len(left) == 20
     assert planned == [(20, False), (to_spark.SAMPLED, True), *([(20, True)] if is_narrow else [])]
 
 

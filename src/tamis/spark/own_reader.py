@@ -1,17 +1,15 @@
 """Files read by Spark's own Parquet reader: an exact list of them, the filter on top, partition values put in place.
 
 That reader skips row groups and pages by itself, in the JVM, and is the fastest way for files that hold what the table
-says, no more and no less. Which ones do is decided here; all others are read by `tamis.spark.task_runner`.
+says, no more and no less. `tamis.spark.readable_files` tells which ones do, and what they call columns; all others are
+read by `tamis.spark.task_runner`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,8 +20,6 @@ from tamis.expr.evaluate import physical_value
 from tamis.expr.nodes import Column, Expr, Literal, and_, columns_of
 from tamis.expr.printer import shown
 from tamis.io.storage import Storage
-from tamis.io.threads import run_in_threads
-from tamis.parquet.footer import load_footer
 from tamis.scan.projection import Path, narrow
 from tamis.skipping.metadata import constant_bounds
 from tamis.skipping.predicate import Predicate
@@ -32,18 +28,13 @@ from tamis.spark.columns import ColumnCompiler
 from tamis.spark.constants import EPOCH, Constants, sql_type
 from tamis.spark.handler import quoted
 from tamis.spark.listing import listed_by_the_driver
-from tamis.spark.types import about_null, has_nested_requirement, row_schema, spark_schema
+from tamis.spark.readable_files import Names
+from tamis.spark.types import about_null, has_nested_requirement, row_schema, spark_schema, spark_type
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.source import FileListing, TableSource
 
 _SCHEMES = {"s3": "s3a"}
 """How Spark calls the file systems that it reads here as Tamis does."""
-
-MOST_CHECKED = 4096
-"""Of so many files without a log the footers are read beforehand, to see whether Spark's reader understands them."""
-
-_GLOB = re.compile(r"[{}\[\]*?\\]")
-"""Signs that Spark takes for a pattern."""
 
 _ZEROS = {
     pa.bool_(): "false",
@@ -63,7 +54,7 @@ _ZEROS = {
 
 def reads_table(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
     """Whether Spark's reader gives the columns of a scan the values that they have here."""
-    if source.field_names is not None or _path_prefix(source.storage) is None:
+    if _path_prefix(source.storage) is None:
         return False
     if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
         return False  # a file that spells a column otherwise would have none of it
@@ -75,63 +66,6 @@ def reads_table(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool
     if has_nested_requirement(schema) or not all(_is_stored_alike(field.type) for field in schema):
         return False
     return all(field.nullable or _zero(field.type) is not None for field in row_schema(schema))
-
-
-def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path]) -> npt.NDArray[np.bool_]:
-    """Which files Spark's reader can be given.
-
-    Those are without deleted rows, under names that it takes as they are, and of the table's types: it would read
-    others as they are not. Delta's writers see to that; of other files the footers tell.
-    """
-    paths = files["path"]
-    odd = pc.match_substring_regex(paths, _GLOB.pattern)
-    # Files whose names start or end so are invisible to Spark.
-    hidden = pc.match_substring_regex(paths, r"(^|/)[._][^/]*$|\._COPYING_$")
-    readable = pc.invert(pc.or_(odd, hidden))
-    if "deletion_vector" in files.column_names:
-        readable = pc.and_(readable, pc.is_null(files["deletion_vector"]))
-    found = np.array(readable.combine_chunks() if isinstance(readable, pa.ChunkedArray) else readable)
-    if not isinstance(source, DeltaTable):
-        found &= _are_of_the_tables_types(source, files, needed)
-    return found
-
-
-def _are_of_the_tables_types(source: TableSource, files: pa.Table, needed: Sequence[Path]) -> npt.NDArray[np.bool_]:
-    if files.num_rows > MOST_CHECKED:
-        return np.zeros(files.num_rows, bool)
-    paths = [path for path in needed if path[0] not in source.partition_columns]
-    own = narrow(source.schema, paths)
-
-    def fits(file: tuple[str, int, int | None]) -> bool:
-        schema = load_footer(source.storage, *file)[0].schema
-        if not _has_types(schema.arrow, own):
-            return False
-        leaves = (leaf for path in paths for leaf in schema.leaves_to_read(path))
-        # What Spark makes of instants in the calendar of their time depends on its zone: see
-        # `tamis.parquet.old_calendar`. Days are the same everywhere.
-        return not any(leaf in schema.old_leaves and schema.types[leaf].physical != "INT32" for leaf in leaves)
-
-    wanted = zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True)
-    return np.array(run_in_threads(fits, list(wanted), source.storage.threads), bool)
-
-
-def _has_types(stored: pa.Schema | pa.StructType, wanted: pa.Schema | pa.StructType) -> bool:
-    """Whether a file has the wanted fields in their types, or not at all, and Spark knows which it is asked for."""
-    names = [field.name.casefold() for field in stored]
-    for field in wanted:
-        count = names.count(field.name.casefold())
-        if count > 1:
-            return False
-        if count == 1 and not _is_same(stored.field(names.index(field.name.casefold())).type, field.type):
-            return False
-    return True
-
-
-def _is_same(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
-        return _has_types(stored, wanted)
-    plain = [each.value_type if pa.types.is_dictionary(each) else each for each in (stored, wanted)]
-    return bool(plain[0] == plain[1])
 
 
 def _zero(data_type: pa.DataType) -> str | None:
@@ -181,19 +115,31 @@ class OwnReader:
         self._predicate = predicate
         self._projection = projection
 
-    def frame(self, listing: FileListing, *, matches: bool) -> Any:
-        """The matching rows of files; with `matches`, all rows are known to match."""
+    def frame(self, listing: FileListing, names: Names, *, matches: bool) -> Any:
+        """The matching rows of files that have `names` for columns; with `matches`, all rows are known to match."""
         rest = None if matches else self._rest(listing)
         tested = [column.path for column in columns_of(rest)] if rest is not None else []
         needed = narrow(self._source.schema, (*self._projection, *tested))
         partitions = [name for name in needed.names if name in self._source.partition_columns]
         of_files = row_schema(pa.schema([field for field in needed if field.name not in partitions]))
-        frame = self._read(listing.files["path"].to_pylist(), of_files)
+        stored = {field.name: names.get(field.name, field.name) for field in of_files}
+        read = pa.schema([field.with_name(name) for field in of_files if (name := stored[field.name]) is not None])
+        frame = self._read(listing.files["path"].to_pylist(), read)
+        own = [self._own_column(field, stored[field.name]) for field in of_files]
         if partitions:
-            frame = self._with_partition_values(frame, listing, row_schema(narrow(needed, [(p,) for p in partitions])))
+            values = row_schema(narrow(needed, [(name,) for name in partitions]))
+            frame = self._with_partition_values(frame, own, listing, values)
+        elif any(name != column for column, name in stored.items()):
+            frame = frame.select(*own)
         if rest is not None:
             frame = frame.where(self.condition(rest))
         return self._projected(frame, needed)
+
+    def _own_column(self, field: pa.Field, stored: str | None) -> Any:
+        """A column under the table's name, which files call otherwise or lack."""
+        if stored is None:
+            return self._functions.lit(None).cast(spark_type(field.type)).alias(field.name)
+        return self._functions.col(quoted(stored)).alias(field.name)
 
     def condition(self, predicate: Expr) -> Any:
         """A filter over rows as a Column; `EvaluationError` where Spark has no like of it, or where it may fail."""
@@ -256,12 +202,11 @@ class OwnReader:
         with listed_by_the_driver(self._spark, len(paths), is_local=prefix == "file://"):
             return reader.parquet(*(f"{prefix}{path}" for path in paths))
 
-    def _with_partition_values(self, frame: Any, listing: FileListing, schema: pa.Schema) -> Any:
-        """The rows with the partition values of their files: constants where all files have the same, else a join."""
+    def _with_partition_values(self, frame: Any, own: Sequence[Any], listing: FileListing, schema: pa.Schema) -> Any:
+        """Columns of files with the partition values of those: constants where all have the same, else a join."""
         functions = self._functions
         columns = [listing.partitions[name].cast(schema.field(name).type) for name in schema.names]
         values = pa.table(columns, schema.names)
-        own = [functions.col(quoted(name)) for name in frame.columns]
         if values.group_by(values.column_names, use_threads=False).aggregate([]).num_rows == 1:
             # The condition is for the schema alone: a column may be NULL although this constant is not.
             always = functions.lit(1) == functions.lit(1)
@@ -285,10 +230,11 @@ class OwnReader:
         is_matched = functions.when(functions.col(quoted(is_known)), functions.lit(True)).otherwise(
             unmatched.cast("boolean")
         )
+        of_files = [functions.col(quoted(name)) for name in keyed.columns if name != key_of_row]
         found = [
             functions.col(quoted(given)).alias(name) for given, name in zip(value_names, schema.names, strict=True)
         ]
-        return joined.where(is_matched).select(*own, *found)
+        return joined.where(is_matched).select(*of_files, *found)
 
     def _constant(self, value: pa.Scalar) -> Any:
         literal = Literal(physical_value(value), value.type)

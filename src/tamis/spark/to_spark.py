@@ -3,9 +3,10 @@
 | files                                                              | read by                                     |
 |--------------------------------------------------------------------|---------------------------------------------|
 | that hold what the table says                                      | Spark's own Parquet reader, filter on top   |
-| with deleted rows, mapped columns, widened types, types or         | Arrow tasks: `tamis.spark.task_runner`      |
-| functions that Spark does not have; selections that are very       |                                             |
-| narrow; many small files; files of other types than the table's    |                                             |
+| with deleted rows, fields that are mapped inside of structs,       | Arrow tasks: `tamis.spark.task_runner`      |
+| widened types, types or functions that Spark does not have;        |                                             |
+| selections that are very narrow; many small files; files of other  |                                             |
+| types than the table's                                             |                                             |
 
 Files and partitions are pruned here, when the DataFrame is made; nothing is read before Spark is asked for rows.
 """
@@ -13,17 +14,21 @@ Files and partitions are pruned here, when the DataFrame is made; nothing is rea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tamis.engines.sessions import check_session
+from tamis.engines.spark import SparkEngine
 from tamis.engines.translation import translated_errors
 from tamis.errors import InvalidArgument
 from tamis.scan.plan import PlannedFiles
 from tamis.scan.read import TaskReader
-from tamis.spark.own_reader import OwnReader, readable_files, reads_table
+from tamis.spark.own_reader import OwnReader, reads_table
+from tamis.spark.readable_files import Names, ReadableFiles, readable_files
 from tamis.spark.task_runner import arrow_frame
 from tamis.spark.types import row_schema, spark_schema
 from tamis.tables.source import FileListing, TableSource
@@ -83,54 +88,60 @@ def _frame(spark: Any, wanted: Wanted, reader: str) -> Any:
     own = OwnReader(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
     for_spark, for_tasks = _shared_out(spark, wanted, own, reader)
     frames = []
-    if for_spark.files.num_rows:
-        matches = for_spark.matched is not None and bool(for_spark.matched.all())
-        frames.append(own.frame(for_spark, matches=matches))
+    for listing, names in for_spark:
+        matches = listing.matched is not None and bool(listing.matched.all())
+        frames.append(own.frame(listing, names, matches=matches))
     tasks = [task for planned in for_tasks for task in planned.tasks()]
     if tasks:
         frames.append(arrow_frame(spark, wanted.reader, tasks, f"tamis: read {wanted.source.name}"))
     if not frames:
         return spark.createDataFrame([], schema)
-    found = frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1])
+    found = reduce(lambda one, other: one.unionAll(other), frames)
     # Spark counts rows up to a limit in 32 bits.
     return found if wanted.limit is None or wanted.limit >= 2**31 else found.limit(wanted.limit)
 
 
-def _shared_out(spark: Any, wanted: Wanted, own: OwnReader, reader: str) -> tuple[FileListing, list[PlannedFiles]]:
-    """The files for Spark's reader, and the others with what is to be read of them."""
+def _shared_out(
+    spark: Any, wanted: Wanted, own: OwnReader, reader: str
+) -> tuple[list[tuple[FileListing, Names]], list[PlannedFiles]]:
+    """The files for Spark's reader by what they call columns, and the others with what is to be read of them."""
     listing, scan = wanted.listing, wanted.reader
     needed = (*scan.projection, *(column.path for column in scan.predicate.columns))
-    readable = np.zeros(listing.files.num_rows, bool)
+    readable = ReadableFiles.none(listing.files.num_rows)
     is_for_spark = reader == SPARK or (reader == AUTO and not _are_many_and_small(wanted))
     if is_for_spark and reads_table(spark, wanted.source, needed) and own.can_test():
-        readable = readable_files(wanted.source, listing.files, needed)
-    for_spark = listing.take(np.flatnonzero(readable))
-    others = listing.take(np.flatnonzero(~readable))
+        readable = readable_files(wanted.source, listing.files, needed, SparkEngine(spark))
+    for_spark = np.flatnonzero(readable.naming >= 0)
+    others = listing.take(np.flatnonzero(readable.naming < 0))
     planned = [wanted.plan(others)] if others.files.num_rows else []
-    if reader == AUTO and _may_be_narrow(wanted, for_spark):
-        for_spark, in_pages = _looked_into(wanted, for_spark)
+    if reader == AUTO and _may_be_narrow(wanted, listing.take(for_spark)):
+        left, in_pages = _looked_into(wanted, listing.take(for_spark))
         if in_pages is not None:
-            return for_spark.slice(0, 0), [*planned, in_pages]
-    return for_spark, planned
+            return [], [*planned, in_pages]
+        for_spark = for_spark[left]
+    of_one = [for_spark[readable.naming[for_spark] == number] for number in range(len(readable.names))]
+    return [
+        (listing.take(each), names) for each, names in zip(of_one, readable.names, strict=True) if len(each)
+    ], planned
 
 
-def _looked_into(wanted: Wanted, listing: FileListing) -> tuple[FileListing, PlannedFiles | None]:
-    """The files of which some row group is left; planned to their pages too where those are narrow."""
+def _looked_into(wanted: Wanted, listing: FileListing) -> tuple[npt.NDArray[np.int64], PlannedFiles | None]:
+    """The files of which some row group is left, by their numbers; planned to their pages where those are narrow."""
     groups = wanted.plan(listing, to_pages=False).row_groups
     left, first = np.unique(groups.units.file, return_index=True)
     narrow = NARROW * (groups.report.bytes_total or 0)
-    files = listing.take(left)
     if not len(left):
-        return files, None
+        return left, None
+    files = listing.take(left)
     bytes_left = np.add.reduceat(groups.units.bytes, first)
     if len(left) > SAMPLED and bytes_left.sum() > narrow:
         sample = np.linspace(0, len(left) - 1, SAMPLED).astype(np.int64)
         in_pages = int(wanted.plan(files.take(sample)).row_groups.units.bytes.sum())
         # Whether it is as narrow as that everywhere shows when all are planned.
         if in_pages * bytes_left.sum() > 2 * narrow * max(1, bytes_left[sample].sum()):
-            return files, None
+            return left, None
     planned = wanted.plan(files)
-    return files, planned if int(planned.row_groups.units.bytes.sum()) <= narrow else None
+    return left, planned if int(planned.row_groups.units.bytes.sum()) <= narrow else None
 
 
 def _are_many_and_small(wanted: Wanted) -> bool:

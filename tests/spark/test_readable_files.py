@@ -1,0 +1,243 @@
+"""Files that call columns otherwise than their table: Spark's reader gets them where it reads what a scan does."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+
+import tamis
+from builders.delta_log import DeltaLog
+from builders.delta_statistics import field as delta_field
+from builders.delta_statistics import mapping
+from builders.delta_tables import data_file
+from builders.iceberg_cases import random_iceberg_case
+from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field, list_of
+from builders.seeded import SeededChoices
+from tamis.spark import readable_files
+from tamis.spark.types import fit_rows, row_schema
+
+SPARK, TASKS = "FileScan parquet", "MapInArrow"
+
+
+def readers_of(spark: Any, path: Path, where: str | None = None, columns: list[str] | None = None) -> set[str]:
+    """Who reads the files for Spark, once its rows are those of a scan."""
+    scan = tamis.open(path).scan(where, columns)
+    schema = row_schema(scan.schema)
+    expected = pa.Table.from_batches([fit_rows(batch, schema) for batch in scan.to_batches()], schema)
+    frame = scan.to_spark(spark, reader="spark")
+    found = frame.toArrow()
+    assert found.column_names == expected.column_names
+    rows = [sorted(map(repr, each.to_pylist())) for each in (found.cast(expected.schema), expected)]
+    assert rows[0] == rows[1], where
+    plan = frame._jdf.queryExecution().toString()
+    return {each for each in (SPARK, TASKS) if each in plan}
+
+
+def test_files_as_the_table_has_them_are_read_by_spark(spark: Any, tmp_path: Path) -> None:
+    columns = {
+        "id": ("long", [1, 2, None]),
+        "few": ("int", [3, None, 5]),
+        "part": ("float", [float("nan"), -0.0, 1.5]),
+        "amount": ("decimal(20, 3)", [Decimal("1.500"), None, Decimal("-2.125")]),
+        "text": ("string", ["a", "", None]),
+        "bytes": ("binary", [b"a", None, b""]),
+        "short": ("fixed[2]", [b"ab", b"cd", None]),
+        "day": ("date", [datetime.date(1200, 1, 8), None, datetime.date(2020, 1, 1)]),
+        "moment": ("timestamptz", [0, 1, None]),
+        "clock": ("timestamp", [0, -1, None]),
+        "flag": ("boolean", [True, None, False]),
+    }
+    fields = [field(number, name, kind) for number, (name, (kind, _)) in enumerate(columns.items(), 1)]
+    fields.append(field(20, "list", list_of(21, "long")))
+    inner = [field(31, "x", "int"), field(32, "y", "string")]
+    fields.append(field(30, "nest", {"type": "struct", "fields": inner}))
+    table = IcebergFolder(tmp_path, fields)
+    values = {name: given for name, (_, given) in columns.items()}
+    values |= {"list": [[1, None], None, []], "nest": [{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}]}
+    table.commit(table.data_file("1.parquet", pa.table(values, schema=table.arrow_schema)))
+    for where in (None, "part = double('NaN') OR part = 0", "nest.x = 1 AND id < 5", "day < DATE'1300-01-01'"):
+        assert readers_of(spark, tmp_path, where) == {SPARK}, where
+    assert readers_of(spark, tmp_path, "id = 2 OR nest.y = 'b'", ["nest.x", "short"]) == {SPARK}
+
+
+@pytest.mark.parametrize("by_executors", [False, True])
+def test_I6_names_that_changed_places_are_read_and_filtered_by_their_ids(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_executors: bool
+) -> None:
+    if by_executors:
+        monkeypatch.setattr(readable_files, "MOST_READ_HERE", 0)
+    table = IcebergFolder(tmp_path, [field(1, "a", "long"), field(2, "b", "long")])
+    table.commit(table.data_file("1.parquet", pa.table({"a": [1, 2, 3], "b": [10, 20, 30]})))
+    table.evolve([field(1, "b", "long"), field(2, "a", "long")])
+    table.commit(table.data_file("2.parquet", pa.table({"b": [4, 5], "a": [40, 50]})))
+    for where in (None, "a = 20", "b = 2", "a > 25 AND b < 5"):
+        assert readers_of(spark, tmp_path, where) == {SPARK}, where
+    assert tamis.open(tmp_path).scan("a = 20").to_spark(spark, reader="spark").toArrow()["b"].to_pylist() == [2]
+
+
+def test_I6_a_column_that_was_dropped_is_not_the_one_of_its_name(spark: Any, tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x", "long")])
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2], "x": [10, 20]})))
+    table.evolve([field(1, "id", "long"), field(3, "x", "long")])
+    table.commit(table.data_file("2.parquet", pa.table({"id": [3], "x": [30]})))
+    for where in (None, "x IS NULL", "x = 10", "x >= 20"):
+        assert readers_of(spark, tmp_path, where) in ({SPARK}, set()), where
+    assert tamis.open(tmp_path).scan("x IS NULL").to_spark(spark).toArrow()["id"].to_pylist() == [1, 2]
+
+
+def test_files_that_lack_a_column_with_a_value_of_its_own_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+    later = IcebergFolder(tmp_path / "default", [field(1, "id", "long")], version=3)
+    later.commit(later.data_file("1.parquet", pa.table({"id": [1, 2]})))
+    note = field(2, "note", "string", **{"initial-default": "none", "write-default": "none"})
+    later.evolve([field(1, "id", "long"), note])
+    later.commit(later.data_file("2.parquet", pa.table({"id": [3], "note": ["x"]})))
+    assert readers_of(spark, later.folder) == {SPARK, TASKS}
+    assert readers_of(spark, later.folder, columns=["id"]) == {SPARK}
+    by_region = [[(2, "identity", "region")]]
+    fields = [field(1, "id", "long"), field(2, "region", "string")]
+    identity = IcebergFolder(tmp_path / "identity", fields, specs=by_region)
+    identity.commit(
+        identity.data_file("1.parquet", pa.table({"id": [1]}), fields=fields[:1], partition=("eu",)),
+        identity.data_file("2.parquet", pa.table({"id": [2], "region": ["us"]})),
+    )
+    assert readers_of(spark, identity.folder) == {SPARK, TASKS}
+    assert readers_of(spark, identity.folder, "region = 'eu'", ["id"]) == {TASKS}
+
+
+def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "int"), field(2, "x", "float")], version=3)
+    files = [
+        table.data_file(name, pa.table({"id": [number], "x": [number / 4]}, schema=table.arrow_schema))
+        for number, name in enumerate(["1.parquet", "2.avro", "3.orc"])
+    ]
+    table.commit(*files)
+    table.evolve([field(1, "id", "long"), field(2, "x", "double")])
+    assert readers_of(spark, tmp_path) == {TASKS}
+    rows = pa.table({"id": [10, 11, 12], "x": [0.5, 1.5, 2.5]})
+    late = [table.data_file(f"{number}.parquet", rows) for number in range(4, 8)]
+    table.commit(*late)
+    table.commit(
+        position_deletes(table, "p.parquet", [(late[0].path, 1)]),
+        *deletion_vectors(table, "v.puffin", {late[1].path: [2]}, {late[1].path: late[1]}),
+    )
+    assert readers_of(spark, tmp_path, "id >= 10") == {SPARK, TASKS}
+    table.commit(equality_deletes(table, "e.parquet", pa.table({"id": [11]})))
+    assert readers_of(spark, tmp_path, "id >= 10") == {TASKS}
+
+
+def test_I6_fields_inside_of_structs_that_evolved_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+    def struct(*names: tuple[int, str]) -> dict[str, Any]:
+        return {"type": "struct", "fields": [field(number, name, "long") for number, name in names]}
+
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "s", struct((3, "a"), (4, "b")))])
+    rows = pa.table({"id": [1, 2], "s": [{"a": 1, "b": 2}, None]})
+    table.commit(table.data_file("1.parquet", rows))
+    for inner in (((3, "b"), (4, "a")), ((3, "a"), (5, "b")), ((3, "a"), (4, "b"), (5, "c"))):
+        table.evolve([field(1, "id", "long"), field(2, "s", struct(*inner))])
+        table.commit()
+        assert readers_of(spark, tmp_path) == {TASKS}, inner
+        readers_of(spark, tmp_path, "s.b IS NOT NULL", ["id"])
+        assert readers_of(spark, tmp_path, columns=["id"]) == {SPARK}, inner
+
+
+def test_names_that_differ_by_case_alone_are_not_confused(spark: Any, tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "a", "long"), field(2, "A", "long")])
+    table.commit(table.data_file("1.parquet", pa.table({"a": [1, 2], "A": [10, 20]})))
+    table.evolve([field(1, "a", "long"), field(2, "b", "long")])
+    table.commit()
+    assert readers_of(spark, tmp_path, "b = 20") == {TASKS}
+    assert readers_of(spark, tmp_path, "a = 2", ["a"]) == {TASKS}
+
+
+def test_I6_files_without_ids_are_read_by_the_mapping_of_names(spark: Any, tmp_path: Path) -> None:
+    names = [{"field-id": 1, "names": ["id", "old"]}, {"field-id": 2, "names": ["x"]}]
+    properties = {"schema.name-mapping.default": json.dumps(names)}
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "y", "long")], properties=properties)
+    for number, name in enumerate(("id", "old")):
+        rows = pa.table({name: [number], "x": [number * 10], "y": [99]})
+        fields = [field(1, name, "long"), field(2, "x", "long"), field(9, "y", "long")]
+        table.commit(table.data_file(f"{name}.parquet", rows, fields=fields, with_ids=False))
+    assert readers_of(spark, tmp_path, "y >= 0") == {SPARK}
+    assert sorted(tamis.open(tmp_path).scan().to_spark(spark).toArrow()["y"].to_pylist()) == [0, 10]
+
+
+def test_T6_old_days_of_iceberg_are_those_of_its_one_calendar(spark: Any, tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "d", "date")])
+    file = table.data_file("1.parquet", pa.table({"id": [1], "d": [datetime.date(1200, 1, 8)]}))
+    path = tmp_path / "data" / "1.parquet"
+    rows = pq.read_table(path)
+    with pq.ParquetWriter(path, rows.schema, store_schema=False) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({"org.apache.spark.version": "2.4.8"})
+    table.commit(replace(file, size=path.stat().st_size))
+    assert readers_of(spark, tmp_path) == {TASKS}
+    assert readers_of(spark, tmp_path, columns=["id"]) == {SPARK}
+
+
+def test_many_kinds_of_names_are_a_few_scans_and_tasks(spark: Any, tmp_path: Path) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x0", "long")])
+    kinds = readable_files.MOST_NAMINGS + 2
+    for number in range(kinds):
+        rows = pa.table({"id": [number], f"x{number}": [number * 10]})
+        table.commit(table.data_file(f"{number}.parquet", rows))
+        table.evolve([field(1, "id", "long"), field(2, f"x{number + 1}", "long")])
+    table.commit()
+    assert readers_of(spark, tmp_path) == {SPARK, TASKS}
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_D6_mapped_columns_of_delta_are_read_by_their_names_in_files(spark: Any, tmp_path: Path, mode: str) -> None:
+    settings = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "4"}
+    # The table was partitioned by `x`, and files have a column `x` that is called otherwise by now.
+    columns = [
+        delta_field("id", "long", **mapping(1, "col-1")),
+        delta_field("y", "long", **mapping(2, "x")),
+        delta_field("x", "string", **mapping(3, "col-3")),
+    ]
+    log = DeltaLog(tmp_path, columns, partition_columns=["x"], configuration=settings, features=["columnMapping"])
+    ids = {"col-1": b"1", "x": b"2"}
+    for number in range(4):
+        schema = pa.schema([pa.field(name, pa.int64(), metadata={b"PARQUET:field_id": ids[name]}) for name in ids])
+        rows = pa.table([[number, number + 10], [number, None]], schema=schema)
+        log.commit(data_file(log, f"{number}.parquet", rows, {"col-3": "ab"[number % 2]}, stats=None))
+    for where in (None, "x = 'a' AND y IS NULL", "y = 3", "id > 10 AND x = 'b'"):
+        assert readers_of(spark, tmp_path, where) == {SPARK}, where
+
+
+def test_D6_mapped_fields_inside_of_structs_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+    settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+    inner = {"type": "struct", "fields": [delta_field("a", "long", **mapping(2, "col-2"))]}
+    columns = [delta_field("id", "long", **mapping(3, "col-3")), delta_field("s", inner, **mapping(1, "col-1"))]
+    log = DeltaLog(tmp_path, columns, configuration=settings, features=["columnMapping"])
+    log.commit(data_file(log, "1.parquet", pa.table({"col-1": [{"col-2": 1}], "col-3": [5]}), stats=None))
+    assert readers_of(spark, tmp_path) == {TASKS}
+    assert readers_of(spark, tmp_path, columns=["id"]) == {SPARK}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_iceberg_tables_have_the_rows_of_a_scan(spark: Any, tmp_path: Path, seed: int) -> None:
+    compare_random(spark, tmp_path, seed)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("seed", range(3, 40))
+def test_more_random_iceberg_tables_have_the_rows_of_a_scan(spark: Any, tmp_path: Path, seed: int) -> None:
+    compare_random(spark, tmp_path, seed)
+
+
+def compare_random(spark: Any, tmp_path: Path, seed: int) -> None:
+    case = random_iceberg_case(SeededChoices(seed), tmp_path, predicates=3)
+    for where in (None, *(said.expr for said in case.said)):
+        readers_of(spark, tmp_path, where)
