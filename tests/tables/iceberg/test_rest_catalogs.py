@@ -1,4 +1,4 @@
-"""Iceberg tables by REST, Glue and Hive catalogs: what the server says of a table holds, and what fails is one line."""
+"""Iceberg tables by REST and Glue catalogs: what the server says of a table holds, and what fails is one line."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_table_opens_by_a_Glue_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    moto = pytest.importorskip("moto", reason="the Glue of tests comes with tamis[bench]")
+    moto = pytest.importorskip("moto", reason="the Glue of tests comes with tamis[test]")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     metadata = table_at(tmp_path / "t").save()

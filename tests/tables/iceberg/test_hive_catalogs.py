@@ -1,0 +1,71 @@
+"""Iceberg tables by a Hive metastore, which tells where the metadata of a table is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("thrift", reason="Hive's metastore is asked by Thrift: pip install 'pyiceberg[hive]'")
+from pyiceberg.catalog import load_catalog
+
+import tamis
+from builders.hive_metastore import Metastore
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from tamis.cli.application import program
+from tamis.errors import StorageError, TableNotFound, TamisError
+
+
+@pytest.fixture
+def metastore() -> Iterator[Metastore]:
+    with Metastore() as made:
+        yield made
+
+
+def table_at(folder: Path) -> IcebergFolder:
+    table = IcebergFolder(folder, [field(1, "id", "long")])
+    table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2, 3]})))
+    return table
+
+
+def of(metastore: Metastore) -> dict[str, str]:
+    return {"name": "hms", "type": "hive", "uri": metastore.uri}
+
+
+def test_a_table_opens_by_properties_and_by_the_catalog_and_follows_its_commits(
+    tmp_path: Path, metastore: Metastore
+) -> None:
+    table = table_at(tmp_path / "t")
+    metastore.add("shop", "orders", metadata_location=str(table.save()))
+    for by in (of(metastore), load_catalog(**of(metastore))):
+        opened = tamis.open("shop.orders", catalog=by)
+        assert opened.scan("id > 1").to_arrow()["id"].to_pylist() == [2, 3]
+    table.commit(table.data_file("2.parquet", pa.table({"id": [4]})))
+    metastore.add("shop", "orders", metadata_location=str(table.save()))
+    assert (opened.scan().count(), opened.refresh().scan().count()) == (3, 4)
+    options = [part for name, value in of(metastore).items() for part in ("--catalog", f"{name}={value}")]
+    assert CliRunner().invoke(program, ["count", "shop.orders", *options]).output == "4\n"
+
+
+def test_what_is_not_there_or_no_table_of_iceberg_is_said(tmp_path: Path, metastore: Metastore) -> None:
+    metastore.add("shop", "orders", metadata_location=str(table_at(tmp_path / "t").save()))
+    metastore.add("shop", "plain", table_type="EXTERNAL_TABLE")
+    metastore.add("shop", "broken")
+    metastore.add("shop", "moved", metadata_location=str(tmp_path / "gone" / "v1.metadata.json"))
+    with pytest.raises(TableNotFound, match=r"^no table 'shop\.order' in the catalog 'hms'\. Did you mean 'shop\."):
+        tamis.open("shop.order", catalog=of(metastore))
+    for name, said in (("plain", "EXTERNAL_TABLE"), ("broken", "metadata_location"), ("moved", "gone")):
+        with pytest.raises(TamisError, match=said) as found:
+            tamis.open(f"shop.{name}", catalog=of(metastore))
+        assert "\n" not in str(found.value)
+
+
+def test_a_metastore_that_is_not_there() -> None:
+    with Metastore() as metastore:
+        properties = of(metastore)
+    with pytest.raises(StorageError, match=r"the catalog 'hms'.*127\.0\.0\.1"):
+        tamis.open("ns.t", catalog=properties)
