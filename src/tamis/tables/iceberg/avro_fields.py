@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.errors import CorruptFile
-from tamis.tables.iceberg.avro_inlined import one_array
+from tamis.tables.arrays import one_array
 from tamis.tables.iceberg.avro_schema import nullable
 
 

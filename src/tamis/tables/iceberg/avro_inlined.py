@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tamis.tables.arrays import one_array
+
 
 @dataclass(frozen=True)
 class _Field:
@@ -79,11 +81,6 @@ class Inlined:
 def _is_empty(schema: Any) -> bool:
     """A record without fields takes no bytes, and polars need not know of it."""
     return isinstance(schema, Mapping) and schema["type"] == "record" and not schema["fields"]
-
-
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece; pyarrow would copy one that is."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _array(field: _Field, columns: pa.Table) -> pa.Array:

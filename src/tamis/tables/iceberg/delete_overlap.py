@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column
+from tamis.tables.arrays import one_array
 from tamis.tables.iceberg.partition_bounds import in_order
 from tamis.tables.iceberg.single_values import decode_values
 
@@ -27,7 +28,7 @@ class Overlap:
 
     def __init__(self, data: pa.Table, deletes: pa.Table, chosen: Indices, columns: Mapping[int, Column]) -> None:
         """`chosen` are the equality deletes among the deletes."""
-        every = deletes["equality_ids"].combine_chunks()
+        every = one_array(deletes["equality_ids"])
         ids = pc.unique(every.take(pa.array(chosen)).flatten()).to_pylist()
         known = [each for each in ids if each in columns and _has_useful_bounds(columns[each].type)]
         owners = pc.list_parent_indices(every).to_numpy()
@@ -62,7 +63,7 @@ class _GoneKeys:
 
     @staticmethod
     def of(data: pa.Table, deletes: pa.Table) -> _GoneKeys:
-        both = pa.concat_arrays([each["gone_key"].combine_chunks() for each in (data, deletes)])
+        both = pa.concat_arrays([one_array(each["gone_key"]) for each in (data, deletes)])
         codes = pc.fill_null(pc.dictionary_encode(both).indices, -1).to_numpy()
         return _GoneKeys(codes[: data.num_rows], codes[data.num_rows :])
 
@@ -114,7 +115,7 @@ def _bounds(files: pa.Table, field_id: int, column: Column) -> tuple[pa.Array, p
     data_type = column.type
     assert data_type is not None
     low, high = (
-        decode_values(files[name].combine_chunks(), data_type)
+        decode_values(one_array(files[name]), data_type)
         if (name := f"{kind}:{field_id}") in files.column_names
         else pa.nulls(files.num_rows, data_type)
         for kind in ("lower", "upper")
@@ -128,10 +129,10 @@ def _may_be_null(files: pa.Table, field_id: int, column: Column) -> Bits:
     if len(column.path) == 1:
         return may_be
     # Where a struct is NULL, so is what is inside: some writers do not count it then.
-    is_counted = pc.equal(values, files["record_count"].combine_chunks())
+    is_counted = pc.equal(values, one_array(files["record_count"]))
     may_be |= ~np.asarray(pc.fill_null(is_counted, False))
     return may_be
 
 
 def _counts(files: pa.Table, name: str) -> pa.Array:
-    return files[name].combine_chunks() if name in files.column_names else pa.nulls(files.num_rows, types.LONG)
+    return one_array(files[name]) if name in files.column_names else pa.nulls(files.num_rows, types.LONG)

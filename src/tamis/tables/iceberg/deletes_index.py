@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import Column
+from tamis.tables.arrays import one_array
 from tamis.tables.iceberg.delete_overlap import Overlap
 from tamis.tables.iceberg.manifests import EQUALITY_DELETES, POSITION_DELETES, VECTORS
 from tamis.tables.iceberg.single_values import decode_values
@@ -102,7 +103,7 @@ def assign_deletes(
     equality = _places(content == EQUALITY_DELETES)
     by_equality = _of_equality(data, deletes, equality, globally, groups, columns)
     lists = _Lists.joined([by_vector.by_files(data.num_rows), by_position.by_files(data.num_rows), *by_equality])
-    counts = deletes["record_count"].combine_chunks().take(pa.array(by_vector.deletes))
+    counts = one_array(deletes["record_count"]).take(pa.array(by_vector.deletes))
     is_exact = np.ones(data.num_rows, bool)
     is_exact[by_position.files] = False
     is_exact[by_vector.files[np.asarray(counts.is_null())]] = False
@@ -124,13 +125,13 @@ def _described(deletes: pa.Table, resolved: pa.Array, is_vector: Bits) -> pa.Str
     return pa.StructArray.from_arrays(
         [
             resolved,
-            deletes["size"].combine_chunks(),
-            deletes["content"].combine_chunks().cast(pa.int8()),
-            deletes["file_format"].combine_chunks(),
-            pc.if_else(is_other, nothing, deletes["offset"].combine_chunks()),
-            pc.if_else(is_other, nothing, deletes["length"].combine_chunks()),
-            deletes["record_count"].combine_chunks(),
-            deletes["equality_ids"].combine_chunks(),
+            one_array(deletes["size"]),
+            one_array(deletes["content"]).cast(pa.int8()),
+            one_array(deletes["file_format"]),
+            pc.if_else(is_other, nothing, one_array(deletes["offset"])),
+            pc.if_else(is_other, nothing, one_array(deletes["length"])),
+            one_array(deletes["record_count"]),
+            one_array(deletes["equality_ids"]),
         ],
         fields=list(DELETE),
     )
@@ -219,7 +220,7 @@ class _Groups:
 
 def _by_path(data: pa.Table, deletes: pa.Table, chosen: Indices, paths: pa.Array) -> _Pairs:
     """Deletes that name one data file, no newer than they are."""
-    locations = data["location"].combine_chunks()
+    locations = one_array(data["location"])
     distinct = pc.unique(locations)
     codes = pc.index_in(locations, value_set=distinct).to_numpy()
     order = np.argsort(codes, kind="stable").astype(np.int32)
@@ -237,7 +238,7 @@ def _no_newer(data: pa.Table, deletes: pa.Table, pairs: _Pairs) -> _Pairs:
 def _of_vectors(data: pa.Table, deletes: pa.Table, chosen: Indices) -> _Pairs:
     if not len(chosen):
         return _Pairs(chosen, chosen)
-    pairs = _by_path(data, deletes, chosen, deletes["referenced"].combine_chunks().take(pa.array(chosen)))
+    pairs = _by_path(data, deletes, chosen, one_array(deletes["referenced"]).take(pa.array(chosen)))
     # There is one for a file; were there several, the newest holds.
     order = np.lexsort((deletes["sequence_number"].to_numpy()[pairs.deletes], pairs.files))
     files, own = pairs.files[order], pairs.deletes[order]
@@ -250,7 +251,7 @@ def _of_positions(data: pa.Table, deletes: pa.Table, chosen: Indices, groups: _G
         return _Pairs(chosen, chosen)
     taken = pa.array(chosen)
     low, high = (_paths(deletes, f"{kind}:{PATH_ID}", taken) for kind in ("lower", "upper"))
-    named = deletes["referenced"].combine_chunks().take(taken)
+    named = one_array(deletes["referenced"]).take(taken)
     # Bounds that are cut off differ: the upper one is rounded up.
     one = pc.if_else(pc.fill_null(pc.equal(low, high), False), low, pa.scalar(None, types.STRING))
     paths = pc.coalesce(named, one)
@@ -267,12 +268,12 @@ def _of_positions(data: pa.Table, deletes: pa.Table, chosen: Indices, groups: _G
 def _paths(deletes: pa.Table, name: str, rows: pa.Array) -> pa.Array:
     if name not in deletes.column_names:
         return pa.nulls(len(rows), types.STRING)
-    return decode_values(deletes[name].combine_chunks().take(rows), types.STRING)
+    return decode_values(one_array(deletes[name]).take(rows), types.STRING)
 
 
 def _within(data: pa.Table, chosen: Indices, low: pa.Array, high: pa.Array, groups: _Groups) -> Iterator[_Pairs]:
     """The data files of the partition whose path is within bounds, unknown ones being none."""
-    locations = data["location"].combine_chunks()
+    locations = one_array(data["location"])
     # Numbers in the order of the paths stand for them: those of bounds are found among them.
     distinct = pc.unique(locations)
     ordered = distinct.take(pc.sort_indices(distinct))

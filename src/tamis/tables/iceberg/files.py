@@ -20,6 +20,7 @@ from tamis.errors import CorruptFile
 from tamis.io.storage import Storage
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.tables.arrays import one_array
 from tamis.tables.iceberg.account import Account, Outcomes, Sizes
 from tamis.tables.iceberg.file_request import Layout, Request
 from tamis.tables.iceberg.manifest_pruning import not_of_partitions, spec_of
@@ -147,7 +148,7 @@ class FilePruner:
         of_partitions: Outcomes = ()
         known: Metadata = {}
         if request.by_partitions and conjuncts and spec.fields:
-            rows = files["record_count"].combine_chunks()
+            rows = one_array(files["record_count"])
             known = bounds_of_tuples(spec, typed, rows, request.predicate.columns)
             pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
             of_partitions = not_of_partitions(pruned.outcomes, spec, request)
@@ -161,7 +162,7 @@ class FilePruner:
         after_partitions = Sizes.of(files["size"])
         of_statistics: Outcomes = ()
         if request.by_statistics:
-            rows = files["record_count"].combine_chunks()
+            rows = one_array(files["record_count"])
             units = {ROW_COUNT.name: rows, **bounds_of_statistics(files, request.tested, rows)}
             pruned = prune(pa.record_batch(tightened(units, known, tuple(request.tested.values()))), conjuncts)
             of_statistics = pruned.outcomes
@@ -171,7 +172,7 @@ class FilePruner:
         account = Account(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
         found = self._described(spec, files, given, chosen, matched)
         if self._request.described:
-            rows = files["record_count"].combine_chunks()
+            rows = one_array(files["record_count"])
             for name, values in bounds_of_statistics(files, self._request.described_ids, rows).items():
                 found = found.append_column(DESCRIBED + name, values)
         return found, account

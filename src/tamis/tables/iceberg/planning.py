@@ -25,6 +25,7 @@ from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.skipping.account import LevelReport
+from tamis.tables.arrays import one_array
 from tamis.tables.iceberg.account import Account, level_reports
 from tamis.tables.iceberg.deletes_index import PATH_ID, assign_deletes
 from tamis.tables.iceberg.file_request import Request
@@ -57,7 +58,7 @@ class Plan:
 
     @property
     def matched(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.files["matched"].combine_chunks())
+        return np.asarray(one_array(self.files["matched"]))
 
 
 def plan_files(
@@ -85,9 +86,11 @@ def plan_files(
     # Of manifests without statistics of a column there is nothing to come along.
     files = pa.concat_tables([nothing, *(table for table, _ in found)], promote_options="default").combine_chunks()
     account = sum((each for _, each in found), Account())
+    # They were copied, and are as large.
+    del found
     specs = request.layout.specs
     paths = relocation.resolve_all(deletes["location"])
-    sizes = relocation.sizes(paths, deletes["size"].combine_chunks())
+    sizes = relocation.sizes(paths, one_array(deletes["size"]))
     assigned = assign_deletes(
         files,
         deletes.set_column(deletes.column_names.index("size"), "size", sizes),
@@ -111,7 +114,7 @@ def plan_files(
 
 def _rows_left(files: pa.Table, deleted: pa.Array) -> pa.Array:
     """How many rows files have after deletes, null where nobody knows."""
-    rows = pc.subtract(files["record_count"].combine_chunks(), deleted)
+    rows = pc.subtract(one_array(files["record_count"]), deleted)
     is_wrong = pc.fill_null(pc.less(rows, 0), False)
     if pc.any(is_wrong, min_count=0).as_py():
         first = is_wrong.index(True).as_py()
@@ -162,7 +165,7 @@ def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Requ
 
 def _compared(deletes: pa.Table, request: Request) -> list[int]:
     """The ids of the columns that equality deletes compare."""
-    ids = deletes["equality_ids"].combine_chunks()
+    ids = one_array(deletes["equality_ids"])
     columns = request.layout.columns
     return [each for each in pc.unique(ids.flatten()).to_pylist() if each in columns]
 
@@ -173,7 +176,7 @@ def listing_of(plan: Plan, relocation: Relocation) -> FileListing:
     paths = relocation.resolve_all(files["location"])
     columns: Mapping[str, pa.Array | pa.ChunkedArray] = {
         "path": paths,
-        "size": relocation.sizes(paths, files["size"].combine_chunks()),
+        "size": relocation.sizes(paths, one_array(files["size"])),
         "modified_ns": pa.repeat(pa.scalar(NEVER_CHANGES, types.LONG), len(files)),
         "num_records": files["record_count"],
         **{

@@ -20,11 +20,13 @@ import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.storage import Storage
+from tamis.tables.arrays import one_array
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 _FILE = "file"
 _UPWARDS = r"(^|/)\.\.(/|$)"
+_LOOKED_THROUGH = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,10 @@ class Location:
 
 def _may_be_suspect(locations: pa.StringArray) -> bool:
     """Whether two dots or a zero character may be in one of many locations: looked for in all of them at once."""
-    text = locations.buffers()[2]
-    if text is None:
-        return False
-    every = text.to_pybytes()
-    return b".." in every or b"\0" in every
+    text = memoryview(locations.buffers()[2] or b"")
+    # Bytes are copied to be looked through: not all of them at once, and of each piece one more for two dots.
+    pieces = (bytes(text[start : start + _LOOKED_THROUGH + 1]) for start in range(0, len(text), _LOOKED_THROUGH))
+    return any(b".." in piece or b"\0" in piece for piece in pieces)
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Relocation:
     def resolve_all(self, locations: pa.Array | pa.ChunkedArray) -> pa.Array:
         """The same for many: those that begin as the table's own location, which nearly all do, at once."""
         if isinstance(locations, pa.ChunkedArray):
-            locations = locations.combine_chunks()
+            locations = one_array(locations)
         locations = locations.cast(pa.string())
         start = self._start(locations)
         root = self.storage.root.rstrip("/")

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.nodes import Column
 from tamis.skipping.metadata import metadata_name
+from tamis.tables.arrays import one_array
 from tamis.tables.iceberg.partition_bounds import in_order, ordered_floats
 from tamis.tables.iceberg.single_values import decode_values
 
@@ -52,9 +53,7 @@ def bounds_of_statistics(files: pa.Table, columns: Mapping[int, Column], row_cou
 
 def _bounds(files: pa.Table, field_id: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
     names = [f"{kind}:{field_id}" for kind in ("lower", "upper")]
-    given = [
-        decode_values(files[name].combine_chunks(), data_type) if name in files.column_names else None for name in names
-    ]
+    given = [decode_values(one_array(files[name]), data_type) if name in files.column_names else None for name in names]
     low, high = (pa.nulls(len(files), data_type) if each is None else each for each in given)
     if pa.types.is_floating(data_type):
         low, high = ordered_floats(low, high)
@@ -65,7 +64,7 @@ def _counts(files: pa.Table, kind: str, field_id: int) -> pa.Array:
     name = f"{kind}:{field_id}"
     if name not in files.column_names:
         return pa.nulls(len(files), types.LONG)
-    counts = files[name].combine_chunks().cast(types.LONG)
+    counts = one_array(files[name]).cast(types.LONG)
     return _unless(pc.less(counts, 0), counts)
 
 
