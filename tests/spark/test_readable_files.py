@@ -73,7 +73,7 @@ def test_files_as_the_table_has_them_are_read_by_spark(spark: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("by_executors", [False, True])
-def test_I6_names_that_changed_places_are_read_and_filtered_by_their_ids(
+def test_I5_names_that_changed_places_are_read_and_filtered_by_their_ids(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_executors: bool
 ) -> None:
     if by_executors:
@@ -87,7 +87,7 @@ def test_I6_names_that_changed_places_are_read_and_filtered_by_their_ids(
     assert tamis.open(tmp_path).scan("a = 20").to_spark(spark, reader="spark").toArrow()["b"].to_pylist() == [2]
 
 
-def test_I6_a_column_that_was_dropped_is_not_the_one_of_its_name(spark: Any, tmp_path: Path) -> None:
+def test_I5_a_column_that_was_dropped_is_not_the_one_of_its_name(spark: Any, tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x", "long")])
     table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2], "x": [10, 20]})))
     table.evolve([field(1, "id", "long"), field(3, "x", "long")])
@@ -137,7 +137,7 @@ def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any,
     assert readers_of(spark, tmp_path, "id >= 10") == {TASKS}
 
 
-def test_I6_fields_inside_of_structs_that_evolved_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+def test_I5_fields_inside_of_structs_that_evolved_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
     def struct(*names: tuple[int, str]) -> dict[str, Any]:
         return {"type": "struct", "fields": [field(number, name, "long") for number, name in names]}
 
@@ -161,7 +161,7 @@ def test_names_that_differ_by_case_alone_are_not_confused(spark: Any, tmp_path: 
     assert readers_of(spark, tmp_path, "a = 2", ["a"]) == {TASKS}
 
 
-def test_I6_files_without_ids_are_read_by_the_mapping_of_names(spark: Any, tmp_path: Path) -> None:
+def test_I5_files_without_ids_are_read_by_the_mapping_of_names(spark: Any, tmp_path: Path) -> None:
     names = [{"field-id": 1, "names": ["id", "old"]}, {"field-id": 2, "names": ["x"]}]
     properties = {"schema.name-mapping.default": json.dumps(names)}
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "y", "long")], properties=properties)

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from tamis.parquet.field_names import FieldName, FieldNames
 from tamis.scan.projection import Path, narrow
-from tamis.spark.stored_names import AskedColumns, stored_names, stored_names_in
+from tamis.scan.stored_names import AskedColumns, known_otherwise
+from tamis.spark.stored_names import stored_names, stored_names_in
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.jobs import Engine, can_travel
-from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, PARQUET, TableSource, absent_key
+from tamis.tables.source import FILE_FORMAT, PARQUET, TableSource
 
 MOST_READ_HERE = 4096
 """Of so many files without a log the footers are read in this process, to see whether Spark's reader understands them;
@@ -99,7 +100,7 @@ def _by_footers(
     source: TableSource, files: pa.Table, paths: Sequence[Path], is_plain: npt.NDArray[np.bool_], engine: Engine
 ) -> ReadableFiles:
     candidates = np.flatnonzero(is_plain)
-    asked = AskedColumns(narrow(source.schema, paths), paths, source.field_names, _known_otherwise(files))
+    asked = AskedColumns(narrow(source.schema, paths), paths, source.field_names, known_otherwise(files))
     taken = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
     if len(candidates) <= MOST_READ_HERE:
         told = stored_names(source.storage, taken, asked)
@@ -114,11 +115,3 @@ def _by_footers(
         counts = np.bincount(naming[naming >= 0], minlength=len(kinds))
         naming[~np.isin(naming, np.argsort(-counts, kind="stable")[:MOST_NAMINGS])] = NOT_READABLE
     return ReadableFiles(naming, [dict(zip(asked.schema.names, kind, strict=True)) for kind in kinds])
-
-
-def _known_otherwise(files: pa.Table) -> frozenset[str]:
-    """The columns that have a value of their own in some file that may lack them."""
-    if IDENTITY_VALUES not in files.column_names:
-        return frozenset()
-    keys = map(absent_key, files[IDENTITY_VALUES].type.names)
-    return frozenset(key if isinstance(key, str) else key[0] for key in keys)
