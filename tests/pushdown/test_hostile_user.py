@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 
 import tamis
+from builders.delta_log import DeltaLog
+from builders.delta_tables import data_file
 from builders.protected import EU, POLICIES, ROWS, session, write_orders
 from tamis.errors import AccessDenied, CorruptFile, TamisError
 from tamis.io import ranges
@@ -305,6 +307,37 @@ def test_row_filters_prune_and_so_do_leakproof_conditions(tmp_path: Path, monkey
     assert ana.sql("SELECT id FROM orders WHERE y = 12").to_arrow()["id"].to_pylist() == [4]
     assert opened
     assert not any("region=us" in each or "region=apac" in each for each in opened)
+
+
+def test_A4_metadata_answers_under_a_policy_only_where_its_row_filter_holds_for_whole_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = DeltaLog(
+        tmp_path / "orders", {"id": "long", "owner": "string", "region": "string"}, partition_columns=["region"]
+    )
+    for region, ids in (("eu", [1, 2, 3]), ("us", [4, 5])):
+        rows = pa.table({"id": ids, "owner": ["ana", "ben", "ana"][: len(ids)]})
+        log.commit(data_file(log, f"region={region}/1.parquet", rows, {"region": region}))
+    rules = [
+        {"principals": ["ana"], "rows": "region = 'eu'", "masks": {"owner": "'someone'"}},
+        {"principals": ["ben"], "rows": "owner = 'ben'"},
+    ]
+    shared = tamis.connect(policies={"tables": {"orders": rules}})
+    opened: list[str] = []
+    before = ranges.RangedFile.__init__
+
+    def noted(self: object, *args: object, **options: object) -> None:
+        opened.extend(each for each in args if isinstance(each, str) and each.endswith("1.parquet"))
+        before(self, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ranges.RangedFile, "__init__", noted)
+    for who, expected, reads_files in (("ana", (3, 1, 3), False), ("ben", (2, 2, 5), True)):
+        connection = shared.as_principal(who)
+        connection.register("orders", tmp_path / "orders")
+        opened.clear()
+        found = connection.sql("SELECT count(*), min(id), max(id) FROM orders").to_arrow()
+        assert tuple(column[0].as_py() for column in found.columns) == expected
+        assert bool(opened) == reads_files, who
 
 
 def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
