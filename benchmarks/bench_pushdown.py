@@ -80,7 +80,7 @@ def tamis_rows(path: str, sql: str) -> Work:
 
     # Queries import these when they are needed, and imports are in nobody's time.
     parts = [module.name for module in pkgutil.walk_packages(tamis.pushdown.__path__, "tamis.pushdown.")]
-    for name in (*parts, "sqlglot.dialects.duckdb"):
+    for name in (*parts, "sqlglot.dialects.duckdb", "tamis.protected_table"):
         importlib.import_module(name)
 
     def work() -> object:

@@ -91,9 +91,22 @@ def bytes_read() -> int | None:
     return int(counts.read_text().split("\n")[0].split()[1]) if counts.exists() else None
 
 
+def load_parts_of_tamis() -> None:
+    """Import what plans and reads import when they first need it: imports are in nobody's time."""
+    if "tamis" not in sys.modules:
+        return
+    parts = ["session", "table", "expr.sql"]
+    # Preparations for Iceberg tables import their own, and their memory is measured.
+    if "tamis.tables.iceberg.table" not in sys.modules:
+        parts += ["indexing.finding", "indexing.table_index", "tables.delta.table", "tables.hive.table"]
+    for part in parts:
+        importlib.import_module(f"tamis.{part}")
+
+
 def main() -> None:
     module, preparation, arguments = sys.argv[1:]
     work = getattr(importlib.import_module(module), preparation)(**json.loads(arguments))
+    load_parts_of_tamis()
     # pyarrow imports pandas, where it is installed, with the first value of Python that it is given.
     pa.array([0])
     memory_before = peak_memory()

@@ -5,11 +5,18 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.pyiceberg_tables import create_table, latest_metadata
+from tamis.cli.application import program
+from tamis.cli.errors import load_command
 
 SOURCE = Path(tamis.__file__).parent
 
@@ -85,13 +92,105 @@ def test_public_names() -> None:
     assert all(hasattr(tamis, name) for name in tamis.__all__)
 
 
+def test_help_says_of_every_command_what_the_command_says() -> None:
+    for name, told in program.commands.items():
+        assert told.get_short_help_str(100) == load_command(name).get_short_help_str(100)
+
+
 def test_every_error_is_a_tamis_error() -> None:
     found = [each for each in vars(tamis.errors).values() if isinstance(each, type) and issubclass(each, Exception)]
     assert len(found) > 10
     assert all(issubclass(each, tamis.TamisError) for each in found)
 
 
-def test_an_import_loads_no_package_that_few_need() -> None:
-    script = "import sys, tamis; print(*{'duckdb', 'pandas', 'polars', 'pyiceberg', 'pyspark'} & set(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
+# --- What a new process pays ----------------------------------------------------------------------------------------
+
+# Packages, and modules of them or of ours, that take long to import or much memory.
+HEAVY = {
+    "numpy",
+    "pyarrow",
+    "pandas",
+    "polars",
+    "duckdb",
+    "sqlglot",
+    "pyiceberg",
+    "pyiceberg.catalog",
+    "sqlalchemy",
+    "pyspark",
+    "click",
+    "rich",
+    "tamis.tables.delta.table",
+    "tamis.tables.hive.table",
+    "tamis.tables.iceberg.table",
+    "tamis.indexing.store",
+    "tamis.pushdown",
+}
+# pyarrow imports pandas with the first Python value that it is given, unless that is prevented.
+ARROW = {"numpy", "pyarrow", "pandas"}
+
+
+def loaded_by(script: str, *arguments: str) -> set[str]:
+    """Which of the heavy ones a script loads in a process of its own."""
+    script = f"import sys\n{script}\nprint('loaded:', *({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rpartition("loaded:")[2].split())
+
+
+def test_an_import_loads_nothing_heavy_and_has_all_names() -> None:
+    script = "import tamis\nassert set(tamis.__all__) <= set(dir(tamis))"
+    assert loaded_by(script) == set()
+
+
+def test_modules_of_the_package_are_there_without_being_imported() -> None:
+    script = "import tamis\nassert tamis.parquet.RowSelection\nassert tamis.open is tamis.table.open_table"
+    assert loaded_by(script) <= ARROW
+    assert not any(hasattr(tamis, name) for name in ("opne", "_private", "__main__", "__wrapped__"))
+
+
+COMMAND = "from tamis.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n    assert not end.code"
+
+
+def test_help_loads_no_more_than_it_shows() -> None:
+    assert loaded_by(COMMAND, "--help") == {"click"}
+
+
+def test_a_command_in_a_pipe_loads_neither_pandas_nor_rich(tmp_path: Path) -> None:
+    place = write_hive(tmp_path / "orders")
+    expected = {"numpy", "pyarrow", "click", "sqlglot", "tamis.tables.hive.table"}
+    assert loaded_by(COMMAND, "plan", str(place), "--where", "id < 5") == expected
+
+
+def write_delta(folder: Path) -> Path:
+    deltalake.write_deltalake(folder, ROWS)
+    return folder
+
+
+def write_hive(folder: Path) -> Path:
+    folder.mkdir()
+    pq.write_table(ROWS, folder / "0.parquet")
+    return folder
+
+
+def write_iceberg(folder: Path) -> Path:
+    create_table(folder, ROWS.schema).append(ROWS)
+    return latest_metadata(folder)
+
+
+ROWS = pa.table({"id": range(10)})
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (write_delta, {"tamis.tables.delta.table", "tamis.indexing.store"}),
+        (write_hive, {"tamis.tables.hive.table"}),
+        (write_iceberg, {"tamis.tables.iceberg.table", "polars", "pyiceberg"}),
+    ],
+    ids=["delta", "hive", "metadata of iceberg"],
+)
+def test_a_plan_loads_only_what_its_format_needs(
+    write: Callable[[Path], Path], expected: set[str], tmp_path: Path
+) -> None:
+    place = write(tmp_path / "orders")
+    assert loaded_by("import tamis\ntamis.open(sys.argv[1]).scan().plan()", str(place)) == ARROW | expected

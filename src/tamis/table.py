@@ -12,14 +12,11 @@ import pyarrow as pa
 
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, with_article
 from tamis.expr.nodes import TRUE
-from tamis.indexing.finding import find_index
 from tamis.io.storage import Storage, open_storage
 from tamis.scan.plan import describe_files
 from tamis.scan.scan import Scan, checked_limit
 from tamis.skipping.predicate import Predicate
-from tamis.tables.delta.table import DeltaTable
 from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
-from tamis.tables.hive.table import HiveTable
 from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
 from tamis.tables.source import LEVELS, TableSource, Versioned
@@ -98,6 +95,8 @@ class Table:
         try:
             return Scan(self._source, where, columns, limit, levels)
         except UnknownColumn as error:
+            from tamis.tables.hive.table import HiveTable
+
             if not isinstance(self._source, HiveTable) or self._source.has_all_columns:
                 raise
             # The column may be one that only later files have.
@@ -204,12 +203,16 @@ def open_source(
         _refuse("an Iceberg table", merge_schema=merge_schema or None)
         return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
     storage = open_storage(uri, storage_options)
+    # Each format imports what the others do not need: of Delta it is a fifth of all that is ours.
     if format == "delta" or (format is None and is_delta(storage)):
         _refuse("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
         if merge_schema:
             raise InvalidArgument(
                 "merge_schema= was given, but the log of a Delta table tells its schema: leave it away"
             )
+        from tamis.indexing.finding import find_index
+        from tamis.tables.delta.table import DeltaTable
+
         moment = _moment(timestamp)
         delta = DeltaTable.open(storage, version, moment, allow_outside=allow_outside, planning=planning)
         table_id = delta.snapshot.metadata.id
@@ -222,6 +225,9 @@ def open_source(
     )
     if format is None:
         refuse_inside_of_a_table(storage)
+    from tamis.indexing.finding import find_index
+    from tamis.tables.hive.table import HiveTable
+
     table = HiveTable.open(
         storage,
         partitioning,
@@ -261,13 +267,14 @@ def _open_iceberg(
         )
     check_installed()
     # Few need what they import.
-    from tamis.tables.iceberg.catalogs import open_in_catalog
     from tamis.tables.iceberg.opening import open_place
     from tamis.tables.iceberg.table import IcebergTable
 
     if isinstance(place, Storage):
         opened = open_place(place, relocate=relocate, allow_outside=allow_outside)
     else:
+        from tamis.tables.iceberg.catalogs import open_in_catalog
+
         opened = open_in_catalog(os.fspath(place), catalog, storage_options, allow_outside=allow_outside)
     moment = _moment(chosen.timestamp)
     return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, moment, planning=planning)

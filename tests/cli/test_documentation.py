@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tamis.cli.application import program
+from tamis.cli.errors import load_command
 from tamis.cli.export import FORMATS_BY_ENDING, OUTPUT_FORMATS
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -52,7 +53,7 @@ def test_every_command_has_an_example_and_a_section() -> None:
 
 
 def test_every_option_is_on_the_page() -> None:
-    options = {name for command in program.commands.values() for option in command.params for name in option.opts}
+    options = {name for command in program.commands for option in load_command(command).params for name in option.opts}
     missing = {name for name in options if name.startswith("--") and f"`{name}" not in TEXT}
     assert missing == set()
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import tamis
-from builders.commands import run_in_pipe, run_on_terminal, without_colours
+from builders.commands import run_here, run_on_terminal, without_colours
 from builders.indexed import data_files, write_files
 from tamis.cli.index import BuildMeter
 from tamis.index import Progress
@@ -23,8 +23,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def run(root: Path, *arguments: str) -> str:
-    result = run_in_pipe(*arguments, folder=root.parent)
-    assert result.returncode == 0, result.stderr
+    result = run_here(*arguments, folder=root.parent)
+    assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     return result.stdout
 
@@ -82,18 +82,18 @@ def test_columns_inside_of_structs_are_named_by_their_paths(tmp_path: Path) -> N
     ],
 )
 def test_errors_are_one_line_and_a_code(root: Path, arguments: tuple[str, ...], code: int, text: str) -> None:
-    result = run_in_pipe("index", *arguments, folder=root.parent)
-    assert (result.returncode, result.stdout) == (code, "")
+    result = run_here("index", *arguments, folder=root.parent)
+    assert (result.exit_code, result.stdout) == (code, "")
     assert text in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_what_was_left_out_and_what_is_stale_is_told(root: Path) -> None:
     (root / "0003.parquet").write_bytes(b"no Parquet file")
-    result = run_in_pipe("index", "build", "orders", folder=root.parent)
-    assert result.returncode == 0
+    result = run_here("index", "build", "orders", folder=root.parent)
+    assert result.exit_code == 0
     assert "1 file left out: '" in result.stderr
-    status = run_in_pipe("index", "status", "orders", folder=root.parent)
+    status = run_here("index", "status", "orders", folder=root.parent)
     assert "files        4 of 5 in the table" in status.stdout
     assert "1 file new or changed: build it again" in status.stderr
 

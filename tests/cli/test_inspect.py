@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from builders.commands import run_in_pipe, run_on_terminal, without_colours
+from builders.commands import run_here, run_on_terminal, without_colours
 from builders.page_files import parquet_bytes
 from tamis.cli.application import program
 
@@ -268,15 +268,15 @@ def test_many_row_groups_are_cut_on_a_terminal_and_not_in_a_pipe(tmp_path: Path)
     code, shown = run_on_terminal("inspect", "many.parquet", folder=tmp_path)
     assert code == 0
     assert "… 30 more, in a pipe or with --json" in without_colours(shown)
-    piped = run_in_pipe("inspect", "many.parquet", folder=tmp_path)
+    piped = run_here("inspect", "many.parquet", folder=tmp_path)
     assert len([line for line in piped.stdout.splitlines() if line.strip().startswith("49 ")]) == 1
 
 
 def test_X10_names_and_values_cannot_command_the_terminal(tmp_path: Path) -> None:
     table = pa.table({"na\x1b[31mme\n": ["\x1b[2J", "\x07"]})
     (tmp_path / "f.parquet").write_bytes(parquet_bytes(table))
-    result = run_in_pipe("inspect", "f.parquet", "--pages", folder=tmp_path)
-    assert result.returncode == 0
+    result = run_here("inspect", "f.parquet", "--pages", folder=tmp_path)
+    assert result.exit_code == 0
     assert "\x1b" not in result.stdout
     assert "\x07" not in result.stdout
     assert "\\x1b[31m" in result.stdout

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import tamis
 from tamis.cli.application import program
-from tamis.cli.output import fitting_columns
+from tamis.cli.terminal import fitting_columns
 from tamis.tables.source import levels_of
 
 Run = Callable[..., Result]

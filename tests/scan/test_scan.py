@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 from pathlib import Path
 
 import duckdb
@@ -19,6 +20,7 @@ from tamis.errors import (
     CorruptFile,
     EvaluationError,
     InvalidArgument,
+    MissingDependency,
     MissingFile,
     PlanBudgetExceeded,
     TypeMismatch,
@@ -230,6 +232,16 @@ def test_a_scan_is_an_arrow_stream(table: tamis.Table) -> None:
         relation = scan.to_duckdb(connection)
         assert relation.aggregate("sum(id)").fetchall() == [(45,)]
         assert len(relation.fetchall()) == 10
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_library_that_is_not_installed_is_named(
+    library: str, table: tamis.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    scan = table.scan("id < 10", columns=["id"])
+    with pytest.raises(MissingDependency, match=rf"to_{library}\(\) needs {library}: pip install 'tamis\[{library}\]'"):
+        getattr(scan, f"to_{library}")()
 
 
 def test_functions_that_only_the_embedded_engine_knows(table: tamis.Table) -> None:

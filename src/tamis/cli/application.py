@@ -7,17 +7,21 @@ import sys
 import click
 
 import tamis
-from tamis.cli.count import count
-from tamis.cli.errors import Program, show_unexpected_error
-from tamis.cli.files import files
-from tamis.cli.history import history
-from tamis.cli.index import index
-from tamis.cli.inspect import inspect
-from tamis.cli.options import debug_option
-from tamis.cli.plan import plan
-from tamis.cli.scan import scan
-from tamis.cli.sql import sql
-from tamis.cli.verify import verify
+from tamis.cli.errors import Program, debug_option, show_unexpected_error
+from tamis.cli.pandas_left_out import leave_pandas_out
+
+COMMANDS = {
+    "plan": "Show what would be read, and why the rest is not.",
+    "scan": "Return the rows that match.",
+    "count": "Count the rows that match.",
+    "files": "List the files of the table, or those that a filter keeps.",
+    "history": "List the versions of a Delta or Iceberg table, and what made them.",
+    "index": "Build, look at or drop the statistics index of a table.",
+    "inspect": "Show what a Parquet file says of itself, down to its pages.",
+    "sql": "Run a query in Spark's SQL over tables of lakes and databases.",
+    "verify": "Prove that pruning loses no row of this table.",
+}
+"""What each is for. A command is in a module of its own name, imported when it is run: most need half a second."""
 
 _EXAMPLES = """\b
 Examples:
@@ -48,11 +52,12 @@ def program() -> None:
     """
 
 
-for _command in (plan, scan, count, files, history, index, inspect, sql, verify):
-    program.add_command(_command)
+for _name, _purpose in COMMANDS.items():
+    program.add_command(click.Command(_name, short_help=_purpose))
 
 
 def main() -> None:
     """What the script `tamis` runs."""
     sys.excepthook = show_unexpected_error
+    leave_pandas_out()
     program(prog_name="tamis")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tamis.cli.options import Request, debug_option, json_option, request_options
+from tamis.cli.errors import debug_option
+from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import write, write_json
 from tamis.cli.progress import bytes_meter, is_watched, show_progress
 

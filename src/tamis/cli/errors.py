@@ -16,13 +16,16 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Callable
+from importlib import import_module
 from types import TracebackType
+from typing import Any, TypeVar
 
 import click
 
-from tamis.cli.output import flush
-from tamis.cli.text import printable
 from tamis.errors import TamisError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 WRONG_INPUT = 1
 INTERRUPTED = 130
@@ -56,15 +59,24 @@ _IN_THE_WORDS_OF_THE_COMMAND_LINE = (
 
 
 class Program(click.Group):
-    """A group of commands whose errors people can read."""
+    """A group of commands whose errors people can read. It knows their names and purposes, and imports what is run."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         """In the order in which they were added, which is that of use."""
         return list(self.commands)
 
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, found, rest = super().resolve_command(context, arguments)
+        return name, None if found is None or found.name is None else load_command(found.name), rest
+
     def invoke(self, context: click.Context) -> object:
         try:
             result = super().invoke(context)
+            # The command has imported it, and help, which runs none, does without.
+            from tamis.cli.output import flush
+
             flush()
         except TamisError as error:
             if context.meta.get(_DEBUG):
@@ -81,7 +93,15 @@ class Program(click.Group):
         return result
 
 
+def load_command(name: str) -> click.Command:
+    command: click.Command = getattr(import_module(f"tamis.cli.{name}"), name)
+    return command
+
+
 def show_error(message: str) -> None:
+    # It needs pyarrow, and help does not.
+    from tamis.cli.text import printable
+
     line = " ".join(part.strip() for part in message.splitlines())
     for pattern, spoken in _IN_THE_WORDS_OF_THE_COMMAND_LINE:
         line = re.sub(pattern, spoken, line)
@@ -104,6 +124,21 @@ def switch_on_debugging(context: click.Context) -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
+
+
+def debug_option(command: Command) -> Command:
+    def switch_on(context: click.Context, parameter: click.Parameter, is_on: bool) -> None:
+        if is_on:
+            switch_on_debugging(context)
+
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=switch_on,
+        help="Show tracebacks and the log.",
+    )(command)
 
 
 def _flush_or_forget() -> None:

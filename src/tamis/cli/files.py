@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 import pyarrow as pa
 
-from tamis.cli.options import Request, debug_option, json_option, request_options
-from tamis.cli.output import is_terminal, json_array, note, select_columns, show_rows, write, write_lines
+from tamis.cli.errors import debug_option
+from tamis.cli.options import Request, json_option, request_options
+from tamis.cli.output import is_terminal, json_array, note, select_columns, write, write_lines
 from tamis.cli.progress import bytes_meter, is_watched, show_progress
 from tamis.errors import counted
 from tamis.scan.funnel import format_bytes
@@ -51,6 +52,8 @@ def files(request: Request, as_json: bool) -> None:
     elif not is_terminal():
         write_lines(found.schema, found.to_batches())
     else:
+        from tamis.cli.terminal import show_rows
+
         known = found if request.columns is not None else _without_unknown_counts(found)
         hidden = show_rows(_with_short_paths(known, table.uri))
         files_found = counted(total, "file")

@@ -7,8 +7,9 @@ import json
 import click
 import pyarrow as pa
 
-from tamis.cli.options import Request, debug_option, json_option, request_options
-from tamis.cli.output import flush, is_terminal, note, select_columns, show_rows, write, write_lines
+from tamis.cli.errors import debug_option
+from tamis.cli.options import Request, json_option, request_options
+from tamis.cli.output import flush, is_terminal, note, select_columns, write, write_lines
 from tamis.cli.text import json_texts
 from tamis.errors import UnsupportedFeature, counted
 
@@ -58,6 +59,8 @@ def history(request: Request, as_json: bool) -> None:
     elif not is_terminal():
         write_lines(found.schema, found.to_batches())
     else:
+        from tamis.cli.terminal import show_rows
+
         known = found if request.columns is not None else _without_unknown(found)
         hidden = show_rows(known)
         flush()

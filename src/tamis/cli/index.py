@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 
 from tamis import index as indexes
-from tamis.cli.options import debug_option, json_option, names_option, storage_option, table_options
+from tamis.cli.errors import debug_option
+from tamis.cli.options import json_option, names_option, storage_option, table_options
 from tamis.cli.output import note, write, write_json
+from tamis.cli.pandas_left_out import let_pandas_in
 from tamis.cli.progress import Meter, is_watched, show_progress
 from tamis.errors import counted
 from tamis.scan.funnel import format_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _to_option = click.option(
     "--to", metavar="PLACE", help="Folder of the index.  [default: _tamis/index in the table's own folder]"
@@ -79,6 +82,8 @@ def build(
 
     What is not given is as in the index that is there. Killed, it goes on where it was when it is run again.
     """
+    if on == "spark":
+        let_pandas_in()
     meter = BuildMeter()
     with show_progress(meter, is_wanted=is_watched()):
         done = indexes.build(
@@ -163,6 +168,9 @@ class BuildMeter(Meter):
         self.total = progress.total_files
 
     def __rich__(self) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
         now = self._progress
         seconds = monotonic() - self._began
         bar = ProgressBar(now.total_files or None, now.files, width=40, pulse=not now.total_files)

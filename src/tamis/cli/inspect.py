@@ -6,15 +6,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 import pyarrow as pa
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
+from tamis.cli.errors import debug_option
 from tamis.cli.export import STDOUT, new_file, refuse_to_overwrite
-from tamis.cli.options import debug_option, json_option, storage_option
+from tamis.cli.options import json_option, storage_option
 from tamis.cli.output import (
     ROWS_OF_A_TABLE,
     aligned,
@@ -24,8 +23,6 @@ from tamis.cli.output import (
     json_array,
     json_rows,
     note,
-    plain_table,
-    terminal,
     write,
     write_all,
 )
@@ -35,6 +32,9 @@ from tamis.parquet.inspection import ColumnInspection, FileInspection
 from tamis.parquet.inspection import inspect as inspect_file
 from tamis.report.page_ranges_svg import page_ranges_svg, percent
 from tamis.scan.funnel import format_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ROW_GROUPS_ON_A_TERMINAL = 20
 _MOST_NAMES = 20
@@ -176,6 +176,10 @@ def _write_text(found: FileInspection, with_pages: bool, is_narrowed: bool) -> N
 
 
 def _show(found: FileInspection, with_pages: bool, is_narrowed: bool) -> None:
+    from rich.text import Text
+
+    from tamis.cli.terminal import terminal
+
     console = terminal()
     first, *others = _head(found)
     console.print(Text(printable(first), style="bold"))
@@ -197,6 +201,11 @@ def _show(found: FileInspection, with_pages: bool, is_narrowed: bool) -> None:
 
 
 def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    from tamis.cli.terminal import plain_table
+
     table = plain_table(section.headings, section.are_numbers)
     for row in rows:
         table.add_row(*map(Text, row))

@@ -5,18 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from tamis.cli.errors import switch_on_debugging
+from tamis.cli.errors import Command
 from tamis.expr.nodes import Expr, and_
-from tamis.expr.sql import parse_sql
 from tamis.scan.scan import Scan
 from tamis.table import FORMATS, Table, open_table
 from tamis.tables.source import LEVELS
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 Limit = int | str | None
 """A number of rows, `all`, or None where nothing was said."""
 
@@ -81,7 +79,12 @@ class Request:
 
     @property
     def filter(self) -> Expr | None:
-        return and_(*map(parse_sql, self.where)) if self.where else None
+        if not self.where:
+            return None
+        # It imports sqlglot, which a command without a filter does without.
+        from tamis.expr.sql import parse_sql
+
+        return and_(*map(parse_sql, self.where))
 
     @property
     def most_rows(self) -> int | None:
@@ -153,21 +156,6 @@ def split_names(text: str) -> list[str]:
         is_quoted ^= sign == "`"
         parts[-1] += sign
     return parts
-
-
-def debug_option(command: Command) -> Command:
-    def switch_on(context: click.Context, parameter: click.Parameter, is_on: bool) -> None:
-        if is_on:
-            switch_on_debugging(context)
-
-    return click.option(
-        "--debug",
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=switch_on,
-        help="Show tracebacks and the log.",
-    )(command)
 
 
 def json_option(help: str) -> Callable[[Command], Command]:

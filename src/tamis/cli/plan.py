@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import click
-from rich.text import Text
 
-from tamis.cli.options import Request, debug_option, json_option, request_options
-from tamis.cli.output import is_terminal, json_array, plain_table, terminal, write
+from tamis.cli.errors import debug_option
+from tamis.cli.options import Request, json_option, request_options
+from tamis.cli.output import is_terminal, json_array, write
 from tamis.cli.progress import bytes_meter, is_watched, show_progress
 from tamis.cli.text import printable
 from tamis.scan.funnel import format_bytes, outcome_text
@@ -59,6 +59,10 @@ def _document(planned: ScanPlan) -> str:
 
 
 def _show(report: Report) -> None:
+    from rich.text import Text
+
+    from tamis.cli.terminal import plain_table, terminal
+
     console = terminal()
     title = (printable(f"{report.table} ({report.format})"), "bold")
     console.print(Text.assemble(title, printable(f" where {report.where}" if report.where else ", all rows")))
@@ -73,7 +77,10 @@ def _show(report: Report) -> None:
     console.print(funnel)
     details = plain_table(("level", "part of the filter", "what it did"), (False, False, False))
     for level in report.levels:
-        parts = [(Text(printable(outcome.predicate)), _outcome(outcome)) for outcome in level.by_predicate]
+        parts = [
+            (Text(printable(outcome.predicate)), Text(printable(outcome_text(outcome)), style=_style(outcome)))
+            for outcome in level.by_predicate
+        ]
         if level.note:
             parts.append((Text(""), Text(printable(level.note), style="dim")))
         for index, (part, outcome) in enumerate(parts):
@@ -90,6 +97,5 @@ def _show(report: Report) -> None:
         console.print(details)
 
 
-def _outcome(outcome: ConjunctOutcome) -> Text:
-    style = "green" if outcome.skipped else "dim" if outcome.unused_because is None else "yellow"
-    return Text(printable(outcome_text(outcome)), style=style)
+def _style(outcome: ConjunctOutcome) -> str:
+    return "green" if outcome.skipped else "dim" if outcome.unused_because is None else "yellow"

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
 from time import monotonic
-
-from rich.console import Console
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from tamis.scan.funnel import format_bytes
 from tamis.scan.scan import Scan
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 PATIENCE_SECONDS = 1.0
 _BAR_WIDTH = 40
@@ -32,6 +31,9 @@ class Meter:
         self._started = monotonic()
 
     def __rich__(self) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
         done, total = self._done(), self.total
         # What is read may exceed the plan a little, where gaps between ranges are read too.
         done = done if total is None else min(done, total)
@@ -49,6 +51,10 @@ def show_progress(meter: Meter, *, is_wanted: bool) -> Iterator[Meter]:
     if not is_wanted:
         yield meter
         return
+    # Not in a pipe, where it is of no use.
+    from rich.console import Console
+    from rich.live import Live
+
     live = Live(meter, console=Console(stderr=True), refresh_per_second=_UPDATES_PER_SECOND, transient=True)
     lock = Lock()
     is_over = False

@@ -8,9 +8,10 @@ from itertools import chain, islice
 import click
 import pyarrow as pa
 
+from tamis.cli.errors import debug_option
 from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format, refuse_to_overwrite
-from tamis.cli.options import Request, debug_option, json_option, request_options
-from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, show_rows, write_json_lines, write_lines
+from tamis.cli.options import Request, json_option, request_options
+from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, write_json_lines, write_lines
 from tamis.cli.progress import bytes_meter, expect_bytes, is_watched, show_progress
 from tamis.errors import counted
 from tamis.scan.coalesce import coalesce_batches
@@ -79,6 +80,8 @@ def _to_file(request: Request, output: str, format: str | None) -> None:
 
 
 def _to_terminal(request: Request, as_json: bool) -> None:
+    from tamis.cli.terminal import show_rows
+
     is_default = request.limit is None
     # One row more tells whether there are more.
     scan = (request.with_limit(ROWS_ON_A_TERMINAL + 1) if is_default else request).scan()

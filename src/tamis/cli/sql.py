@@ -11,9 +11,10 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from tamis.cli.errors import debug_option
 from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format
-from tamis.cli.options import assignments, debug_option, json_option, storage_option
-from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, show_rows, write, write_json_lines, write_lines
+from tamis.cli.options import assignments, json_option, storage_option
+from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, write, write_json_lines, write_lines
 from tamis.cli.scan import ROWS_ON_A_TERMINAL
 from tamis.errors import InvalidArgument, TableNotFound, counted
 from tamis.scan.coalesce import coalesce_batches
@@ -172,6 +173,8 @@ def _refuse_twins(schema: pa.Schema) -> None:
 
 
 def _to_terminal(found: Any, as_json: bool) -> None:
+    from tamis.cli.terminal import show_rows
+
     reader = found.to_reader()
     if as_json:
         _refuse_twins(reader.schema)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import click
-from rich.text import Text
 
-from tamis.cli.options import Request, debug_option, json_option, request_options
-from tamis.cli.output import aligned, flush, is_terminal, plain_table, terminal, write, write_json
+from tamis.cli.errors import debug_option
+from tamis.cli.options import Request, json_option, request_options
+from tamis.cli.output import aligned, flush, is_terminal, write, write_json
 from tamis.cli.progress import Meter, is_watched, show_progress
 from tamis.errors import counted
 from tamis.scan.funnel import format_bytes
@@ -79,6 +79,10 @@ def _cells(result: VerifyResult) -> tuple[str, ...]:
 
 
 def _show(results: list[VerifyResult]) -> None:
+    from rich.text import Text
+
+    from tamis.cli.terminal import plain_table, terminal
+
     table = plain_table(_HEADINGS, _ARE_NUMBERS)
     for result in filter(_has_a_line, results):
         *cells, outcome = _cells(result)

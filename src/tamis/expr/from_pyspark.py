@@ -19,7 +19,6 @@ from tamis.expr.builder import split_name
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_, transform, walk
 from tamis.expr.printer import to_sql
-from tamis.expr.sql import parse_sql
 from tamis.expr.temporal import parse_timestamp
 
 _WAY_OUT = "write the filter as SQL text"
@@ -135,9 +134,16 @@ def _bracketed(arg: Expr) -> str:
     return f"({to_sql(arg)})" if isinstance(arg, Call) else to_sql(arg)
 
 
+def _parsed_sql(text: str) -> Expr:
+    # It imports sqlglot, which few Columns need.
+    from tamis.expr.sql import parse_sql
+
+    return parse_sql(text)
+
+
 def _parsed(text: str, function: str) -> Expr:
     try:
-        return parse_sql(text)
+        return _parsed_sql(text)
     except ExpressionError as error:
         named = f"the function {function!r}" if function else text.replace("\0", "…")
         raise ExpressionError(f"{named} of a PySpark Column cannot be used: {one_line(error)}") from error
@@ -176,7 +182,7 @@ def _classic_shape(node: Any) -> Expr | _Parts:
             is_try = mode.isDefined() and str(mode.get().getClass().getName()).endswith("$Try$")
             return _Parts([node.child()], _cast(str(node.dataType().sql()), is_try))
         case "SqlExpression":
-            return parse_sql(str(node.expression()))
+            return _parsed_sql(str(node.expression()))
         case "CaseWhenOtherwise":
             parts = [part for branch in _items(node.branches()) for part in (branch._1(), branch._2())]
             if not node.otherwise().isDefined():
@@ -259,7 +265,7 @@ def _connect_shape(node: Any) -> Expr | _Parts:
             text = target if isinstance(target, str) else str(target.simpleString())
             return _Parts([node._expr], _cast(text, node._eval_mode == "try"))
         case "SQLExpression":
-            return parse_sql(node._expr)
+            return _parsed_sql(node._expr)
         case "CaseWhen":
             parts = [part for branch in node._branches for part in branch]
             if node._else_value is None:

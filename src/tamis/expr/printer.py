@@ -13,11 +13,10 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pyarrow as pa
-from sqlglot.dialects.spark import Spark
 
 from tamis import types
 from tamis.errors import TypeMismatch
@@ -204,12 +203,19 @@ def _case(args: tuple[Expr, ...]) -> list[_Part]:
 # --- Names ----------------------------------------------------------------------------------------------------------
 
 _SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEYWORDS = frozenset(Spark.Tokenizer.KEYWORDS) | {"ANY", "IF", "SESSION_USER", "CURRENT_ROLE"}
 _HARMLESS_KEYWORDS = frozenset(
     {"DATE", "TIME", "TIMESTAMP", "COMMENT", "FORMAT", "INDEX", "OFFSET", "PERCENT", "ROW", "ROWS", "TEXT", "UUID"}
 )
 """Keywords that are so often the names of columns that quotes would be noise; everywhere in an expression they can
 only be names."""
+
+
+@cache
+def _keywords() -> frozenset[str]:
+    # It takes a seventh of a second to import, and filters that are not text do without it until they are shown.
+    from sqlglot.dialects.spark import Spark
+
+    return frozenset(Spark.Tokenizer.KEYWORDS) | {"ANY", "IF", "SESSION_USER", "CURRENT_ROLE"}
 
 
 @lru_cache(maxsize=4096)
@@ -219,7 +225,7 @@ def _name(name: str) -> str:
 
 def _is_simple(name: str) -> bool:
     upper = name.upper()
-    return _SIMPLE_NAME.fullmatch(name) is not None and (upper not in _KEYWORDS or upper in _HARMLESS_KEYWORDS)
+    return _SIMPLE_NAME.fullmatch(name) is not None and (upper in _HARMLESS_KEYWORDS or upper not in _keywords())
 
 
 def _quoted_name(name: str) -> str:

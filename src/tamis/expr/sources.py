@@ -14,7 +14,6 @@ from tamis.expr.from_pyspark import from_pyspark, is_pyspark_column
 from tamis.expr.from_tuples import any_of_lists, from_condition, from_lists, is_condition, refuse_misspelled
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_
 from tamis.expr.partition_filter import PartitionFilter
-from tamis.expr.sql import parse_sql
 
 _KINDS = (
     "SQL text, a tamis expression such as col('a') > 5, a PartitionFilter, a pyarrow or pyiceberg expression, "
@@ -63,6 +62,9 @@ def _flattened(where: object) -> list[Expr | PartitionFilter]:
 def _one(where: object) -> Expr | PartitionFilter:
     match where:
         case str():
+            # It imports sqlglot, which filters that are no text do without.
+            from tamis.expr.sql import parse_sql
+
             return parse_sql(where)
         case Expression():
             return where.node

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tamis.errors import InvalidArgument, TableNotFound, with_article
-from tamis.indexing.store import IndexStore
-from tamis.indexing.table_index import TableIndex
 from tamis.io.open_files import OpenFiles
 from tamis.io.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from tamis.indexing.store import IndexStore
+    from tamis.indexing.table_index import TableIndex
 
 HIDDEN_FOLDER = "_tamis"
 FOLDER = f"{HIDDEN_FOLDER}/index"
@@ -22,6 +24,8 @@ def store_for(
     table: Storage, place: str | os.PathLike[str] | None, storage_options: Mapping[str, Any] | None = None
 ) -> IndexStore:
     """The folder of a table's index: `place`, or the one beside its data."""
+    from tamis.indexing.store import IndexStore
+
     if place is not None:
         return IndexStore(open_storage(place, storage_options))
     given = None if table.given is None else (f"{table.given[0].rstrip('/')}/{FOLDER}", table.given[1])
@@ -42,11 +46,13 @@ def find_index(
     `place` is where it is; None looks beside the table, where there may be none; False uses none. One that was named
     must be there and be whole.
     """
-    if place is False:
+    is_known_to_lack = place is None and has_directory is not None and not has_directory(HIDDEN_FOLDER)
+    if place is False or is_known_to_lack:
         return None
+    # Few tables have one.
+    from tamis.indexing.table_index import TableIndex
+
     if place is None:
-        if has_directory is not None and not has_directory(HIDDEN_FOLDER):
-            return None
         return TableIndex(store_for(table, None), table, table_id=table_id)
     if not isinstance(place, str | os.PathLike):
         kind = with_article(type(place).__name__)

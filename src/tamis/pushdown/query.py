@@ -25,7 +25,7 @@ from tamis.pushdown.sql_names import has_unknown_function, wrong_name
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
 from tamis.pushdown.sql_trees import with_principal
-from tamis.scan.results import duckdb_relation, polars_frame
+from tamis.scan.results import duckdb_relation, pandas_frame, polars_frame
 
 if TYPE_CHECKING:
     import duckdb
@@ -185,7 +185,7 @@ class Query:
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        return pandas_frame(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame."""

@@ -11,7 +11,9 @@ version, so they compare scans of one process and are worth nothing on disk.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
 from typing import Any
 
 import duckdb
@@ -38,8 +40,11 @@ class RowChecksum:
     def __init__(self) -> None:
         self.rows = 0
         self.value = 0
-        # One thread: the scan that feeds it has the others.
-        self._engine = duckdb.connect(":memory:", config={"threads": 1})
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        # A process has an engine of its own: a fork takes no threads along.
+        return _engine(os.getpid()).cursor()
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in coalesce_batches(batches):
@@ -97,8 +102,15 @@ class RowChecksum:
             array = array.cast(pa.binary())
         # The variable is named in the query: that is how DuckDB finds it.
         values = pa.table({"value": array})  # noqa: F841
-        relation = self._engine.sql("SELECT hash(value) AS hash FROM values")
+        relation = self._connection.sql("SELECT hash(value) AS hash FROM values")
         return np.asarray(relation.to_arrow_table()["hash"].combine_chunks())
+
+
+@cache
+def _engine(process: int) -> duckdb.DuckDBPyConnection:
+    """One for all checksums: to start it takes longer than to scan a small table."""
+    # One thread: the scan that feeds it has the others.
+    return duckdb.connect(":memory:", config={"threads": 1})
 
 
 def _plain(array: pa.Array) -> pa.Array:

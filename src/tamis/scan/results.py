@@ -10,7 +10,16 @@ from tamis.errors import MissingDependency
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas
     import polars
+
+
+def pandas_frame(rows: pa.Table) -> pandas.DataFrame:
+    try:
+        import pandas  # noqa: F401  # pyarrow's own error does not say how to get it
+    except ImportError as error:
+        raise MissingDependency("to_pandas() needs pandas: pip install 'tamis[pandas]'") from error
+    return rows.to_pandas()
 
 
 def polars_frame(rows: pa.Table) -> polars.DataFrame:

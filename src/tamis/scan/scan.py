@@ -23,7 +23,7 @@ from tamis.scan.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.projection import Path, projected_paths, refuse_not_read
 from tamis.scan.read import TaskReader
 from tamis.scan.report import Report
-from tamis.scan.results import duckdb_relation, polars_frame
+from tamis.scan.results import duckdb_relation, pandas_frame, polars_frame
 from tamis.scan.row_groups import RowGroups, taken
 from tamis.scan.slices import SlicePlanner, plan_in_slices
 from tamis.scan.tasks import MOST_TOGETHER, ScanTask, put_together
@@ -251,7 +251,7 @@ class Scan:
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        return pandas_frame(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame."""

@@ -30,7 +30,6 @@ from tamis.expr.evaluate import Evaluator, evaluate_constant, is_supported, phys
 from tamis.expr.functions import type_of
 from tamis.expr.kernels import literal_array
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform
-from tamis.expr.sql import parse_sql
 from tamis.expr.temporal import SECONDS_PER_DAY, date_of
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
 
@@ -160,6 +159,9 @@ def _parsed(text: str) -> Expr | None:
     """The expression that a text is; None for SQL that is not ours to understand: it says nothing."""
     if len(text) > _LONGEST:
         return None
+    # It imports sqlglot, and few tables have generated columns.
+    from tamis.expr.sql import parse_sql
+
     try:
         return parse_sql(text)
     except ExpressionError:

@@ -134,11 +134,12 @@ def _open(
 ) -> IcebergTable:
     check_installed()
     # Few need what they import.
-    from tamis.tables.iceberg.catalogs import open_in_catalog
     from tamis.tables.iceberg.opening import open_place
     from tamis.tables.iceberg.table import IcebergTable
 
     if catalog is not None:
+        from tamis.tables.iceberg.catalogs import open_in_catalog
+
         opened = open_in_catalog(os.fspath(uri), catalog, storage_options, allow_outside=allow_outside)
     else:
         opened = open_place(open_storage(uri, storage_options), relocate=relocate, allow_outside=allow_outside)

@@ -1,0 +1,71 @@
+"""What goes to stdout on a terminal: aligned tables. Commands import it there alone: in a pipe rich is of no use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import pyarrow as pa
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tamis import types
+from tamis.cli.output import ROWS_OF_A_TABLE
+from tamis.cli.text import cell_texts, printable
+
+MOST_CELL_WIDTH = 60
+_BETWEEN_COLUMNS = 3
+
+
+def terminal() -> Console:
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+
+
+def plain_table(headings: Sequence[str], are_numbers: Sequence[bool]) -> Table:
+    """An empty table in the one look that all of them have."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for heading, is_number in zip(headings, are_numbers, strict=True):
+        table.add_column(Text(printable(heading)), justify="right" if is_number else "left", overflow="ellipsis",
+                         no_wrap=True)  # fmt: skip
+    return table
+
+
+def show_rows(rows: pa.Table) -> list[str]:
+    """Show rows as tables with as many columns as fit; the names of those that do not."""
+    console = terminal()
+    hidden: list[str] = []
+    for start in range(0, max(rows.num_rows, 1), ROWS_OF_A_TABLE):
+        hidden = _show_some_rows(console, rows.slice(start, ROWS_OF_A_TABLE))
+    return hidden
+
+
+def _show_some_rows(console: Console, rows: pa.Table) -> list[str]:
+    columns = [cell_texts(column.combine_chunks()).to_pylist() for column in rows.columns]
+    shown = fitting_columns(rows.column_names, columns, console.width)
+    fields = [rows.schema.field(index) for index in range(shown)]
+    table = plain_table([field.name for field in fields], [types.is_number(field.type) for field in fields])
+    for cells in zip(*columns[:shown], strict=True):
+        table.add_row(*(_cell(cell) for cell in cells))
+    console.print(table)
+    return list(rows.column_names[shown:])
+
+
+def fitting_columns(names: Sequence[str], columns: Sequence[Sequence[str | None]], width: int) -> int:
+    """How many columns, from the left, fit beside each other. One always does: it is cut short."""
+    taken = -_BETWEEN_COLUMNS
+    for index, (name, cells) in enumerate(zip(names, columns, strict=True)):
+        longest = max((cell_len(cell) for cell in cells if cell is not None), default=4)
+        taken += _BETWEEN_COLUMNS + min(max(cell_len(name), longest, 4), MOST_CELL_WIDTH)
+        if taken > width and index > 0:
+            return index
+    return len(names)
+
+
+def _cell(text: str | None) -> Text:
+    if text is None:
+        return Text("NULL", style="dim italic")
+    shown = printable(text)
+    return Text(shown if cell_len(shown) <= MOST_CELL_WIDTH else shown[: MOST_CELL_WIDTH - 1] + "…")
