@@ -162,3 +162,34 @@ def test_an_engine_that_has_files_reads_no_others(tmp_path: Path) -> None:
     query = f"SELECT (SELECT max(secret) FROM read_parquet('{tmp_path}/other.parquet')) AS s, id, rank() OVER () FROM t"
     with pytest.raises(tamis.TamisError):
         session.sql(query).to_arrow()
+
+
+def test_small_files_beside_large_ones_are_given_to_the_engine_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = tamis.connect()
+    for name, count in {"large": 40_000, "small": 40}.items():
+        pq.write_table(pa.table({"id": range(count), "name": [f"n{n % 7}" for n in range(count)]}), tmp_path / name)
+        session.register(name, tamis.open(tmp_path / name))
+    size = (tmp_path / "large").stat().st_size
+    queries = [
+        "SELECT count(*), max(a.name) FROM large l JOIN small a ON l.id = a.id WHERE a.id > 3",
+        # The same rows under several names, with and without a filter.
+        "SELECT count(*), max(b.name) FROM large l JOIN small a ON l.id = a.id JOIN small b ON b.name = a.name",
+        "SELECT count(*) FROM large l JOIN small a ON l.id = a.id JOIN small b ON b.id = a.id AND b.name = 'n3'",
+        "SELECT l.id, a.id, b.id FROM large l JOIN small a ON l.id = a.id JOIN small b ON l.id = b.id + 1",
+    ]
+    expected = []
+    for query in queries:
+        monkeypatch.setattr(own_files, "WORTH", 2**60)
+        expected.append(session.sql(query, rules=False).to_arrow())
+    monkeypatch.setattr(own_files, "WORTH", size)
+    for query, rows in zip(queries, expected, strict=True):
+        made = session.sql(query)
+        scans = [node for node in walk_plan(made.optimized.plan) if isinstance(node, TableScan)]
+        leaves = [(str(number), scan) for number, scan in enumerate(scans)]
+        assert len(own_files.all_own_files(leaves, made.context.connectors)) == len(leaves)
+        assert same_rows(made.to_arrow(), rows)
+    alone = session.sql("SELECT * FROM small")
+    (scan,) = (node for node in walk_plan(alone.optimized.plan) if isinstance(node, TableScan))
+    assert own_files.all_own_files([("s", scan)], alone.context.connectors) == {}

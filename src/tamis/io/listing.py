@@ -79,8 +79,13 @@ def _list(storage: Storage, path: str) -> Listing:
     storage.counters.add(listing_calls=1, requests=1)
     infos = storage.filesystem.get_file_info(pafs.FileSelector(path))
     # Each attribute of a FileInfo is made when asked for, so each is asked for once.
-    files = sorted((info.path, info.size, info.mtime_ns) for info in infos if info.is_file)
-    directories = sorted(info.path for info in infos if not info.is_file and info.type == pafs.FileType.Directory)
+    kinds = [info.type for info in infos]
+    files = sorted(
+        (info.path, info.size, info.mtime_ns)
+        for info, kind in zip(infos, kinds, strict=True)
+        if kind is pafs.FileType.File
+    )
+    directories = sorted(info.path for info, kind in zip(infos, kinds, strict=True) if kind is pafs.FileType.Directory)
     paths, sizes, times = zip(*files, strict=True) if files else ((), (), ())
     return Listing(
         pa.array(paths, pa.string()),

@@ -130,6 +130,13 @@ class Connector(Protocol):
     def properties(self, handle: Handle) -> Properties:
         return Properties()
 
+    def lies_together(self, handle: Handle, column: Expr) -> bool | None:
+        """Whether some values of a column lie in little of what a scan reads, so that it gains by knowing them.
+
+        None where that is not known: then it is taken to gain.
+        """
+        return None
+
     def satisfied(self, handle: Handle) -> Expr:
         """What every row satisfies, where that is told without looking at the table."""
         return TRUE

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
 from tamis.pushdown.connector import Connector, as_told
 from tamis.pushdown.engine_words import plain
 from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
-from tamis.pushdown.own_files import own_files
+from tamis.pushdown.own_files import OwnFiles, all_own_files
 from tamis.pushdown.plan_sql import Printed, print_plan
 from tamis.pushdown.policies.reading import check_protected, is_protected, protected_batches, protected_schema
 from tamis.pushdown.rules.sizes import MOST_ROWS_HELD
@@ -36,6 +37,10 @@ from tamis.scan.spark_functions import macros_of, to_duckdb
 
 BATCH_ROWS = 65_536
 """How many rows of an answer make a batch."""
+
+MOST_FILES_HELD = 2 * 1024 * 1024
+"""Of so many bytes of files the engine makes a table first: it orders joins better by what it finds there than by what
+files tell."""
 
 _NO_COLUMN = "nothing"
 
@@ -69,28 +74,45 @@ class Running:
         check_protected(plan)
         printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
         text = translated(printed.text)
-        own = {
-            name: files
-            for name, leaf in printed.leaves
-            if isinstance(leaf, TableScan) and (files := own_files(leaf, connectors[leaf.connector])) is not None
-        }
+        own = all_own_files(printed.leaves, connectors)
         self._connection = _connection([path for files in own.values() for path in files.paths])
         try:
             for macro in macros_of("; ".join((text, *(files.query for files in own.values())))):
                 self._connection.execute(_lenient(macro))
-            for name, leaf in printed.leaves:
-                if name in own:
-                    self._connection.execute(f"CREATE TEMP VIEW {name} AS {own[name].query}")
-                else:
-                    self._register(name, leaf, connectors, beside=len(printed.leaves) - 1)
+            self._register_all(printed.leaves, own, connectors)
             self._reader = self._started(text)
         except BaseException:
             self._connection.close()
             raise
         self.schema = _named(self._reader.schema, names)
 
-    def _register(self, name: str, leaf: Node, connectors: Mapping[str, Connector], *, beside: int) -> None:
-        """Let the engine know a leaf, and so many others `beside` it.
+    def _register_all(
+        self, leaves: Sequence[tuple[str, Node]], own: Mapping[str, OwnFiles], connectors: Mapping[str, Connector]
+    ) -> None:
+        """Let the engine know all leaves. One whose rows it holds already is held once, under the names of each."""
+        held: dict[tuple[str, object], tuple[str, Node]] = {}
+        beside = len(leaves) - 1
+        for name, leaf in leaves:
+            key = (leaf.connector, leaf.handle) if isinstance(leaf, TableScan) and not leaf.protects else None
+            if key is not None and key in held:
+                self._create("VIEW", name, _under_names(leaf, *held[key]))
+                continue
+            if name in own:
+                is_held = own[name].size <= MOST_FILES_HELD and beside > 1
+                self._create("TABLE" if is_held else "VIEW", name, own[name].query)
+            else:
+                is_held = self._register(name, leaf, connectors, beside=beside)
+            if is_held and key is not None:
+                held[key] = name, leaf
+
+    def _create(self, kind: str, name: str, query: str) -> None:
+        try:
+            self._connection.execute(f"CREATE TEMP {kind} {name} AS {query}")
+        except duckdb.Error as error:
+            raise self._failure(error) from error
+
+    def _register(self, name: str, leaf: Node, connectors: Mapping[str, Connector], *, beside: int) -> bool:
+        """Let the engine know a leaf, and so many others `beside` it; whether it holds all rows of it now.
 
         Where it joins two it needs to know which is larger; where it joins more, also how many values columns have,
         which it knows of its own tables.
@@ -99,16 +121,15 @@ class Running:
         rows = _likely_rows(leaf, connectors) if beside else None
         if rows is None:
             self._connection.register(name, relation)
-            return
+            return False
         stream = f"{name}_stream"
         self._connection.register(stream, relation)
-        if rows > MOST_ROWS_HELD or beside == 1:
-            self._connection.execute(f"CREATE TEMP VIEW {name} AS {_with_estimate(stream, leaf, rows)}")
-            return
-        try:
-            self._connection.execute(f"CREATE TEMP TABLE {name} AS FROM {stream}")
-        except duckdb.Error as error:
-            raise self._failure(error) from error
+        is_held = rows <= MOST_ROWS_HELD and beside > 1
+        if is_held:
+            self._create("TABLE", name, f"FROM {stream}")
+        else:
+            self._create("VIEW", name, _with_estimate(stream, leaf, rows))
+        return is_held
 
     def _started(self, text: str) -> pa.RecordBatchReader:
         try:
@@ -179,9 +200,21 @@ def _named(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)], schema.metadata)
 
 
+MOST_REMEMBERED = 64 * 1024
+"""Longer texts are not kept: they were made by programs, and are hardly asked again."""
+
+
 def translated(text: str) -> str:
     """A text in Spark's dialect in DuckDB's words, with Spark's meaning as far as there are words for it."""
+    return _translated_before(text) if len(text) <= MOST_REMEMBERED else _translated(text)
 
+
+@lru_cache(maxsize=128)
+def _translated_before(text: str) -> str:
+    return _translated(text)
+
+
+def _translated(text: str) -> str:
     def work() -> str:
         text_of_spark = in_duckdb_syntax(text)
         try:
@@ -316,6 +349,17 @@ def _with_estimate(stream: str, leaf: Node, rows: int) -> str:
     nothing = ", ".join("NULL" for _ in outputs_of(leaf)) or "NULL"
     numbers = max(1, round(rows / FILTERED))
     return f"FROM {stream} UNION ALL SELECT {nothing} FROM range({numbers}) AS numbers(number) WHERE number < 0"
+
+
+def _under_names(leaf: Node, held: str, first: Node) -> str:
+    """A table that has the rows of a scan, under the names that another scan of the same handle has for them."""
+    pairs = zip(outputs_of(first), outputs_of(leaf), strict=True)
+    named = ", ".join(f"{_quoted(own.name)} AS {_quoted(other.name)}" for own, other in pairs)
+    return f"SELECT {named or '*'} FROM {held}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tamis.errors import InvalidArgument, TamisError
+from tamis.expr.nodes import Expr
 from tamis.pushdown.connector import Connector, Properties
 from tamis.pushdown.nodes import Node, TableScan, transform_up, walk_plan
 from tamis.pushdown.policies.reading import silence
@@ -40,6 +41,13 @@ class Context:
             return connector.properties(scan.handle)
         with silence():
             return connector.properties(scan.handle)
+
+    def lies_together(self, scan: TableScan, column: Expr) -> bool | None:
+        """Whether some values of a column of a handle lie in little of what a scan reads; None: not known.
+
+        Nobody looks where the values of a table lie that is under a policy.
+        """
+        return None if scan.protects else self.connectors[scan.connector].lies_together(scan.handle, column)
 
 
 class Rule(Protocol):

@@ -8,12 +8,14 @@ most of a table anyway, it is given the files that are left and the filter. All 
 | Parquet files on this machine, of the types of | other storage; deleted rows, renamed columns, many partitions,    |
 | the table, at least `WORTH` bytes of them, of  | other types; what a filter narrows; limits, top-n, aggregation   |
 | which at least `SHARE` is wanted               | from metadata; whatever is under a policy                        |
+
+An engine that opens files of one scan may as well open those of others, be they small.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,17 +23,16 @@ import pyarrow.compute as pc
 
 from tamis.expr.evaluate import physical_value
 from tamis.expr.nodes import FALSE, TRUE, Call, Column, Literal, columns_of, conjuncts_of
-from tamis.io.threads import run_in_threads
+from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.footer import load_footer
 from tamis.parquet.leaves import FileSchema
 from tamis.parquet.statistics import notes_ordered_bounds
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.connectors.lake_handle import LakeHandle
-from tamis.pushdown.nodes import TableScan
+from tamis.pushdown.nodes import Node, TableScan
 from tamis.scan.embedded import duckdb_sql
-from tamis.skipping.predicate import make_predicate
-from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, LEVELS, FileListing, TableSource
+from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, FileListing, TableSource
 from tamis.types import STRING, type_name, without_views
 
 WORTH = 16 * 1024 * 1024
@@ -65,10 +66,16 @@ class OwnFiles:
 
     paths: tuple[str, ...]
     query: str
+    size: int
+    """The bytes of the files."""
 
 
-def own_files(scan: TableScan, connector: Connector) -> OwnFiles | None:
-    """How the engine reads a scan by itself; None where it must not, or where that is not worth it."""
+def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False) -> OwnFiles | None:
+    """How the engine reads a scan by itself; None where it must not, or where that is not worth it.
+
+    With `is_beside` the engine opens files of another scan anyway, so that small ones are worth it, and no others are
+    asked about again.
+    """
     handle = scan.handle
     if scan.protects or not isinstance(connector, LakeConnector) or not isinstance(handle, LakeHandle):
         return None
@@ -88,18 +95,36 @@ def own_files(scan: TableScan, connector: Connector) -> OwnFiles | None:
         return None
     compares_bytes = any(_is_of_bytes(column) for column in columns_of(handle.predicate))
     size = connector.properties(handle).bytes
-    if size is not None and size < WORTH:
+    worth = 1 if is_beside else WORTH
+    if size is not None and (size < worth or (is_beside and size >= WORTH)):
         # That is known of most handles by now, and to list the files of a large table once more would take its time.
         return None
-    listing = _fitting(source, handle, needed, compares_bytes=compares_bytes)
+    listing = _fitting(connector, handle, needed, worth, compares_bytes=compares_bytes)
     groups = None if listing is None else _by_partition(source, listing, needed)
-    if listing is None or groups is None or not _is_much(connector, handle):
+    if listing is None or groups is None:
+        return None
+    if (size is None or size >= WORTH) and not _is_much(connector, handle):
         return None
     columns = zip(handle.columns, scan.columns, strict=True)
     selected = ", ".join(f"{_quoted(own.path[0])} AS {_quoted(output.name)}" for own, output in columns)
     where = "" if handle.predicate == TRUE else f" WHERE {duckdb_sql(handle.predicate)}"
     paths = tuple(listing.files["path"].to_pylist())
-    return OwnFiles(paths, f"SELECT {selected} FROM ({' UNION ALL '.join(groups)}){where}")
+    query = f"SELECT {selected} FROM ({' UNION ALL '.join(groups)}){where}"
+    return OwnFiles(paths, query, pc.sum(listing.files["size"]).as_py() or 0)
+
+
+def all_own_files(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, Connector]) -> dict[str, OwnFiles]:
+    """How the engine reads those of some leaves of a plan by itself for which that is worth it, by their names."""
+    scans = {name: leaf for name, leaf in leaves if isinstance(leaf, TableScan)}
+    found: dict[str, OwnFiles] = {}
+    for is_beside in (False, True):
+        for name, scan in scans.items():
+            connector = connectors[scan.connector]
+            if name not in found and (files := own_files(scan, connector, is_beside=is_beside)) is not None:
+                found[name] = files
+        if not found:
+            break
+    return found
 
 
 def _by_partition(source: TableSource, listing: FileListing, needed: Sequence[str]) -> list[str] | None:
@@ -152,16 +177,15 @@ def is_plain_type(data_type: pa.DataType) -> bool:
 
 
 def _fitting(
-    source: TableSource, handle: LakeHandle, needed: Sequence[str], *, compares_bytes: bool
+    connector: LakeConnector, handle: LakeHandle, needed: Sequence[str], worth: int, *, compares_bytes: bool
 ) -> FileListing | None:
     """The files to read, if they are as the table says."""
-    where = None if handle.predicate == TRUE else handle.predicate
-    predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
-    listing = source.list_files(predicate, LEVELS)
+    source = handle.source
+    listing = connector.listing(handle)
     files = listing.files
     is_odd = FILE_FORMAT in files.column_names or IDENTITY_VALUES in files.column_names
     size = pc.sum(files["size"]).as_py() or 0
-    if is_odd or size < WORTH or files.num_rows > MOST_FILES or source.deleted_rows(source.storage, files):
+    if is_odd or size < worth or files.num_rows > MOST_FILES or source.deleted_rows(source.storage, files):
         return None
     paths = files["path"].to_pylist()
     if any(_PATTERN.search(path) for path in paths):
@@ -173,7 +197,7 @@ def _fitting(
         return _has_fields(footer.schema, wanted) and (not compares_bytes or notes_ordered_bounds(footer.metadata))
 
     each = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
-    return listing if all(run_in_threads(fits, each, source.storage.threads)) else None
+    return listing if all(run_in_threads(fits, each, source.storage.threads, patience=LOCAL_PATIENCE)) else None
 
 
 def _has_fields(schema: FileSchema, wanted: Sequence[pa.Field]) -> bool:

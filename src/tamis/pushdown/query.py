@@ -153,12 +153,14 @@ class Query:
             raise self.refusal(error.__cause__ or error, _not_taken) from error
 
     def _run_plan(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
-        pruned = prune_joins(plan, self._context, self._run_to_table)
+        return self._started(prune_joins(plan, self._context, self._run_to_table), names)
+
+    def _started(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
         connectors = self._context.connectors
-        return direct(pruned, names, connectors) or Running(pruned, names, connectors, self._failure)
+        return direct(plan, names, connectors) or Running(plan, names, connectors, self._failure)
 
     def _run_to_table(self, plan: Node, most_rows: int) -> pa.Table | None:
-        running = Running(plan, None, self._context.connectors, self._failure)
+        running = self._started(plan, None)
         batches: list[pa.RecordBatch] = []
         rows = 0
         for batch in running.batches():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -59,7 +59,8 @@ class Scan:
     """A lazy scan of a table. Nothing is read before one of its methods asks for it.
 
     `levels` switches levels of pruning off for whoever wants to see what they do; the rows are the same with any. Rows
-    for which `pruning` is not TRUE may be left out, or not: for whoever drops them anyway.
+    for which `pruning` is not TRUE may be left out, or not: for whoever drops them anyway. `listing` gives the files
+    for the same filter, where somebody may have listed them already: with their rows, if it is told so.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Scan:
         levels: Collection[str] = LEVELS,
         *,
         pruning: Expr | None = None,
+        listing: Callable[[bool], FileListing] | None = None,
     ) -> None:
         limit = checked_limit(limit)
         if isinstance(levels, str):
@@ -79,6 +81,7 @@ class Scan:
         if unknown:
             raise InvalidArgument(f"no level {sorted(unknown)[0]!r}. Levels: {', '.join(LEVELS)}")
         self._source = source
+        self._given_listing = listing
         self._limit = limit
         self._levels = frozenset(levels)
         tested = make_predicate(where, source.schema, source.name, source.partition_columns)
@@ -138,7 +141,14 @@ class Scan:
 
     @cached_property
     def _listing(self) -> FileListing:
+        if self._given_listing is not None:
+            return self._given_listing(False)
         return self._source.list_files(self._predicate, self._levels, self._limit)
+
+    def _counted_listing(self) -> FileListing:
+        if self._given_listing is not None:
+            return self._given_listing(True)
+        return self._source.list_files(self._predicate, self._levels, self._limit, with_rows=True)
 
     def _new_report(self, listing: FileListing) -> Report:
         names = tuple(".".join(path) for path in self._projection)
@@ -231,8 +241,7 @@ class Scan:
 
     def count(self) -> int:
         """How many rows match. Where metadata proves that all rows of a row group do, no column is read."""
-        listing = self._source.list_files(self._predicate, self._levels, self._limit, with_rows=True)
-        found, rest = _counted(listing)
+        found, rest = _counted(self._counted_listing())
         run = Run(self, (), rest)
         run.count_known(found)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import tamis
 from builders.delta_log import DeltaLog, add, remove
 from tamis.io.storage import open_storage
-from tamis.tables.delta import file_parts
+from tamis.tables.delta import file_parts, snapshot
 from tamis.tables.delta.file_batches import LIVE_FILES
 from tamis.tables.delta.snapshot import Snapshot
 
@@ -42,6 +43,30 @@ def test_D17_a_refreshed_and_a_fresh_snapshot_do_not_take_each_others_rows(tmp_p
             }
         assert planned(table, "id < 10") == set()
     assert planned(first, "id < 10") == {"f0"}
+
+
+def test_commits_are_told_by_what_is_in_them_and_not_by_when_they_were_written(tmp_path: Path) -> None:
+    """A table that was written anew within the same moment has other files."""
+    log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
+    log.commit(*(file(number) for number in range(4)))
+    (commit,) = (tmp_path / "_delta_log").glob("*.json")
+    before = commit.stat()
+    assert planned(tamis.open(tmp_path), "id >= 30") == {"f3"}
+    commit.write_text(commit.read_text().replace('"f3"', '"g3"'))
+    os.utime(commit, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (commit.stat().st_size, commit.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert planned(tamis.open(tmp_path), "id >= 30") == {"g3"}
+
+
+def test_a_table_that_is_opened_again_decodes_its_commits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = DeltaLog(tmp_path, {"day": "string", "id": "long"}, partition_columns=["day"])
+    log.commit(*(file(number) for number in range(4)))
+    assert planned(tamis.open(tmp_path), "id >= 30") == {"f3"}
+    with monkeypatch.context() as patch:
+        patch.delattr(snapshot, "decode_file_actions")
+        assert planned(tamis.open(tmp_path), "id >= 20") == {"f2", "f3"}
+    log.commit(remove("f3"))
+    assert planned(tamis.open(tmp_path), "id >= 20") == {"f2"}
 
 
 @pytest.mark.parametrize("most", [1, 700, 2000, 10_000])

@@ -29,7 +29,9 @@ from tamis.pushdown.connector import (
     PushedProjection,
     PushedRows,
 )
+from tamis.pushdown.connectors.lake_clustering import lies_together
 from tamis.pushdown.connectors.lake_handle import Aggregation, LakeColumn, LakeHandle, Path, TopRows
+from tamis.pushdown.connectors.lake_listings import Listings
 from tamis.pushdown.connectors.lake_reading import properties_of, read_handle, satisfied_by, scan_of_rows
 from tamis.pushdown.nodes import AggregateCall, Named, Output, SortKey
 from tamis.pushdown.paths import paths_of, replace_paths
@@ -39,7 +41,7 @@ from tamis.scan.measures import Function, Measure, can_compare, can_group
 from tamis.scan.scan import Scan
 from tamis.skipping.predicate import make_predicate
 from tamis.tables.delta.table import DeltaTable
-from tamis.tables.source import TableSource
+from tamis.tables.source import FileListing, TableSource
 
 MOST_REMEMBERED = 1000
 """Of how many handles properties are kept."""
@@ -51,12 +53,16 @@ class LakeConnector(Connector):
     def __init__(self, name: str) -> None:
         self.name = name
         self._tables: dict[tuple[str, ...], LakeHandle] = {}
-        self._properties: dict[LakeHandle, Properties] = {}
+        self._properties: dict[LakeHandle, tuple[TableSource, Properties]] = {}
+        self._lies_together: dict[tuple[LakeHandle, Column], tuple[TableSource, bool | None]] = {}
+        self._listings = Listings()
 
     def add(self, name: tuple[str, ...], source: TableSource) -> None:
         """Make a table known by a name, in the place of what had it before."""
         self._tables[name] = LakeHandle.of(name, source)
+        self._listings.forget()
         self._properties.clear()
+        self._lies_together.clear()
 
     def table(self, name: tuple[str, ...]) -> LakeHandle | None:
         return self._tables.get(name)
@@ -88,12 +94,32 @@ class LakeConnector(Connector):
     def properties(self, handle: Handle) -> Properties:
         """What listing the files tells. It is asked once for a handle."""
         given = _lake(handle)
-        known = self._properties.get(given)
-        if known is None:
+        source, known = self._properties.get(given, (None, None))
+        # A folder that is opened again has equal handles, and maybe other files.
+        if known is None or source is not given.source:
             if len(self._properties) >= MOST_REMEMBERED:
                 self._properties.clear()
-            known = self._properties[given] = properties_of(given)
+            known = properties_of(given, self._listings)
+            self._properties[given] = given.source, known
         return known
+
+    def lies_together(self, handle: Handle, column: Expr) -> bool | None:
+        given = _lake(handle)
+        found = given.column(column.path[0]) if isinstance(column, Column) and len(column.path) == 1 else None
+        if found is None or given.aggregation is not None:
+            return None
+        key = given, found.column
+        source, known = self._lies_together.get(key, (None, None))
+        if source is not given.source:
+            if len(self._lies_together) >= MOST_REMEMBERED:
+                self._lies_together.clear()
+            known = lies_together(given, found.column, self._listings)
+            self._lies_together[key] = given.source, known
+        return known
+
+    def listing(self, handle: LakeHandle) -> FileListing:
+        """The files that may hold a row of a handle, listed once."""
+        return self._listings.of(handle)
 
     # --- Pushdown -----------------------------------------------------------------------------------------------------
 
@@ -201,10 +227,10 @@ class LakeConnector(Connector):
         given = _lake(handle)
         if given.aggregation is not None or given.top is not None:
             return None
-        return scan_of_rows(given)
+        return scan_of_rows(given, self._listings)
 
     def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
-        return read_handle(_lake(handle))
+        return read_handle(_lake(handle), self._listings)
 
 
 def _short(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,16 +12,15 @@ from tamis.expr.nodes import FALSE, TRUE, Column, Expr, and_, columns_of, conjun
 from tamis.parquet.row_group_rows import rows_without_columns
 from tamis.pushdown.connector import Properties
 from tamis.pushdown.connectors.lake_handle import Aggregation, LakeHandle, Path, TopRows
+from tamis.pushdown.connectors.lake_listings import Listings
 from tamis.pushdown.paths import replace_paths
 from tamis.scan.aggregation import aggregate
 from tamis.scan.key_sieve import sieved
 from tamis.scan.scan import Scan
 from tamis.scan.top_n import top_rows
-from tamis.skipping.predicate import make_predicate
-from tamis.tables.source import LEVELS
 
 
-def read_handle(handle: LakeHandle) -> Iterator[pa.RecordBatch]:
+def read_handle(handle: LakeHandle, listings: Listings) -> Iterator[pa.RecordBatch]:
     """The rows, batch by batch."""
     if handle.aggregation is not None:
         yield from _aggregated(handle, handle.aggregation)
@@ -28,9 +28,9 @@ def read_handle(handle: LakeHandle) -> Iterator[pa.RecordBatch]:
         # Keys of a join of which there are none.
         return
     elif not handle.columns:
-        yield from (batch.select([]) for batch in rows_without_columns(scan_of_rows(handle).count()))
+        yield from (batch.select([]) for batch in rows_without_columns(scan_of_rows(handle, listings).count()))
     else:
-        scan = scan_of_rows(handle)
+        scan = scan_of_rows(handle, listings)
         batches = scan.to_batches() if handle.top is None else _first_rows(scan, handle.top)
         for column, keys in handle.sieves:
             batches = sieved(batches, keys, column.path)
@@ -44,11 +44,13 @@ def _aggregated(handle: LakeHandle, aggregation: Aggregation) -> Iterator[pa.Rec
     yield from pa.table(found.columns, schema=handle.schema).to_batches()
 
 
-def scan_of_rows(handle: LakeHandle) -> Scan:
+def scan_of_rows(handle: LakeHandle, listings: Listings) -> Scan:
     where = None if handle.predicate == TRUE else handle.predicate
     columns = [each.column for each in handle.columns]
     pruning = None if handle.pruning == TRUE else handle.pruning
-    return Scan(handle.source, where, columns or None, handle.limit, pruning=pruning)
+    # Of a limit any rows will do, for which the table may know fewer files.
+    listing = None if handle.limit is not None else partial(listings.of, handle)
+    return Scan(handle.source, where, columns or None, handle.limit, pruning=pruning, listing=listing)
 
 
 def _first_rows(scan: Scan, top: TopRows) -> Iterator[pa.RecordBatch]:
@@ -73,17 +75,16 @@ def _array(batch: pa.RecordBatch, path: Path) -> pa.Array:
     return pc.struct_field(values, list(path[1:])) if len(path) > 1 else values
 
 
-def properties_of(handle: LakeHandle) -> Properties:
+def properties_of(handle: LakeHandle, listings: Listings) -> Properties:
     source = handle.source
-    where = None if handle.predicate == TRUE else handle.predicate
-    predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
-    listing = source.list_files(predicate, LEVELS, with_rows=True)
+    listing = listings.of(handle)
     is_counted = listing.rows is not None and not listing.rows.null_count
     rows = int(pc.sum(listing.rows).as_py() or 0) if is_counted and listing.rows is not None else None
     limits = [each for each in (handle.limit, handle.top.count if handle.top else None) if each is not None]
     if handle.aggregation is not None and not handle.aggregation.keys:
         limits.append(1)
     is_exact = rows is not None and listing.matched is not None and bool(listing.matched.all()) and not limits
+    is_exact = is_exact and handle.pruning == TRUE
     if handle.limit is not None:
         rows = handle.limit if rows is None else min(rows, handle.limit)
     if handle.aggregation is not None and not handle.aggregation.keys:

@@ -10,6 +10,8 @@ Partitions, files, row groups and pages are left out by either. Rows are tested 
 of more a Bloom filter (see `tamis.scan.key_sieve`) leaves out most rows, if keys are numbers or moments.
 
 Which side may be pruned depends on what the join keeps without a match: of an outer join never the side that it keeps.
+It is worth it where the values of a key lie in few places of a table that is much larger than the other side: by its
+partitions, by the bounds of its files or by what is in them.
 The filter goes down to scans alone. It is no more than a help, so whatever cannot take it in goes without.
 """
 
@@ -77,18 +79,31 @@ def _chosen_side(join: Join, context: Context) -> Side | None:
     sides: list[tuple[Size, Side]] = []
     for side in MAY_PRUNE[join.kind]:
         own, other = (join.left, join.right) if side == "left" else (join.right, join.left)
-        keys = [pair[0] if side == "left" else pair[1] for pair in join.criteria]
-        if not any(_reaches_scan(own, key) for key in keys):
-            continue
         size = size_of(other, context)
-        if not size.may_be_held or not size.is_much_smaller_than(size_of(own, context)):
-            continue
         # All keys of a table rarely leave anything of another out.
-        if is_filtered(other, context):
+        if not size.may_be_held or not is_filtered(other, context):
+            continue
+        reached = [
+            scan
+            for pair in join.criteria
+            for scan, column in _reached(own, pair[0] if side == "left" else pair[1])
+            if may_gain(scan, column, context)
+        ]
+        # What matters is what is read of tables, and not how many rows joins make of them.
+        if any(size.is_much_smaller_than(size_of(scan, context)) for scan in reached):
             sides.append((size, side))
     if not sides:
         return None
     return min(sides, key=lambda each: each[0].order)[1]
+
+
+def may_gain(scan: TableScan, column: Column, context: Context) -> bool:
+    """Whether a scan leaves anything out when it knows some values of a column.
+
+    Where those lie everywhere it does not: then the engine joins as fast without, and needs no run of one side before.
+    """
+    own = ScanNames.of(scan, context).in_handle(column)
+    return context.lies_together(scan, own) is not False
 
 
 # --- At run time ------------------------------------------------------------------------------------------------------
@@ -116,10 +131,6 @@ class _Keys:
     sieve: KeySieve | None
 
 
-def _reaches_scan(node: Node, key: Expr) -> bool:
-    return isinstance(key, Column) and _sunk(node, key) is not None
-
-
 @dataclass(frozen=True, slots=True)
 class _Step:
     """The sources of a node into which a filter of one of its columns may go, and what the column is there."""
@@ -127,16 +138,17 @@ class _Step:
     into: tuple[tuple[int, Column], ...]
 
 
-def _sunk(node: Node, column: Column) -> bool | None:
-    """TRUE where a filter of a column would come to a scan."""
-    waiting = [(node, column)]
+def _reached(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
+    """The scans to which a filter of a column would come, and what the column is there."""
+    found: list[tuple[TableScan, Column]] = []
+    waiting = [(node, key)] if isinstance(key, Column) else []
     while waiting:
         current, own = waiting.pop()
         if isinstance(current, TableScan):
-            return True
+            found.append((current, own))
         sources = sources_of(current)
         waiting += [(sources[number], inner) for number, inner in _step(current, own).into]
-    return None
+    return found
 
 
 def _step(node: Node, column: Column) -> _Step:

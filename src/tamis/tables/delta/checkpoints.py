@@ -8,7 +8,7 @@ which anything is missing is no use at all, but says nothing that older checkpoi
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -90,8 +90,11 @@ class _Opened:
         groups = range(self.footer.metadata.num_row_groups)
         return any(not all_null(self.footer, group, ("add", "path")) for group in groups)
 
-    def few_actions(self) -> dict[str, list[dict[str, Any]]]:
-        """The actions of which there are few, by their kinds, as JSON would have them."""
+    def few_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
+        """The actions of which there are few, by their kinds, as JSON would have them: kept with the footer."""
+        return self.footer.keep("few actions", self._read_few_actions)
+
+    def _read_few_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {action: [] for action in _REQUIRED}
         for group in range(self.footer.metadata.num_row_groups):
             present = [pair for pair in _REQUIRED.items() if not all_null(self.footer, group, pair)]
@@ -119,7 +122,7 @@ def without_nulls(action: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _only(action: str, found: list[dict[str, list[dict[str, Any]]]], place: str) -> dict[str, Any] | None:
+def _only(action: str, found: Sequence[Mapping[str, Sequence[dict[str, Any]]]], place: str) -> dict[str, Any] | None:
     rows = [row for few in found for row in few[action]]
     if len(rows) > 1:
         raise CorruptFile(f"the checkpoint '{place}' has the action {action} {len(rows)} times")

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from tamis.errors import CorruptFile
 from tamis.io.ranges import RangedFile
@@ -82,6 +83,8 @@ class ActionLines:
     """All other lines."""
     others_names: pa.LargeStringArray
     """What action each of those has: `protocol`, `metaData`, `commitInfo`, …"""
+    digest: bytes
+    """Stands for all bytes of the files, in their order."""
 
     @property
     def count_about_files(self) -> int:
@@ -127,11 +130,13 @@ def parse_action(line: str, name: str, place: str) -> dict[str, Any]:
 def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
     """The lines of files. One that is not UTF-8, or that ends in the middle of a line, is a CorruptFile."""
     mentioned: set[str] = set()
+    digest = xxhash.xxh3_128()
     about_files: list[Lines] = []
     others = [Lines(pa.array([], pa.large_string()), np.empty(0, np.int32))]
     is_file = np.empty(0, bool)
     for first, run in _runs(files):
         content, lines = _read_run(storage, run, first)
+        digest.update(content)
         mentioned |= _mentioned(content, [name for name in OPTIONAL_NAMES if name not in mentioned])
         is_file = _is_about_file(lines.texts)
         unusual = _unusual(lines.texts, is_file)
@@ -143,7 +148,10 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
         others.append(lines.chosen(~is_file))
     texts = pa.concat_arrays([lines.texts for lines in others])
     together = Lines(texts, np.concatenate([lines.origins for lines in others]))
-    found = ActionLines(storage, tuple(files), frozenset(mentioned), tuple(about_files), together, _names(together))
+    names = _names(together)
+    found = ActionLines(
+        storage, tuple(files), frozenset(mentioned), tuple(about_files), together, names, digest.digest()
+    )
     if len(is_file) and not is_file[-1]:
         _check_last(found)
     return found

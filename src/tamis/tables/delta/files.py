@@ -25,7 +25,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.expr.nodes import Column, columns_of
 from tamis.io.storage import Storage
-from tamis.io.threads import run_in_threads
+from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_names
 from tamis.skipping.prune import ConjunctOutcome, prune
 from tamis.tables.delta.actions import DELETION_VECTOR
@@ -86,6 +86,9 @@ CHOSEN = pa.schema(
         ("logical_rows", types.LONG),
     ]
 )
+
+FEW_FILES = 10_000
+"""What is noted of so many files is sooner put together than another thread begins to."""
 
 MOST_READ_TOGETHER = 64 * 1024
 MOST_KEPT_TOGETHER = 1024 * 1024
@@ -243,7 +246,9 @@ class PartPruner:
             log.close()
             return found
 
-        each = [one for part in run_in_threads(describe, of_parts, self._threads) for one in part]
+        patience = LOCAL_PATIENCE if sum(map(len, chosen)) <= FEW_FILES else 0.0
+        found = run_in_threads(describe, of_parts, self._threads, patience=patience)
+        each = [one for part in found for one in part]
         names = {name: array.type for one in each for name, array in one.items()}
         return {
             name: pa.concat_arrays(

@@ -7,6 +7,7 @@ which no commit after it speaks, and that is asked of every batch by itself.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,8 +29,13 @@ class FileChanges:
     added_keys: pa.ChunkedArray
     touched: pa.Array
     """The keys of all files that they speak of. What an older source says of those no longer holds."""
-    identity: object = field(default_factory=object, repr=False)
+    identity: Hashable = field(default_factory=object, repr=False)
     """Stands for these very rows in this order: the same commits may be put together in another one."""
+
+    @property
+    def weight(self) -> int:
+        """How many bytes it takes, about."""
+        return int(self.added.nbytes + self.added_keys.nbytes + self.touched.nbytes)
 
     @staticmethod
     def none() -> FileChanges:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, VersionNotFound
 from tamis.io.storage import Storage
+from tamis.io.weighted_cache import WeightedCache
 from tamis.tables.delta.actions import decode_file_actions
 from tamis.tables.delta.checkpoints import OpenedCheckpoint, open_checkpoint
 from tamis.tables.delta.commits import ActionLines, read_actions
@@ -36,6 +37,10 @@ Made = TypeVar("Made")
 
 MOST_DELTAS = 1000
 """With more commits behind its checkpoint than this, a snapshot is refreshed from a newer one where there is one."""
+
+
+LAST_CHANGES = WeightedCache(capacity=32 * 1024 * 1024)
+"""What this process has decoded of commits, where that is not much."""
 
 
 class _Once:
@@ -303,7 +308,18 @@ def _changes_of(lines: ActionLines, metadata: TableMetadata) -> _Once:
 
 
 def _file_changes(lines: ActionLines, metadata: TableMetadata) -> FileChanges:
-    return reconcile(decode_file_actions(lines, partition_names(metadata)), lines)
+    """What lines do to files. Whoever opens a table again and again finds the same commits, and need not decode them.
+
+    They are told by what is in them: a file may be written anew within the same moment.
+    """
+    names = tuple(partition_names(metadata))
+    identity = (lines.digest, lines.files, names)
+    try:
+        found: FileChanges = LAST_CHANGES.get(identity)
+    except KeyError:
+        found = replace(reconcile(decode_file_actions(lines, names), lines), identity=identity)
+        LAST_CHANGES.put(identity, found, found.weight)
+    return found
 
 
 def read_changes(storage: Storage, files: Sequence[LogFile], metadata: TableMetadata) -> FileChanges:

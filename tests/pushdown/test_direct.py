@@ -1,0 +1,45 @@
+"""Queries that only name columns of a scan run without the engine, and give the rows that it would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from tamis.pushdown.direct import direct
+from tamis.pushdown.embedded import Running
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> tamis.Session:
+    rows = pa.table({"id": range(10), "name": [f"n{number}" for number in range(10)], "s": [{"x": 1}] * 10})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    session = tamis.connect()
+    session.register("t", tamis.open(tmp_path / "t.parquet"))
+    return session
+
+
+@pytest.mark.parametrize(
+    ("query", "is_direct"),
+    [
+        ("SELECT id, name FROM t WHERE id > 3", True),
+        ("SELECT name AS a, id, id AS b FROM t WHERE id > 3", True),
+        ("SELECT b AS c FROM (SELECT name AS b, id AS a FROM t) WHERE a < 5", True),
+        ("SELECT id AS name, name AS id FROM t WHERE name = 'n4'", True),
+        ("SELECT id + 1 AS id FROM t", False),
+        ("SELECT s FROM t", False),
+        ("SELECT id FROM t ORDER BY id", False),
+    ],
+)
+def test_rows_are_those_of_the_engine(session: tamis.Session, query: str, is_direct: bool) -> None:
+    made = session.sql(query)
+    connectors = made.context.connectors
+    found = direct(made.optimized.plan, made.names, connectors)
+    assert (found is not None) is is_direct
+    running = Running(made.optimized.plan, made.names, connectors)
+    expected = pa.Table.from_batches(running.batches(), running.schema)
+    assert made.to_arrow() == expected
+    assert found is None or pa.Table.from_batches(found.batches(), found.schema) == expected

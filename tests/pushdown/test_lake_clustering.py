@@ -1,0 +1,158 @@
+"""Where the values of a column lie in few places of a table, and where they lie everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from builders.delta_log import DeltaLog
+from builders.delta_tables import data_file
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from builders.tables import write_hive_table
+from tamis.expr.nodes import Column
+from tamis.pushdown.connectors import lake_clustering
+from tamis.pushdown.connectors.lake import LakeConnector
+
+SHUFFLED = np.random.default_rng(3).permutation(2000)
+
+
+@pytest.fixture(autouse=True)
+def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_clustering, "WORTH_LOOKING", 0)
+
+
+def delta(folder: Path, parts: Sequence[pa.Table]) -> Path:
+    log = DeltaLog(folder, {"key": "long"})
+    log.commit(*(data_file(log, f"{number}.parquet", part) for number, part in enumerate(parts)))
+    return folder
+
+
+def lies_together(place: Path, column: str) -> bool | None:
+    lake = LakeConnector("lake")
+    lake.add(("t",), tamis.open(place)._source)
+    return lake.lies_together(lake.table(("t",)), Column((column,)))
+
+
+def test_in_files_by_their_bounds(tmp_path: Path) -> None:
+    parts = [pa.table({"key": range(number * 100, number * 100 + 100)}) for number in range(8)]
+    assert lies_together(delta(tmp_path / "sorted", parts), "key") is True
+    parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
+    assert lies_together(delta(tmp_path / "shuffled", parts), "key") is False
+
+
+def test_in_partitions(tmp_path: Path) -> None:
+    rows = pa.table({"key": SHUFFLED})
+    place = write_hive_table(tmp_path / "t", [({"region": name}, rows) for name in ("eu", "us")])
+    assert lies_together(place, "region") is True
+    assert lies_together(place, "key") is False
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "expected"),
+    [
+        (np.arange(2000), {"row_group_size": 100}, True),
+        (SHUFFLED, {"row_group_size": 100}, False),
+        (np.arange(2000), {"write_page_index": True, "data_page_size": 64, "write_batch_size": 64,
+                           "use_dictionary": False}, True),
+        (SHUFFLED, {"write_page_index": True, "data_page_size": 64, "write_batch_size": 64, "use_dictionary": False},
+         False),
+        (SHUFFLED, {"row_group_size": 100, "bloom_filter_options": {"key": {"ndv": 100, "fpp": 0.01}}}, True),
+        (np.arange(2000), {"write_statistics": False}, None),
+    ],
+    ids=["row groups", "shuffled row groups", "pages", "shuffled pages", "Bloom filters", "unknown"],
+)  # fmt: skip
+def test_inside_of_files(tmp_path: Path, keys: np.ndarray, options: dict[str, object], expected: bool | None) -> None:
+    pq.write_table(pa.table({"key": keys}), tmp_path / "t.parquet", **options)
+    assert lies_together(tmp_path / "t.parquet", "key") is expected
+
+
+def test_in_files_that_nobody_describes(tmp_path: Path) -> None:
+    """A folder tells no bounds; values may be shuffled inside of files that have others each."""
+    parts = [pa.table({"key": number * 1000 + SHUFFLED[:500] % 1000}) for number in range(6)]
+    place = write_hive_table(tmp_path / "apart", [({}, part) for part in parts], row_group_size=100)
+    assert lies_together(place, "key") is True
+    parts = [pa.table({"key": part}) for part in np.split(SHUFFLED, 8)]
+    place = write_hive_table(tmp_path / "mixed", [({}, part) for part in parts], row_group_size=100)
+    assert lies_together(place, "key") is False
+
+
+def test_in_files_and_partitions_of_iceberg(tmp_path: Path) -> None:
+    """A bucket has values from everywhere, and yet a value has one bucket. Of a column with a new name nobody knows."""
+    fields = [
+        field(1, "key", "long"),
+        field(2, "bucketed", "long"),
+        field(3, "within", "long"),
+        field(4, "new", "long"),
+    ]
+    table = IcebergFolder(tmp_path, fields, specs=[[(2, "bucket[8]", "bucketed_bucket")]])
+    before = [
+        field(1, "key", "long"),
+        field(2, "bucketed", "long"),
+        field(3, "within", "long"),
+        field(4, "old", "long"),
+    ]
+    parts = [
+        pa.table({"key": part, "bucketed": part, "within": np.sort(part), "old": part})
+        for part in np.split(SHUFFLED, 4)
+    ]
+    table.commit(
+        *(
+            table.data_file(
+                f"{number}.parquet", part, fields=before, partition=(number,), options={"row_group_size": 50}
+            )
+            for number, part in enumerate(parts)
+        )
+    )
+    found = {name: lies_together(tmp_path, name) for name in ("key", "bucketed", "within", "new")}
+    assert found == {"key": False, "bucketed": True, "within": True, "new": None}
+
+
+def test_small_files_are_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    pq.write_table(pa.table({"key": np.arange(2000)}), tmp_path / "t.parquet", row_group_size=100)
+    assert lies_together(tmp_path / "t.parquet", "key") is False
+
+
+def test_a_file_that_is_gone_tells_nothing(tmp_path: Path) -> None:
+    place = delta(tmp_path, [pa.table({"key": part}) for part in np.split(SHUFFLED, 2)])
+    for path in place.glob("*.parquet"):
+        path.unlink()
+    assert lies_together(place, "key") is None
+
+
+def test_keys_that_lie_everywhere_do_not_prune(tmp_path: Path) -> None:
+    facts = {
+        "sorted": [pa.table({"key": range(number * 100, number * 100 + 100)}) for number in range(20)],
+        "shuffled": [pa.table({"key": part}) for part in np.split(SHUFFLED, 20)],
+    }
+    session = tamis.connect()
+    for name, parts in facts.items():
+        session.register(name, tamis.open(delta(tmp_path / name, parts)))
+    pq.write_table(pa.table({"id": range(10), "name": [f"n{each}" for each in range(10)]}), tmp_path / "d.parquet")
+    session.register("d", tamis.open(tmp_path / "d.parquet"))
+    query = "SELECT count(*) FROM {} JOIN d ON key = id WHERE name IN ('n3', 'n4')"
+    for name, prunes in {"sorted": True, "shuffled": False}.items():
+        assert ("prunes the left side at run time" in session.explain(query.format(name))) is prunes
+        assert session.sql(query.format(name)).to_arrow()[0].to_pylist() == [2]
+
+
+def test_a_small_table_beside_a_large_one_is_not_what_keys_should_prune(tmp_path: Path) -> None:
+    """Keys of a dimension of a dimension come to the latter alone, however many facts it is joined with."""
+    session = tamis.connect()
+    facts = [pa.table({"key": range(number * 1000, number * 1000 + 1000)}) for number in range(4)]
+    session.register("facts", tamis.open(delta(tmp_path / "facts", facts)))
+    for name, count in {"middle": 12, "far": 4}.items():
+        rows = pa.table({f"{name}_id": range(count), "place": [each % 4 for each in range(count)]})
+        pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=2)
+        session.register(name, tamis.open(tmp_path / f"{name}.parquet"))
+    query = """SELECT count(*) FROM facts JOIN middle ON key = middle_id JOIN far ON middle.place = far_id
+               WHERE far.place = 3"""
+    assert "at run time" not in session.explain(query)
+    assert session.sql(query).to_arrow()[0].to_pylist() == [3]
