@@ -156,7 +156,15 @@ class Session:
         # Spark has users of its own, whom a session without policies and principals leaves alone.
         knows = self._spark_session is None or self._policies is not None or self._principal is not None
         connectors = self._catalog.connectors
-        return Query(query, tables, connectors, rules, principal=self._principal, knows_principal=knows)
+        return Query(
+            query,
+            tables,
+            connectors,
+            rules,
+            principal=self._principal,
+            knows_principal=knows,
+            on_spark=self._spark_session is not None,
+        )
 
     def __repr__(self) -> str:
         return f"<tamis.Session on {self.engine.name}, planning={self._mode!r}>"

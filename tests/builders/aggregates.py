@@ -13,7 +13,7 @@ from builders.choices import Choices
 from builders.predicates import sql_name
 from builders.values import judge_column
 from tamis.expr.nodes import Column
-from tamis.scan.measures import Measure, can_compare, can_group
+from tamis.scan.measures import Measure, can_compare, can_group, can_sum
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,16 @@ def random_aggregates(choices: Choices, schema: pa.Schema, key_names: list[str],
     chosen = tuple(dict.fromkeys(choices.some_of(keys, 0, 2))) if keys and not only_extremes else ()
     measures: list[Measure] = [] if only_extremes or choices.flag(3) else [Measure("count")]
     for _ in range(choices.number(1, 3)):
-        function = choices.one_of(("min", "max") if only_extremes else ("min", "max", "count"))
+        function = choices.one_of(("min", "max") if only_extremes else ("min", "max", "count", "sum"))
         column = choices.one_of(columns)
-        if function == "count" or can_compare(column.type):
+        if function == "count" or (can_compare(column.type) if function != "sum" else _has_exact_sum(column.type)):
             measures.append(Measure(function, column))
     return Asked(chosen, tuple(measures or [Measure("count")]))
+
+
+def _has_exact_sum(data_type: pa.DataType | None) -> bool:
+    """Whether a sum does not depend on the order of rows."""
+    return can_sum(data_type) and not pa.types.is_floating(data_type)
 
 
 def judged(rows: pa.Table, asked: Asked) -> list[str]:

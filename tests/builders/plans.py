@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.bind import bind
-from tamis.expr.nodes import TRUE, Column, Expr, and_, columns_of, conjuncts_of
+from tamis.expr.nodes import TRUE, Call, Column, Expr, and_, columns_of, conjuncts_of
 from tamis.expr.sql import parse_sql
 from tamis.pushdown.connector import (
     Connector,
@@ -63,6 +63,10 @@ class FakeConnector(Connector):
     guarantees: bool = True
     aggregates: bool = True
     joins: bool = True
+    averages: bool = True
+    """Else an average is returned as its sum and its count."""
+    sums: bool = False
+    """Whether it reads rows for sums."""
     pushed: list[str] = field(default_factory=list)
 
     def columns(self, handle: Handle) -> pa.Schema:
@@ -114,8 +118,16 @@ class FakeConnector(Connector):
         if not self.aggregates or own.groups is not None or own.limit is not None:
             return None
         columns = [*((each.name, types.LONG) for each in keys), *((each.name, types.LONG) for each in aggregates)]
+        values: tuple[Expr, ...] = ()
+        if not self.averages:
+            columns = [*columns[: len(keys)], ("total", types.DOUBLE), ("n", types.LONG)]
+            total, count = (Column((name,), type=kind) for name, kind in columns[len(keys) :])
+            values = tuple(Call("/", (total, count)) if each.function == "avg" else count for each in aggregates)
         made = replace(own, columns=tuple(columns), groups=(tuple(keys), tuple(aggregates)))
-        return PushedAggregation(made, tuple(Output(name, kind) for name, kind in columns))
+        return PushedAggregation(made, tuple(Output(name, kind) for name, kind in columns), values=values)
+
+    def sums_rows(self, handle: Handle) -> bool:
+        return self.sums
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
         own = fake(handle)

@@ -188,7 +188,13 @@ def test_distinct_partitions(lake: LakeConnector) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        AggregateCall("n", "sum", (Column(("id",), type=LONG),)),
+        AggregateCall("n", "sum", (Column(("id",), type=LONG),), distinct=True),
+        AggregateCall("n", "sum", (Column(("Name",), type=types.STRING),)),
+        AggregateCall("n", "sum", (Column(("s",)),)),
+        AggregateCall("n", "sum", (Literal(1, LONG),)),
+        AggregateCall("n", "avg", (Column(("id",), type=LONG),), distinct=True),
+        AggregateCall("n", "avg", (Column(("id",), type=LONG),), filter=Call(">", (Column(("id",)), Literal(1, LONG)))),
+        AggregateCall("n", "avg", (Call("+", (Column(("id",), type=LONG), Literal(1, LONG))),)),
         AggregateCall("n", "count", (Column(("id",), type=LONG),), distinct=True),
         AggregateCall("n", "count", (), filter=Call(">", (Column(("id",), type=LONG), Literal(1, LONG)))),
         AggregateCall("n", "count", (Column(("s",)),)),
@@ -197,9 +203,41 @@ def test_distinct_partitions(lake: LakeConnector) -> None:
         AggregateCall("n", "max", (Column(("s",)),)),
     ],
 )
-def test_aggregates_that_metadata_does_not_tell_stay(lake: LakeConnector, call: AggregateCall) -> None:
+def test_aggregates_that_are_not_made_here_stay(lake: LakeConnector, call: AggregateCall) -> None:
     assert lake.push_aggregation(table(lake), False, [], [call]) is None
     assert lake.push_aggregation(table(lake), False, [], [AggregateCall("m", "count"), call]) is None
+
+
+def test_an_average_is_made_of_parts_that_others_share(lake: LakeConnector) -> None:
+    identifier = column(lake, "id")
+    calls = [
+        AggregateCall("mean", "avg", (identifier,)),
+        AggregateCall("n", "count", (identifier,)),
+        AggregateCall("inner", "avg", (column(lake, "s", "x"),)),
+        AggregateCall("total", "sum", (identifier,)),
+        AggregateCall("sum(id)", "max", (identifier,)),
+    ]
+    pushed = lake.push_aggregation(table(lake), False, [Named("sum(id)", column(lake, "day"))], calls)
+    assert pushed is not None
+    assert not pushed.is_partial
+    assert [each.name for each in pushed.columns] == [
+        "sum(id)", "sum(id)_2", "count(id)", "sum(s.x)", "count(s.x)", "max(id)",
+    ]  # fmt: skip
+    sums, count, other_sums, other_count, largest = (Column((each.name,)) for each in pushed.columns[1:])
+    assert pushed.values == (divided(sums, count), count, divided(other_sums, other_count), sums, largest)
+    assert sorted([list(row.values()) for row in rows(lake, pushed.handle)]) == [
+        [1, 46, 4, 6, 3, 13],
+        [2, 86, 4, 6, 3, 23],
+    ]
+    assert "summed as it is read" in lake.describe(pushed.handle)
+    limited, top = lake.push_limit(table(lake), 3), lake.push_top_n(table(lake), [SortKey(identifier)], 3)
+    for cut in (limited, top):
+        assert cut is not None
+        assert lake.push_aggregation(cut.handle, False, [], calls[3:4]) is None
+
+
+def divided(one: Column, other: Column) -> Expr:
+    return Call("/", tuple(Call("cast", (each, Literal("double", types.STRING))) for each in (one, other)))
 
 
 def test_groups_by_other_columns_stay(lake: LakeConnector) -> None:

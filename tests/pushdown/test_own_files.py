@@ -14,6 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.delta_log import DeltaLog
+from builders.delta_statistics import field as delta_field
+from builders.delta_statistics import mapping
+from builders.delta_tables import data_file
+from builders.iceberg_deletes import equality_deletes
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
 from builders.sql_tables import same_rows
 from builders.tables import write_hive_table
 from tamis.pushdown import own_files
@@ -64,7 +71,25 @@ def delta(folder: Path) -> Path:
     return folder / "t"
 
 
-@pytest.mark.parametrize("table", [one_file, hive, delta])
+def iceberg_folder(folder: Path) -> IcebergFolder:
+    """Two files that call two columns otherwise, each by what the other column is called in the other file."""
+    region = field(9, "region", "string")
+    known = {"id": "long", "value": "double", "text": "string", "price": "decimal(10, 2)"}
+    before = [field(number, name, kind) for number, (name, kind) in enumerate(known.items(), 1)]
+    before[0]["name"], before[2]["name"] = "text", "id"
+    table = IcebergFolder(folder / "t", [*before, region], specs=[[(9, "identity", "region")]])
+    rows = ROWS.append_column("region", pa.array(["eu"] * 4))
+    table.commit(table.data_file("1.parquet", rows.rename_columns(["text", "value", "id", "price", "region"])))
+    table.evolve([*(field(number, name, kind) for number, (name, kind) in enumerate(known.items(), 1)), region])
+    table.commit(table.data_file("2.parquet", rows))
+    return table
+
+
+def iceberg(folder: Path) -> Path:
+    return iceberg_folder(folder).folder
+
+
+@pytest.mark.parametrize("table", [one_file, hive, delta, iceberg])
 @pytest.mark.parametrize(
     "query",
     [
@@ -86,6 +111,33 @@ def test_rows_equal_those_of_a_stream(
 def test_a_whole_table_is_given_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers(one_file(tmp_path), "SELECT * FROM t", monkeypatch)[2]
     assert answers(hive(tmp_path / "hive"), "SELECT * FROM t", monkeypatch)[2]
+
+
+def test_I5_files_are_read_by_the_names_that_they_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = iceberg_folder(tmp_path)
+    expected = [1, 1, 2, 2, 4, 4, None, None]
+    found, _, is_given = answers(table.folder, "SELECT id FROM t ORDER BY id NULLS LAST", monkeypatch)
+    assert (found["id"].to_pylist(), is_given) == (expected, True)
+    found, _, is_given = answers(table.folder, "SELECT id, region FROM t WHERE text >= 'b' AND id < 3", monkeypatch)
+    assert (found.to_pylist(), is_given) == ([{"id": 2, "region": "eu"}] * 2, True)
+    # What a file lacks, other types, and deleted rows come from us.
+    table.evolve([*table.fields, field(10, "late", "long")])
+    table.commit()
+    assert not answers(table.folder, "SELECT id, late FROM t", monkeypatch)[2]
+    assert answers(table.folder, "SELECT id FROM t", monkeypatch)[2]
+    table.commit(equality_deletes(table, "e.parquet", pa.table({"id": [4]}), partition=("eu",)))
+    found, streamed, is_given = answers(table.folder, "SELECT id FROM t", monkeypatch)
+    assert same_rows(found, streamed)
+    assert not is_given
+
+
+def test_D6_mapped_columns_of_delta_are_read_by_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+    columns = [delta_field("id", "long", **mapping(1, "x")), delta_field("x", "long", **mapping(2, "col-2"))]
+    log = DeltaLog(tmp_path, columns, configuration=settings, features=["columnMapping"])
+    log.commit(data_file(log, "1.parquet", pa.table({"x": [1, 2], "col-2": [10, None]}), stats=None))
+    found, _, is_given = answers(tmp_path, "SELECT x, id FROM t WHERE id > 1", monkeypatch)
+    assert (found.to_pylist(), is_given) == ([{"x": None, "id": 2}], True)
 
 
 def test_nan_is_larger_than_what_files_say_is_their_largest_value(

@@ -58,6 +58,23 @@ def test_rows_equal_those_of_the_embedded_engine(
     assert "does not take the plan" not in caplog.text
 
 
+def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, places: dict[str, Path], spark: Any) -> None:
+    query = "SELECT sum(id) AS a, avg(price) AS b, sum(price) AS c, avg(amount) AS d, count(*) AS n FROM orders"
+    found = on_spark.sql(query)
+    (spark.read.parquet(str(places["orders"]))).createOrReplaceTempView("orders_of_spark")
+    try:
+        theirs = spark.sql(query.replace("FROM orders", "FROM orders_of_spark"))
+        assert found.dtypes == theirs.dtypes
+        assert found.collect() == theirs.collect()
+    finally:
+        spark.catalog.dropTempView("orders_of_spark")
+    assert "Aggregate sum(" in on_spark.explain(query).split("As it will run")[1]
+    # The same of a query that was made for the embedded engine.
+    embedded = sql_tables.session(places).sql(query)
+    assert "summed as it is read" in embedded.explain()
+    assert embedded.to_spark(spark).dtypes == theirs.dtypes
+
+
 def test_order_and_limit_hold(on_spark: tamis.Session) -> None:
     found = on_spark.sql(
         "SELECT id, amount FROM orders WHERE region = 'eu' ORDER BY amount DESC NULLS LAST, id LIMIT 4"

@@ -46,13 +46,16 @@ class PushedAggregation:
     """A handle that returns groups: all keys and aggregates in their order, as columns.
 
     With `is_partial` several rows may belong to one group, and `combined_by` names the function that makes one of the
-    values of each aggregate.
+    values of each aggregate. With `values` the columns are keys, and parts of which aggregates are made: an average of
+    a sum and a count. Not with both.
     """
 
     handle: Handle
     columns: tuple[Output, ...]
     is_partial: bool = False
     combined_by: tuple[str, ...] = ()
+    values: tuple[Expr, ...] = ()
+    """For each aggregate an expression over columns of the handle; none where the columns are the aggregates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,10 @@ class Connector(Protocol):
         """All of the aggregates, or none. With `partial` the groups are finer than those that were asked for, and are
         combined above: worth it where that needs no rows. A handle that has groups already takes no such ones."""
         return None
+
+    def sums_rows(self, handle: Handle) -> bool:
+        """Whether rows of a handle would be read here for a sum: whoever has workers that read them sums there."""
+        return False
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
         return None

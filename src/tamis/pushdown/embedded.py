@@ -25,6 +25,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from tamis.errors import EvaluationError, one_line
 from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
 from tamis.pushdown.connector import Connector, as_told
+from tamis.pushdown.connectors.lake_sums import whole_sums
 from tamis.pushdown.engine_words import plain
 from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
 from tamis.pushdown.own_files import OwnFiles, all_own_files
@@ -119,16 +120,17 @@ class Running:
         """
         relation = _relation(leaf, connectors, self._failures)
         rows = _likely_rows(leaf, connectors) if beside else None
-        if rows is None:
+        sums = whole_sums(leaf)
+        if rows is None and not sums:
             self._connection.register(name, relation)
             return False
-        stream = f"{name}_stream"
-        self._connection.register(stream, relation)
-        is_held = rows <= MOST_ROWS_HELD and beside > 1
+        self._connection.register(f"{name}_stream", relation)
+        stream = _with_whole_sums(f"{name}_stream", sums)
+        is_held = rows is not None and rows <= MOST_ROWS_HELD and beside > 1
         if is_held:
-            self._create("TABLE", name, f"FROM {stream}")
+            self._create("TABLE", name, stream)
         else:
-            self._create("VIEW", name, _with_estimate(stream, leaf, rows))
+            self._create("VIEW", name, stream if rows is None else _with_estimate(stream, leaf, rows))
         return is_held
 
     def _started(self, text: str) -> pa.RecordBatchReader:
@@ -348,7 +350,15 @@ def _with_estimate(stream: str, leaf: Node, rows: int) -> str:
     """
     nothing = ", ".join("NULL" for _ in outputs_of(leaf)) or "NULL"
     numbers = max(1, round(rows / FILTERED))
-    return f"FROM {stream} UNION ALL SELECT {nothing} FROM range({numbers}) AS numbers(number) WHERE number < 0"
+    return f"{stream} UNION ALL SELECT {nothing} FROM range({numbers}) AS numbers(number) WHERE number < 0"
+
+
+def _with_whole_sums(stream: str, names: Sequence[str]) -> str:
+    """A stream whose sums of whole numbers have the type that the engine gives to them, and Arrow has not."""
+    if not names:
+        return f"FROM {stream}"
+    replaced = ", ".join(f"{_quoted(name)}::HUGEINT AS {_quoted(name)}" for name in names)
+    return f"SELECT * REPLACE ({replaced}) FROM {stream}"
 
 
 def _under_names(leaf: Node, held: str, first: Node) -> str:

@@ -30,6 +30,8 @@ class Context:
 
     connectors: Mapping[str, Connector]
     """By the names that scans give."""
+    has_workers: bool = False
+    """Whether the engine reads in workers of its own, which sum what they read."""
 
     def connector(self, name: str) -> Connector:
         return self.connectors[name]

@@ -5,18 +5,20 @@ most of a table anyway, it is given the files that are left and the filter. All 
 
 | given to the engine                            | streamed                                                         |
 |------------------------------------------------|------------------------------------------------------------------|
-| Parquet files on this machine, of the types of | other storage; deleted rows, renamed columns, many partitions,    |
-| the table, at least `WORTH` bytes of them, of  | other types; what a filter narrows; limits, top-n, aggregation   |
-| which at least `SHARE` is wanted               | from metadata; whatever is under a policy                        |
+| Parquet files on this machine, of the types of | other storage; deleted rows, columns that a file lacks, other    |
+| the table, at least `WORTH` bytes of them, of  | types; many partitions, or many names of columns; what a filter  |
+| which at least `SHARE` is wanted               | narrows; limits, top-n, aggregation from metadata; whatever is   |
+|                                                | under a policy                                                   |
 
-An engine that opens files of one scan may as well open those of others, be they small.
+An engine that opens files of one scan may as well open those of others, be they small. Sums over such files the engine
+makes while it reads them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,10 +31,12 @@ from tamis.parquet.leaves import FileSchema
 from tamis.parquet.statistics import notes_ordered_bounds
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
-from tamis.pushdown.connectors.lake_handle import LakeHandle
-from tamis.pushdown.nodes import Node, TableScan
+from tamis.pushdown.connectors.lake_handle import Aggregation, LakeHandle
+from tamis.pushdown.nodes import Node, Output, TableScan
 from tamis.scan.embedded import duckdb_sql
-from tamis.tables.source import FILE_FORMAT, IDENTITY_VALUES, FileListing, TableSource
+from tamis.scan.projection import narrow
+from tamis.scan.stored_names import AskedColumns, known_otherwise
+from tamis.tables.source import FILE_FORMAT, PARQUET, FileListing, TableSource
 from tamis.types import STRING, type_name, without_views
 
 WORTH = 16 * 1024 * 1024
@@ -79,11 +83,13 @@ def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False)
     handle = scan.handle
     if scan.protects or not isinstance(connector, LakeConnector) or not isinstance(handle, LakeHandle):
         return None
+    if handle.aggregation is not None:
+        return _own_groups(scan, handle, handle.aggregation, connector, is_beside) if handle.sums_rows else None
     if FALSE in (*conjuncts_of(handle.predicate), *conjuncts_of(handle.pruning)):
         return None
-    is_plain = handle.limit is None and handle.top is None and handle.aggregation is None and bool(handle.columns)
+    is_plain = not handle.has_cut and bool(handle.columns)
     source = handle.source
-    if not is_plain or source.field_names is not None or source.storage.filesystem.type_name != "local":
+    if not is_plain or source.storage.filesystem.type_name != "local":
         return None
     asked = {*(each.path for each in handle.columns), *(each.path for each in columns_of(handle.predicate))}
     needed = sorted(path[0] for path in asked)
@@ -99,18 +105,18 @@ def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False)
     if size is not None and (size < worth or (is_beside and size >= WORTH)):
         # That is known of most handles by now, and to list the files of a large table once more would take its time.
         return None
-    listing = _fitting(connector, handle, needed, worth, compares_bytes=compares_bytes)
-    groups = None if listing is None else _by_partition(source, listing, needed)
-    if listing is None or groups is None:
+    fitting = _fitting(connector, handle, needed, worth, compares_bytes=compares_bytes)
+    groups = None if fitting is None else _alike(source, fitting, needed)
+    if fitting is None or groups is None:
         return None
     if (size is None or size >= WORTH) and not _is_much(connector, handle):
         return None
     columns = zip(handle.columns, scan.columns, strict=True)
     selected = ", ".join(f"{_quoted(own.path[0])} AS {_quoted(output.name)}" for own, output in columns)
     where = "" if handle.predicate == TRUE else f" WHERE {duckdb_sql(handle.predicate)}"
-    paths = tuple(listing.files["path"].to_pylist())
+    files = fitting.listing.files
     query = f"SELECT {selected} FROM ({' UNION ALL '.join(groups)}){where}"
-    return OwnFiles(paths, query, pc.sum(listing.files["size"]).as_py() or 0)
+    return OwnFiles(tuple(files["path"].to_pylist()), query, pc.sum(files["size"]).as_py() or 0)
 
 
 def all_own_files(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, Connector]) -> dict[str, OwnFiles]:
@@ -127,23 +133,56 @@ def all_own_files(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, C
     return found
 
 
-def _by_partition(source: TableSource, listing: FileListing, needed: Sequence[str]) -> list[str] | None:
-    """For each partition the query that reads its files; None where there are too many of them."""
-    of_files = [_quoted(name) for name in needed if name not in source.partition_columns]
+def _own_groups(
+    scan: TableScan, handle: LakeHandle, aggregation: Aggregation, connector: LakeConnector, is_beside: bool
+) -> OwnFiles | None:
+    rows = handle.of_rows(aggregation)
+    columns = tuple(Output(each.name) for each in rows.columns)
+    found = own_files(replace(scan, handle=rows, columns=columns), connector, is_beside=is_beside)
+    if found is None:
+        return None
+    names = {each.path: _quoted(each.name) for each in rows.columns}
+    keys = [names[key.path] for key in aggregation.keys]
+    calls = [
+        f"{each.function}({'*' if each.column is None else names[each.column.path]})" for each in aggregation.measures
+    ]
+    pairs = zip((*keys, *calls), scan.columns, strict=True)
+    selected = ", ".join(f"{value} AS {_quoted(output.name)}" for value, output in pairs)
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return replace(found, query=f"SELECT {selected} FROM ({found.query}){grouped}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """Files that are as the table says, and what each of them calls the columns that are not of partitions."""
+
+    listing: FileListing
+    names: Sequence[tuple[str, ...]]
+
+
+def _alike(source: TableSource, fitting: _Fitting, needed: Sequence[str]) -> list[str] | None:
+    """For the files of each partition, and of the same names for columns, the query that reads them.
+
+    None where there are too many of those.
+    """
+    of_files = [name for name in needed if name not in source.partition_columns]
     partitions = [name for name in needed if name in source.partition_columns]
-    paths = listing.files["path"].to_pylist()
+    listing = fitting.listing
     values = [listing.partitions[name] for name in partitions]
     groups: dict[tuple[str, ...], list[str]] = {}
-    for place, path in enumerate(paths):
-        key = tuple(
-            f"{_constant(column[place])} AS {_quoted(name)}" for name, column in zip(partitions, values, strict=True)
+    for place, (path, names) in enumerate(zip(listing.files["path"].to_pylist(), fitting.names, strict=True)):
+        stored = zip(names, of_files, strict=True)
+        constants = ((_constant(column[place]), name) for name, column in zip(partitions, values, strict=True))
+        key = (
+            *(f"{_quoted(own)} AS {_quoted(name)}" for own, name in stored),
+            *(f"{constant} AS {_quoted(name)}" for constant, name in constants),
         )
         groups.setdefault(key, []).append(f"'{path}'")
         if len(groups) > MOST_PARTITIONS:
             return None
     return [
-        f"SELECT {', '.join((*of_files, *constants)) or '1'} FROM read_parquet([{', '.join(own)}], {_OPTIONS})"
-        for constants, own in groups.items()
+        f"SELECT {', '.join(columns) or '1'} FROM read_parquet([{', '.join(own)}], {_OPTIONS})"
+        for columns, own in groups.items()
     ]
 
 
@@ -178,33 +217,60 @@ def is_plain_type(data_type: pa.DataType) -> bool:
 
 def _fitting(
     connector: LakeConnector, handle: LakeHandle, needed: Sequence[str], worth: int, *, compares_bytes: bool
-) -> FileListing | None:
+) -> _Fitting | None:
     """The files to read, if they are as the table says."""
     source = handle.source
     listing = connector.listing(handle)
     files = listing.files
-    is_odd = FILE_FORMAT in files.column_names or IDENTITY_VALUES in files.column_names
     size = pc.sum(files["size"]).as_py() or 0
-    if is_odd or size < worth or files.num_rows > MOST_FILES or source.deleted_rows(source.storage, files):
+    if size < worth or files.num_rows > MOST_FILES or not _are_whole(source, files):
         return None
     paths = files["path"].to_pylist()
     if any(_PATTERN.search(path) for path in paths):
         return None
-    wanted = [source.schema.field(name) for name in needed if name not in source.partition_columns]
+    columns = [(name,) for name in needed if name not in source.partition_columns]
+    asked = AskedColumns(narrow(source.schema, columns), columns, source.field_names, known_otherwise(files))
 
-    def fits(file: tuple[str, int, int | None]) -> bool:
+    def names_in(file: tuple[str, int, int | None]) -> tuple[str, ...] | None:
         footer = load_footer(source.storage, *file)[0]
-        return _has_fields(footer.schema, wanted) and (not compares_bytes or notes_ordered_bounds(footer.metadata))
+        if compares_bytes and not notes_ordered_bounds(footer.metadata):
+            return None
+        return _names_in(footer.schema, asked, source.storage.place(file[0]))
 
     each = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
-    return listing if all(run_in_threads(fits, each, source.storage.threads, patience=LOCAL_PATIENCE)) else None
+    found = run_in_threads(names_in, each, source.storage.threads, patience=LOCAL_PATIENCE)
+    names = [own for own in found if own is not None]
+    return _Fitting(listing, names) if len(names) == len(found) else None
 
 
-def _has_fields(schema: FileSchema, wanted: Sequence[pa.Field]) -> bool:
-    """Whether a file has these columns, spelled like this, in their types, and none that differs only by case.
+def _are_whole(source: TableSource, files: pa.Table) -> bool:
+    """Whether all are Parquet files of which no row was deleted."""
+    if FILE_FORMAT in files.column_names and not pc.all(pc.equal(files[FILE_FORMAT], PARQUET), min_count=0).as_py():
+        return False
+    if "deletes" in files.column_names and pc.any(pc.greater(pc.list_value_length(files["deletes"]), 0)).as_py():
+        # To read which rows they are would be for nothing.
+        return False
+    return not source.deleted_rows(source.storage, files)
 
-    Timestamps of 96 bits, and dates in the calendar of their time, the engine would read as they are not.
+
+def _names_in(schema: FileSchema, asked: AskedColumns, place: str) -> tuple[str, ...] | None:
+    """What a file calls columns; None where the engine would read it as it is not.
+
+    So it does timestamps of 96 bits, and dates in the calendar of their time.
     """
+    physical = (schema.parquet.column(number) for number in range(len(schema.parquet)))
+    if schema.old_leaves or any(column.physical_type == "INT96" for column in physical):
+        return None
+    if asked.names is None:
+        return tuple(asked.schema.names) if _has_fields(schema, asked.schema) else None
+    found = asked.names_in(schema, place)
+    names = () if found is None else tuple(name for name in found if name is not None)
+    # Where it lacks one, not only NULL may be in its place.
+    return names if len(names) == len(asked.schema) else None
+
+
+def _has_fields(schema: FileSchema, wanted: pa.Schema) -> bool:
+    """Whether a file has these columns, spelled like this, in their types, and none that differs only by case."""
     stored = schema.own_arrow
     folded = [name.casefold() for name in stored.names]
     for field in wanted:
@@ -212,8 +278,7 @@ def _has_fields(schema: FileSchema, wanted: Sequence[pa.Field]) -> bool:
             return False
         if without_views(stored.field(field.name).type) != field.type:
             return False
-    physical = (schema.parquet.column(number) for number in range(len(schema.parquet)))
-    return not (schema.old_leaves or any(column.physical_type == "INT96" for column in physical))
+    return True
 
 
 def _is_much(connector: LakeConnector, handle: LakeHandle) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
@@ -44,7 +46,8 @@ class Query:
     """A query over the tables of a session. It reads nothing before one of its methods asks for rows.
 
     `rules` switches rules off by name, or all of them with False; the rows are the same with any. `current_user()` is
-    the principal, NULL without one; it is the engine's idea of it where nobody `knows_principal`.
+    the principal, NULL without one; it is the engine's idea of it where nobody `knows_principal`. What is explained is
+    the plan for the embedded engine, or that for Spark with `on_spark`.
     """
 
     def __init__(
@@ -56,12 +59,13 @@ class Query:
         *,
         principal: str | None = None,
         knows_principal: bool = True,
+        on_spark: bool = False,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(f"a query is a text in SQL, not {text!r}")
         self.text = text
         self._tables = tables
-        self._context = Context(connectors)
+        self._context = Context(connectors, has_workers=on_spark)
         self._switched_off = _switched_off(rules)
         self._moment = datetime.now(UTC)
         tree = read_query(text)
@@ -97,6 +101,15 @@ class Query:
     @property
     def context(self) -> Context:
         return self._context
+
+    def on_spark(self) -> Query:
+        """The same query, with a plan for Spark."""
+        if self._context.has_workers:
+            return self
+        found = copy(self)
+        found._context = replace(self._context, has_workers=True)
+        vars(found).pop("optimized", None)
+        return found
 
     def explain(self, format: str = "text") -> str:
         """The plan before and after the rules, what each rule did, and what each scan will read."""
@@ -199,7 +212,7 @@ class Query:
 
     def to_spark(self, spark: Any) -> Any:
         """The rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
-        return import_module(_ON_SPARK).frame_of(spark, self)
+        return import_module(_ON_SPARK).frame_of(spark, self.on_spark())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a query as it is."""

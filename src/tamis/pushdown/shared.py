@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tamis.expr.nodes import Column, Expr
+from tamis.pushdown.connectors.lake_sums import is_sum
 from tamis.pushdown.nodes import (
     Aggregate,
     Filter,
@@ -40,7 +41,7 @@ def shared_parts(plan: Node) -> dict[int, int]:
     numbers: dict[Node, list[int]] = {}
     for node in walk_plan(plan):
         # What only filters and renames a scan streams through the engine, and would be held where it is shared.
-        if isinstance(node, Aggregate | Join | TopN | Limit):
+        if isinstance(node, Aggregate | Join | TopN | Limit) or is_sum(node):
             named = _Renaming().node(node)
             if named is not None:
                 numbers.setdefault(named, []).append(id(node))

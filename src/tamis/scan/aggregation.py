@@ -1,4 +1,4 @@
-"""Counts, minima and maxima of the rows of a scan, read as little as metadata allows.
+"""Counts, minima, maxima and sums of the rows of a scan, read as little as metadata allows.
 
 What the format tells of files answers for files that match whole, what footers tell for row groups that do; the rest,
 the *boundary*, is read. The partial results of all three are merged. Keys of groups are columns that have one value
@@ -9,6 +9,9 @@ throughout a file: partition columns, and identity partitions of Iceberg; a file
     row groups              ─▶ answered ─┤
         │ others                         │
     rows of the boundary    ─▶ computed ─┘
+
+Sums need the rows, unless they are of partition columns: then all that the filter leaves is read, as for a scan of the
+columns that are asked for, and summed batch by batch.
 
 Where only minima and maxima are asked for, a unit that cannot change what is known already is not looked at further:
 so the newest moment of a table comes from metadata even where a filter cuts its oldest file.
@@ -27,7 +30,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.expr.nodes import FALSE, Column
 from tamis.scan.known_units import KnownUnits
-from tamis.scan.measures import Measure, Partials
+from tamis.scan.measures import Measure, Partials, needs_rows
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import PlannedFiles
 from tamis.scan.projection import Path
@@ -67,21 +70,24 @@ class _Aggregation:
         self._described = tuple(dict.fromkeys(asked))
         read: tuple[Path, ...] = tuple(dict.fromkeys(column.path for column in (*partials.keys, *self._described)))
         self._projection = read
+        self._needs_rows = needs_rows(partials.measures, scan._source.partition_columns)
         self._found: list[pa.Table] = []
         self._may_leave_out = (
-            not partials.keys
-            and bool(partials.measures)
-            and all(measure.function != "count" for measure in partials.measures)
+            not partials.keys and bool(partials.measures) and all(measure.is_extreme for measure in partials.measures)
         )
 
     def run(self) -> pa.Table:
         scan = self._scan
         with scan._telling_version():
-            listing = described_listing(scan, self._described)
+            listing = _all_files(scan) if self._needs_rows else described_listing(scan, self._described)
             run = Run(scan, self._projection, listing)
             try:
-                rest = self._answer_files(listing)
-                self._read(list(self._answer_row_groups(rest, run)), run)
+                if self._needs_rows:
+                    self._read(run.tasks())
+                else:
+                    rest = self._answer_files(listing)
+                    boundaries = list(self._answer_row_groups(rest, run))
+                    self._read(group for each in boundaries for group in run.together(self._tasks(each, run)))
             finally:
                 run.finish()
         return self._partials.finished(self._partials.merged(self._found))
@@ -151,21 +157,20 @@ class _Aggregation:
 
     # --- Rows ------------------------------------------------------------------------------------------------------
 
-    def _read(self, boundaries: Sequence[_Boundary], run: Run) -> None:
+    def _read(self, tasks: Iterator[list[ScanTask]]) -> None:
         reader = self._scan._reader
 
-        def compute(tasks: list[ScanTask]) -> Iterator[pa.Table]:
+        def compute(tasks: list[ScanTask]) -> Iterator[list[pa.Table]]:
             if not self._projection:
                 counted = pa.array([reader.count(tasks)], types.LONG)
-                yield self._partials.of_units([], counted, [{"value": counted} for _ in self._partials.measures])
+                yield [self._partials.of_units([], counted, [{"value": counted} for _ in self._partials.measures])]
                 return
-            for batch in reader.columns(tasks, self._projection):
-                yield self._partials.of_rows(batch)
+            # One result, however many batches: nobody waits for the consumer, who takes tasks in their order.
+            yield [self._partials.of_rows(batch) for batch in reader.columns(tasks, self._projection)]
 
-        tasks = (group for each in boundaries for group in run.together(self._tasks(each, run)))
         waiting: list[pa.Table] = []
-        for partial in run_tasks(tasks, compute, weight):
-            waiting.append(partial)
+        for found in run_tasks(tasks, compute, weight):
+            waiting += found
             if len(waiting) >= FILES_TOGETHER:
                 waiting = [self._partials.merged(waiting)]
         self._found += waiting
@@ -243,6 +248,11 @@ def _constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64
         return nothing
     own = given.field(index).take(taken)
     return own.field("value"), np.asarray(own.is_valid(), bool)
+
+
+def _all_files(scan: Scan) -> FileListing:
+    listing = scan._listing
+    return listing.slice(0, 0) if scan._predicate.expr == FALSE else listing
 
 
 def described_listing(scan: Scan, columns: Sequence[Column]) -> FileListing:

@@ -50,9 +50,9 @@ class AskedColumns:
         )
 
     def names_in_file(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> Stored | None:
-        return self._names_in(load_footer(storage, path, size, modified_ns)[0].schema, storage.place(path))
+        return self.names_in(load_footer(storage, path, size, modified_ns)[0].schema, storage.place(path))
 
-    def _names_in(self, own: FileSchema, place: str) -> Stored | None:
+    def names_in(self, own: FileSchema, place: str) -> Stored | None:
         """What a file calls the columns, in their order; None where Spark would not read it as it is read here."""
         if self.names is None:
             fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_instants_of_old(own, own)

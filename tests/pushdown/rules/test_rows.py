@@ -121,6 +121,31 @@ def test_groups_of_what_a_projection_computes() -> None:
     assert found.handle.groups is not None
 
 
+def test_an_average_is_made_above_of_the_parts_that_a_scan_returns() -> None:
+    calls = (AggregateCall("m", "avg", (column("t.b"),)), AggregateCall("c", "count", (column("t.b"),), type=LONG))
+    groups = Aggregate(T, (Named("k", column("t.a")),), calls)
+    found = apply(PushAggregationIntoScan(), groups, FakeConnector(averages=False))
+    assert isinstance(found, Project)
+    total, count = Column(("total of m",)), Column(("n of m",))
+    assert found.outputs == (Named("k", Column(("k",))), Named("m", Call("/", (total, count))), Named("c", count))
+    assert isinstance(found.source, TableScan)
+    assert [output.name for output in found.source.columns] == ["k", "total of m", "n of m"]
+    assert [output.name for output in outputs_of(found)] == [output.name for output in outputs_of(groups)]
+
+
+@pytest.mark.parametrize("function", ["sum", "avg"])
+def test_rows_that_workers_read_are_summed_there(function: str) -> None:
+    rule = PushAggregationIntoScan()
+    sums = Aggregate(T, (), (AggregateCall("n", "count"), AggregateCall("m", function, (column("t.b"),))))
+    counts = Aggregate(T, (), (AggregateCall("n", "count"),))
+    reading, other = (context(FakeConnector(sums=reads)) for reads in (True, False))
+    assert rule.apply(sums, replace(reading, has_workers=True)) is None
+    assert isinstance(rule.apply(sums, reading), TableScan)
+    # A database has the sums, whoever reads them.
+    assert isinstance(rule.apply(sums, replace(other, has_workers=True)), TableScan)
+    assert isinstance(rule.apply(counts, replace(reading, has_workers=True)), TableScan)
+
+
 def test_groups_stay_above_what_is_not_in_the_scan() -> None:
     rule = PushAggregationIntoScan()
     count = (AggregateCall("n", "count"),)

@@ -4,7 +4,7 @@
 |-------------|--------------------------------------------------------------------------------------------------------|
 | filter      | all of it is tested by the scan, and prunes; what has functions that are not known here stays above    |
 | projection  | columns, and fields inside of them; expressions stay above                                             |
-| aggregation | counts, minima and maxima, by keys that are constant in files: see `tamis.scan.aggregation`            |
+| aggregation | counts, minima, maxima and sums, by keys that are constant in files: see `tamis.scan.aggregation`      |
 | limit       | as many rows, from as few files as hold them                                                           |
 | top-n       | a few more rows than that, read in the order of bounds: see `tamis.scan.top_n`; the node stays above   |
 """
@@ -29,6 +29,7 @@ from tamis.pushdown.connector import (
     PushedProjection,
     PushedRows,
 )
+from tamis.pushdown.connectors.lake_averages import Parts, is_average
 from tamis.pushdown.connectors.lake_clustering import lies_together
 from tamis.pushdown.connectors.lake_handle import Aggregation, LakeColumn, LakeHandle, Path, TopRows
 from tamis.pushdown.connectors.lake_listings import Listings
@@ -37,7 +38,7 @@ from tamis.pushdown.nodes import AggregateCall, Named, Output, SortKey
 from tamis.pushdown.paths import paths_of, replace_paths
 from tamis.pushdown.symbols import is_deterministic
 from tamis.scan.key_sieve import KeySieve
-from tamis.scan.measures import Function, Measure, can_compare, can_group
+from tamis.scan.measures import Function, Measure, can_compare, can_group, can_sum
 from tamis.scan.scan import Scan
 from tamis.skipping.predicate import make_predicate
 from tamis.tables.delta.table import DeltaTable
@@ -74,7 +75,7 @@ class LakeConnector(Connector):
         given = _lake(handle)
         parts = [f"{given.source.format} table {given.source.name!r}"]
         if given.aggregation is not None:
-            parts.append("aggregated from metadata where it tells")
+            parts.append("summed as it is read" if given.sums_rows else "aggregated from metadata where it tells")
         parts.append(f"columns {', '.join(each.name for each in given.columns) or 'none'}")
         if given.predicate != TRUE:
             parts.append(f"where {shown(given.predicate)}")
@@ -185,6 +186,10 @@ class LakeConnector(Connector):
         given = _lake(handle)
         if given.has_cut or given.aggregation is not None:
             return None
+        if any(map(is_average, aggregates)):
+            parts = Parts.of(aggregates)
+            pushed = self.push_aggregation(handle, partial, keys, parts.calls)
+            return None if pushed is None else replace(pushed, values=parts.values(pushed.columns[len(keys) :]))
         own_keys = [_key(key, given) for key in keys]
         measures = [_measure(call, given) for call in aggregates]
         if None in own_keys or None in measures:
@@ -198,6 +203,9 @@ class LakeConnector(Connector):
         ]
         made = replace(given, columns=tuple(columns), aggregation=Aggregation(tuple(keys_of_table), known))
         return PushedAggregation(made, tuple(Output(each.name, each.type) for each in columns))
+
+    def sums_rows(self, handle: Handle) -> bool:
+        return True
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
         given = _lake(handle)
@@ -336,7 +344,7 @@ def _measure(call: AggregateCall, handle: LakeHandle) -> Measure | None:
             return Measure("count")
         case "count", (Literal() as value,) if not value.is_null and not call.distinct:
             return Measure("count")
-        case ("count" | "min" | "max") as function, (Column() as argument,):
+        case ("count" | "min" | "max" | "sum") as function, (Column() as argument,):
             column = handle.column(argument.path[0])
             if column is None:
                 return None
@@ -352,6 +360,8 @@ def _measure_of(function: Function, column: LakeColumn, handle: LakeHandle, *, i
     if function == "count":
         # A struct may be NULL where no leaf tells of it.
         return None if is_distinct or pa.types.is_nested(column.type) else Measure("count", column.column)
+    if function == "sum":
+        return Measure("sum", column.column) if can_sum(column.type) and not is_distinct else None
     is_ordered = can_compare(column.type) and not _has_collation(column, handle)
     return Measure(function, column.column) if is_ordered else None
 

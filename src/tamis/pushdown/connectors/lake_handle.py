@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from tamis.expr.nodes import TRUE, Column, Expr
 from tamis.scan.key_sieve import KeySieve
-from tamis.scan.measures import Measure
+from tamis.scan.measures import Measure, needs_rows
 from tamis.tables.source import TableSource
 
 Path: TypeAlias = tuple[str, ...]
@@ -79,6 +79,19 @@ class LakeHandle:
     def has_cut(self) -> bool:
         """Whether which rows there are depends on more than the filter, so that a further one comes too late."""
         return self.limit is not None or self.top is not None
+
+    @property
+    def sums_rows(self) -> bool:
+        """Whether rows are read to be summed: of partition columns metadata tells the sums."""
+        measures = () if self.aggregation is None else self.aggregation.measures
+        return needs_rows(measures, self.source.partition_columns)
+
+    def of_rows(self, aggregation: Aggregation) -> LakeHandle:
+        """The rows that this handle aggregates, with the columns that are needed for it."""
+        asked = (*aggregation.keys, *(measure.column for measure in aggregation.measures))
+        columns = {each.path: each.type for each in asked if each is not None}
+        named = tuple(LakeColumn(f"c{number}", *column) for number, column in enumerate(columns.items()))
+        return replace(self, columns=named, aggregation=None)
 
     @property
     def schema(self) -> pa.Schema:

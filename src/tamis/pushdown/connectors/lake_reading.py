@@ -18,6 +18,7 @@ from tamis.scan.aggregation import aggregate
 from tamis.scan.key_sieve import sieved
 from tamis.scan.scan import Scan
 from tamis.scan.top_n import top_rows
+from tamis.tables.source import FileListing
 
 
 def read_handle(handle: LakeHandle, listings: Listings) -> Iterator[pa.RecordBatch]:
@@ -87,8 +88,8 @@ def properties_of(handle: LakeHandle, listings: Listings) -> Properties:
     is_exact = is_exact and handle.pruning == TRUE
     if handle.limit is not None:
         rows = handle.limit if rows is None else min(rows, handle.limit)
-    if handle.aggregation is not None and not handle.aggregation.keys:
-        rows = 1
+    if handle.aggregation is not None:
+        rows = _most_groups(handle.aggregation, listing, rows)
     partitions = {(name,) for name in source.partition_columns}
     return Properties(
         rows=rows,
@@ -98,6 +99,16 @@ def properties_of(handle: LakeHandle, listings: Listings) -> Properties:
         is_filtered=handle.predicate != TRUE or handle.has_cut,
         partitioned_by=tuple(each.name for each in handle.columns if each.path[:1] in partitions),
     )
+
+
+def _most_groups(aggregation: Aggregation, listing: FileListing, rows: int | None) -> int | None:
+    if not aggregation.keys:
+        return 1
+    if not all(key.path[0] in listing.partitions.column_names for key in aggregation.keys):
+        return rows
+    # A file has rows of one group.
+    files = int(listing.files.num_rows)
+    return files if rows is None else min(rows, files)
 
 
 def satisfied_by(handle: LakeHandle) -> Expr:

@@ -3,6 +3,11 @@
     Aggregate(TableScan(t), keys day, count(*))  ─▶  TableScan(t by day: day, count)
 
 All of the aggregates go in, or none. Where a connector returns several rows of a group, what it returns is combined.
+It may also return parts of which aggregates are made:
+
+    Aggregate(TableScan(t), avg(x))  ─▶  Project(TableScan(t: sum(x), count(x)), sum / count)
+
+An engine with workers sums what they read: a connector that would read the rows for it is not asked then.
 Groups by what is computed of columns are made of groups by those columns, if a connector has such:
 
     Aggregate(TableScan(t), keys year(day), count(*))
@@ -54,14 +59,36 @@ def _pushed_into(aggregate: Aggregate, scan: TableScan, meanings: dict[str, Expr
     pushed = None
     if not scan.protects or all(isinstance(expr, Column) for expr in exprs):
         # What may fail must not meet rows that are hidden.
+        if _is_for_workers(scan, calls, context):
+            return None
         pushed = context.connector(scan.connector).push_aggregation(scan.handle, False, keys, calls)
     elif not all(isinstance(arg, Column) for call in calls for arg in call.args) or any(call.filter for call in calls):
         return None
     if pushed is None:
         return _of_finer_groups(aggregate, scan, keys, calls, context)
+    if pushed.values:
+        return _of_values(aggregate, scan, pushed)
     outputs = [*(each.name for each in aggregate.keys), *(each.name for each in aggregate.aggregates)]
     made = replace(scan, handle=pushed.handle, columns=renamed(pushed.columns, outputs))
     return _combined(aggregate, made, pushed) if pushed.is_partial else made
+
+
+def _is_for_workers(scan: TableScan, calls: Sequence[AggregateCall], context: Context) -> bool:
+    is_sum = any(call.function in ("sum", "avg") for call in calls)
+    return is_sum and context.has_workers and context.connector(scan.connector).sums_rows(scan.handle)
+
+
+def _of_values(aggregate: Aggregate, scan: TableScan, pushed: PushedAggregation) -> Node:
+    """The aggregates, made of the parts that the scan returns."""
+    keys = tuple(each.name for each in aggregate.keys)
+    first = aggregate.aggregates[0].name
+    parts = (f"{column.name} of {first}" for column in pushed.columns[len(keys) :])
+    made = replace(scan, handle=pushed.handle, columns=renamed(pushed.columns, (*keys, *parts)))
+    columns = {one.name: _column(other) for one, other in zip(pushed.columns, made.columns, strict=True)}
+    passed = (Named(output.name, _column(output)) for output in made.columns[: len(keys)])
+    pairs = zip(aggregate.aggregates, pushed.values, strict=True)
+    values = (Named(call.name, substitute(value, columns)) for call, value in pairs)
+    return Project(made, (*passed, *values))
 
 
 _COMBINED_BY = {"count": "sum", "min": "min", "max": "max"}
