@@ -59,6 +59,8 @@ class IndexStatus:
     """Of those, the ones that the index describes as they are now."""
     version: int | None = None
     """Of a Delta table, the version as of which it was built."""
+    is_of_use: bool = True
+    """False for an Iceberg table, whose manifests have the statistics of its files."""
 
     @property
     def is_complete(self) -> bool:
@@ -127,7 +129,7 @@ def status(
     store = store_for(source.storage, to, storage_options)
     current = store.read_current()
     if current is None:
-        return IndexStatus(store.place, exists=False)
+        return IndexStatus(store.place, exists=False, is_of_use=source.format != "iceberg")
     index = TableIndex(store, source.storage, table_id=_id(source), is_required=True)
     files = source.list_files(Predicate(TRUE), ()).files
     return IndexStatus(

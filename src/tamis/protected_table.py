@@ -27,16 +27,18 @@ from tamis.pushdown.policies.reading import UNREADABLE, silence
 from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
 from tamis.scan.scan import Scan
 from tamis.table import Table
-from tamis.tables.source import LEVELS, TableSource
+from tamis.tables.source import LEVELS, Catalogued, TableSource
 
 
 def names_of(table: Table) -> tuple[str, ...]:
-    """The names by which policies know a table: its place, also where links lead to another, and its own."""
+    """The names by which policies know a table: its place, also where links lead to another, and its own, which is also
+    that in its catalog."""
     source = table._source
     places = [source.storage.uri]
     if source.storage.is_local:
         places.append(os.path.realpath(source.storage.uri))
-    return tuple(dict.fromkeys((*places, source.name)))
+    in_catalog = source.names_in_catalog if isinstance(source, Catalogued) else ()
+    return tuple(dict.fromkeys((*places, source.name, *in_catalog)))
 
 
 @contextmanager
@@ -95,7 +97,7 @@ class ProtectedTable(Table):
     def history(self, limit: int | None = None) -> NoReturn:
         self._refuse("its history")
 
-    def files(self) -> NoReturn:
+    def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> NoReturn:
         self._refuse("its files")
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> NoReturn:

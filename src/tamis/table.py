@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, with_article
-from tamis.expr.nodes import TRUE
 from tamis.io.storage import Storage, open_storage
 from tamis.scan.plan import describe_files
 from tamis.scan.scan import Scan, checked_limit
-from tamis.skipping.predicate import Predicate
 from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
 from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
@@ -72,9 +70,13 @@ class Table:
             raise UnsupportedFeature(f"a {self.format} table has no versions, so there is no {what}(): open it anew")
         return self._source
 
-    def files(self) -> pa.Table:
-        """All files of the table: path, size, rows where they are known, partition values."""
-        listing = self._source.list_files(Predicate(TRUE), LEVELS, with_rows=True)
+    def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
+        """All files of the table, or those that may hold a row for which `where` is TRUE, none of which is opened.
+
+        Path, size, rows where they are known, partition values.
+        """
+        scan = self.scan(where, levels=levels)
+        listing = self._source.list_files(scan._predicate, levels, with_rows=True)
         has_own = "num_records" in listing.files.column_names
         return describe_files(listing.files, listing.partitions, None if has_own else listing.rows)
 
@@ -275,7 +277,9 @@ def _open_iceberg(
     else:
         from tamis.tables.iceberg.catalogs import open_in_catalog
 
-        opened = open_in_catalog(os.fspath(place), catalog, storage_options, allow_outside=allow_outside)
+        opened = open_in_catalog(
+            os.fspath(place), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
+        )
     moment = _moment(chosen.timestamp)
     return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, moment, planning=planning)
 

@@ -90,12 +90,15 @@ def test_wrong_columns_are_one_line_and_exit_code_1(arguments: list[str], words:
         (["scan", "orders", "--output-format", "csv"], ["--output-format", "--output -"]),
         (["plan", "orders", "--depth", "rows"], ["rows", "row_groups"]),
         (["verify", "orders", "--limit", "5"], ["--limit"]),
+        (["scan", "orders", "--version", "abc"], ["Usage: tamis scan", "'abc' is not a valid integer."]),
+        (["scan", "orders", "--where"], ["Usage: tamis scan", "--where"]),
     ],
     ids=lambda given: " ".join(given) if given and given[0] in program.commands else "",
 )
 def test_misuse_is_exit_code_2(arguments: list[str], words: list[str]) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage: " in result.stderr
     assert all(word in result.stderr for word in words), result.stderr
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from pyiceberg.catalog.sql import SqlCatalog
 
+from builders.commands import run_on_terminal
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.cli.application import program
@@ -102,3 +104,24 @@ def test_O1_verify_calls_one_combination_of_levels_all(
         "no level", "partitions", "manifests", "files", "row_groups", "bloom", "pages", "dictionary", "all levels",
     ]  # fmt: skip
     assert lines[-1] == "16 runs return the same 1 row"
+
+
+def test_an_index_is_not_needed(table: IcebergFolder, run: Run) -> None:
+    assert "and none is needed: manifests have the statistics" in run("index", "status", table.folder).output
+    assert json.loads(run("index", "status", table.folder, "--json").output)["is_of_use"] is False
+
+
+def test_columns_of_the_list_of_files_that_do_not_fit_are_named_with_a_way_to_see_them(table: IcebergFolder) -> None:
+    _, shown = run_on_terminal("files", str(table.folder), folder=table.folder, columns=40)
+    assert "--columns chooses others, --json shows all" in " ".join(shown.split())
+
+
+def test_I10_a_table_that_was_moved_and_registered_anew_is_refused_where_that_is_asked_for(
+    tmp_path: Path, table: IcebergFolder, run: Run
+) -> None:
+    catalog = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
+    catalog.create_namespace("ns")
+    catalog.register_table("ns.t", str(table.save()))
+    given = ["--catalog", "name=here", "--catalog", f"uri=sqlite:///{tmp_path}/catalog.db"]
+    assert run("count", "ns.t", *given).output == "4\n"
+    assert "leave --no-relocate away" in run("count", "ns.t", "--no-relocate", *given).output

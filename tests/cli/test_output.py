@@ -115,6 +115,8 @@ def test_levels_can_be_switched_off(run: Run) -> None:
     for levels in ("none", "partitions", "partitions,row_groups"):
         text = run("plan", "orders", "--where", "region = 'eu' AND id < 320", "--levels", levels, "--json").stdout
         found[levels] = {level["level"]: level["kept"] for level in json.loads(text)["levels"]}
+        is_off = {level["level"]: level["note"] == "switched off" for level in json.loads(text)["levels"]}
+        assert is_off == {level: level not in levels for level in ("partitions", "files", "row_groups")}
     assert found["none"] == {"partitions": 9, "files": 9, "row_groups": 45}
     assert found["partitions"] == {"partitions": 3, "files": 3, "row_groups": 15}
     assert found["partitions,row_groups"] == {"partitions": 3, "files": 3, "row_groups": 1}

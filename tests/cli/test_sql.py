@@ -61,6 +61,14 @@ def test_explain_reads_nothing_and_tells_the_plan(in_folder: Path) -> None:
     assert json.loads(told)["before"]["node"] == "Sort"
 
 
+def test_explain_tells_the_names_that_the_user_gave(in_folder: Path) -> None:
+    query = "SELECT count(*) AS orders, max(id), region r FROM orders GROUP BY region"
+    _, shown, _ = run(query, "orders", "--explain")
+    assert "  returns count as orders, max as max(id), orders.region as r\n" in shown
+    _, told, _ = run(query, "orders", "--explain", "--json")
+    assert [each["name"] for each in json.loads(told)["returns"]] == ["orders", "max(id)", "r"]
+
+
 def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
     code, shown = run_on_terminal("sql", "SELECT id, region FROM orders ORDER BY id", "orders", folder=in_folder)
     assert code == 0
@@ -76,6 +84,7 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
         (("SELECT 1", "SELECT 2"), 2, "give one query, not several: 'SELECT 1' and 'SELECT 2'"),
         (("SELECT * FROM nothing", "orders"), 1, "no table 'nothing' in this session. Tables: orders. Give its place"),
         (("SELECT * FROM orders",), 1, 'put its place behind the query, as in tamis sql "SELECT * FROM orders" orders'),
+        (("SELECT * FROM `./orders`",), 1, 'as in tamis sql "SELECT * FROM orders" ./orders'),
         (("selct id FROM orders", "orders"), 1, "'selct' begins no query (character 1). Did you mean SELECT?"),
         (("SHOW TABLES", "orders"), 1, "SHOW is not a query. Only queries run here: SELECT, WITH, VALUES\n"),
         (("EXPLAIN SELECT 1",), 1, "--explain tells what becomes of one"),

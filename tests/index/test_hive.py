@@ -14,7 +14,7 @@ import tamis
 from builders.footers import remove_statistics
 from builders.indexed import data_files, index_of, make_unreadable, rows_of, write_files
 from builders.tables import write_hive_table
-from tamis.errors import CorruptFile
+from tamis.errors import CorruptFile, InvalidArgument
 from tamis.io.storage import open_storage
 from tamis.parquet.file import ParquetFile
 
@@ -35,6 +35,7 @@ def test_a_table_plans_and_counts_without_opening_a_single_file(tmp_path: Path) 
     table = tamis.open(root)
     assert table.schema.names == ["id", "name", "x"]
     assert table.files()["num_records"].to_pylist() == [10] * 200
+    assert table.files("id BETWEEN 705 AND 731")["num_records"].to_pylist() == [10] * 4
     scan = table.scan("id BETWEEN 705 AND 731", columns=["name"])
     tasks = scan.plan().tasks
     assert [(task.path, task.row_group, task.row_count, task.bytes, task.residual) for task in tasks] == expected
@@ -81,6 +82,15 @@ def test_the_folder_of_the_index_is_no_data_for_any_listing(tmp_path: Path) -> N
         assert tamis.open(root).files()["path"].to_pylist() == before
         assert tamis.hive.table_info(root).directories.num_rows in (1, 3)
         assert sorted(pq.read_table(root)["id"].to_pylist()) == list(range(30))
+
+
+def test_rows_of_files_are_known_whatever_a_filter_is_about(tmp_path: Path) -> None:
+    write_hive_table(tmp_path, [({"day": str(day)}, rows_of(day)) for day in range(3)])
+    tamis.index.build(tmp_path)
+    table = tamis.open(tmp_path)
+    assert table.files("day = 1")["num_records"].to_pylist() == [10]
+    with pytest.raises(InvalidArgument, match="no level"):
+        table.files(levels=["file"])
 
 
 def test_partition_values_and_noted_bounds_are_used_together(tmp_path: Path) -> None:

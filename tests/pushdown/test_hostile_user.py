@@ -196,7 +196,7 @@ def test_A5_explain_tells_no_counts_no_files_and_no_rules(ana: Session) -> None:
     told = ana.explain("SELECT count(*) FROM orders WHERE y >= 20")
     assert "not told" in told
     assert not any(word in told for word in ("Rules", "Scans", "bytes", "parquet", "'eu'", "region", "****"))
-    assert set(json.loads(ana.explain("SELECT id FROM orders", "json"))) == {"query", "before", "note"}
+    assert set(json.loads(ana.explain("SELECT id FROM orders", "json"))) == {"query", "returns", "before", "note"}
     # The same whether hidden rows match or none do.
     assert told.replace("20", "99") == ana.explain("SELECT count(*) FROM orders WHERE y >= 99")
 
@@ -251,6 +251,8 @@ def test_there_is_no_other_way_to_the_files(tmp_path: Path) -> None:
         "SELECT * FROM query('SELECT 1')",
         "SELECT * FROM orders, LATERAL read_text('/etc/hosts')",
         "SELECT current_setting('temp_directory')",
+        "SELECT current_query()",
+        "SELECT stats(id) FROM orders",
     ],
 )
 def test_functions_that_go_past_the_tables_of_the_session_are_denied(ana: Session, query: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tamis
@@ -214,6 +218,42 @@ def test_every_name_of_a_table_leads_to_its_policy(tmp_path: Path) -> None:
         ana.sql("SELECT * FROM part").to_arrow()
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "./lake/orders",
+        "lake/../lake/orders/",
+        "lake//orders",
+        "file:{}",
+        "file://{}",
+        "FILE://{}/",
+        "link/orders",
+        "*/lake/*",
+    ],
+)
+def test_every_way_to_write_a_place_leads_to_its_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "lake" / "orders"
+    place.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), place / "0.parquet")
+    (tmp_path / "link").symlink_to("lake")
+    rule = {"principals": ["ana"], "rows": "id > 1"}
+    ana = tamis.connect(policies={"default": "allow", "tables": {entry.format(place): [rule]}}).as_principal("ana")
+    for given in ("lake/orders", place, place.as_uri(), "link/orders"):
+        assert ana.open(given).scan().count() == 1, given
+    assert ids(ana.register("renamed", "lake/orders"), "SELECT id FROM renamed") == [2]
+
+
+def test_places_in_object_stores_are_told_apart_by_no_spelling() -> None:
+    found = load_policies({"tables": {"s3a://lake/orders/": [{"principals": ["ana"], "rows": "id > 1"}]}})
+    assert found is not None
+    assert found.policy_of(["s3://lake/orders"], "ana") is not None
+    with pytest.raises(AccessDenied):
+        found.policy_of(["s3://lake/orders2"], "ana")
+
+
 def test_A3_masks_see_raw_values_whatever_their_order_and_so_do_row_filters(tmp_path: Path) -> None:
     masks = {"y": "id", "id": "y + 100", "region": "'hidden'"}
     for order in (masks, dict(reversed(masks.items()))):
@@ -221,6 +261,21 @@ def test_A3_masks_see_raw_values_whatever_their_order_and_so_do_row_filters(tmp_
         connection = session(tmp_path / str(len(str(order))) / next(iter(order)), policies=lambda *_, p=policy: p)
         found = connection.as_principal("ana").sql("SELECT id, y, region FROM orders ORDER BY id").to_arrow()
         assert found.to_pydict() == {"id": [110, 111, 112], "y": [0, 2, 4], "region": ["hidden"] * 3}
+
+
+@pytest.mark.parametrize("masks", [{"A.b": "0", 'c"`d': "'?'"}, {"`a.b`": "0", '`c"``d`': "'?'"}])
+def test_H8_a_column_with_dots_or_quotes_in_its_name_is_masked(masks: dict[str, str]) -> None:
+    rows = pa.table({"a.b": [1, 2], 'c"`d': ["x", "y"], "a": [{"b": 3}, {"b": 4}]})
+    policies = {"tables": {"t": [{"principals": ["ana"], "rows": "`a.b` > 1", "masks": masks}]}}
+    ana = tamis.connect(policies=policies).register("t", rows).as_principal("ana")
+    assert ana.sql("SELECT * FROM t").to_arrow().to_pylist() == [{"a.b": 0, 'c"`d': "?", "a": {"b": 4}}]
+
+
+def test_two_ways_to_write_a_column_are_two_masks_of_it() -> None:
+    policies = {"tables": {"t": [{"principals": ["ana"], "masks": {"y": "0", "`Y`": "y"}}]}}
+    ana = tamis.connect(policies=policies).register("t", pa.table({"y": [1]})).as_principal("ana")
+    with pytest.raises(AccessDenied, match="one column twice"):
+        ana.sql("SELECT y FROM t")
 
 
 def test_A3_fields_of_a_masked_struct_are_masked(tmp_path: Path) -> None:
@@ -271,3 +326,58 @@ def test_rows_and_masks_apply_in_every_part_of_a_query(policed: Session) -> None
     for query in (join, union, window, nested, correlated):
         assert ids(ana, query) == EU, query
     assert ROWS["card"][0].as_py() not in str(ana.sql("SELECT * FROM orders").to_arrow().to_pydict())
+
+
+def shop_of(folder: Path, kind: str) -> Any:
+    """A database that has orders of two regions, to be attached any number of times."""
+    if kind == "memory":
+        connection = duckdb.connect()
+        connection.execute("CREATE TABLE orders AS SELECT * FROM (VALUES (1, 'eu'), (2, 'us')) AS t(id, region)")
+        return connection.cursor
+    place = folder / f"shop.{kind}"
+    with contextlib.closing(sqlite3.connect(place) if kind == "sqlite" else duckdb.connect(str(place))) as shop:
+        shop.execute("CREATE TABLE orders (id INTEGER, region TEXT)")
+        shop.execute("INSERT INTO orders VALUES (1, 'eu'), (2, 'us')")
+        if kind == "sqlite":
+            shop.commit()
+    (folder / f"link.{kind}").symlink_to(place)
+    places = iter((place, folder / f"link.{kind}"))
+    return lambda: next(places)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "memory"])
+def test_policies_of_a_table_follow_its_database_to_another_name(tmp_path: Path, kind: str) -> None:
+    shop = shop_of(tmp_path, kind)
+    policies = {"default": "allow", "tables": {"shop.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
+    connection = tamis.connect(policies=policies)
+    connection.attach("second", shop()).attach("shop", shop())
+    ana = connection.as_principal("ana")
+    for name in ("shop.orders", "second.orders", "second.main.orders", "SECOND.Orders"):
+        assert ids(ana, f"SELECT id FROM {name}") == [1], name
+    with pytest.raises(AccessDenied):
+        connection.as_principal("ben").sql("SELECT id FROM second.orders")
+
+
+def test_policies_of_a_table_do_not_follow_to_another_database(tmp_path: Path) -> None:
+    policies = {"default": "allow", "tables": {"shop.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
+    ana = tamis.connect(policies=policies).as_principal("ana")
+    (tmp_path / "other").mkdir()
+    ana.attach("shop", shop_of(tmp_path, "sqlite")()).attach("second", shop_of(tmp_path / "other", "sqlite")())
+    assert ids(ana, "SELECT id FROM shop.orders") == [1]
+    assert ids(ana, "SELECT id FROM second.orders") == [1, 2]
+
+
+def test_a_function_is_asked_for_every_name_of_a_database(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path, "sqlite")
+    said = {"shop.orders": {"rows": "region = 'eu'"}, "second.orders": {"rows": "TRUE"}}
+    connection = tamis.connect(policies=lambda table, principal: said.get(table))
+    ana = connection.attach("shop", shop()).attach("second", shop()).as_principal("ana")
+    assert ids(ana, "SELECT id FROM second.orders") == [1]
+    said["shop.orders"] = {"rows": "TRUE", "masks": {"region": "'?'"}}
+    said["second.orders"] = {"rows": "id = 2", "masks": {"Region": "'?'"}}
+    assert ana.sql("SELECT * FROM shop.orders").to_arrow().to_pylist() == [{"id": 2, "region": "?"}]
+    del said["second.orders"]
+    assert ids(ana, "SELECT id FROM shop.orders") == [1, 2]
+    # What nobody says of the name that is asked for denies, whatever is said of another.
+    with pytest.raises(AccessDenied):
+        ana.sql("SELECT id FROM second.orders")

@@ -84,6 +84,12 @@ class Program(click.Group):
             show_error(str(error))
             _flush_or_forget()
             context.exit(WRONG_INPUT)
+        except click.UsageError as error:
+            # An option without its value is found before its command has a context, whose usage tells more.
+            command = self.get_command(context, context.invoked_subcommand or "")
+            if error.ctx is None and command is not None:
+                error.ctx = click.Context(command, context, context.invoked_subcommand)
+            raise
         except KeyboardInterrupt:
             show_error("interrupted")
             context.exit(INTERRUPTED)

@@ -40,8 +40,7 @@ def files(request: Request, as_json: bool) -> None:
     table = request.open()
     scan = table.scan(request.filter, levels=request.levels)
     with show_progress(bytes_meter("listing", scan), is_wanted=is_watched()):
-        # To prune by partitions alone reads no numbers of rows; a list of everything has them where they are known.
-        found = table.files() if request.filter is None else scan.plan("files").files
+        found = table.files(request.filter, levels=request.levels)
     total = found.num_rows
     found = found.slice(0, request.most_rows)
     size = sum(found["size"].to_pylist())
@@ -62,7 +61,7 @@ def files(request: Request, as_json: bool) -> None:
         if known.num_columns < found.num_columns:
             note(f"{_RECORDS} is not shown: only the files know, and none was opened")
         if hidden:
-            note(f"columns that do not fit: {', '.join(hidden)}")
+            note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")
 
 
 _RECORDS = "num_records"

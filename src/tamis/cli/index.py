@@ -121,7 +121,8 @@ def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, 
         write_json(found.to_dict())
         return
     if not found.exists:
-        write(f"no index at {found.place}\n")
+        reason = "" if found.is_of_use else ", and none is needed: manifests have the statistics of the files"
+        write(f"no index at {found.place}{reason}\n")
         return
     lines = {
         "place": found.place,

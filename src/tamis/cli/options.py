@@ -19,6 +19,12 @@ Limit = int | str | None
 """A number of rows, `all`, or None where nothing was said."""
 
 
+class _Number(click.IntRange):
+    """A whole number with a least one, called that in messages."""
+
+    name = "integer"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What the user asked for: a table and a scan of it."""
@@ -199,7 +205,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--format", type=click.Choice(FORMATS), help="Format of the table.  [default: found out]"),
     click.option(
         "--version",
-        type=click.IntRange(min=0),
+        type=_Number(min=0),
         metavar="N",
         help="This version of a Delta table.  [default: the newest]",
     ),

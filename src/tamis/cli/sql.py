@@ -123,9 +123,11 @@ def _about_places(error: TableNotFound) -> TableNotFound:
     found = _NOT_GIVEN.match(str(error))
     if found is None or not Path(found[1]).exists():
         return error
+    # A table is known by the name of its folder.
+    name = Path(found[1]).name if Path(found[1]).is_dir() else Path(found[1]).stem
     return TableNotFound(
         f"the table {found[1]!r} was not given: put its place behind the query, as in "
-        f'tamis sql "SELECT * FROM {found[1]}" {found[1]}'
+        f'tamis sql "SELECT * FROM {name}" {found[1]}'
     )
 
 

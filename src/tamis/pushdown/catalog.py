@@ -115,6 +115,19 @@ class Catalog:
         """All names under which a table is known."""
         return self._known_as.get((scan.connector, scan.handle), [])
 
+    def doubles_of(self, scan: TableScan) -> Sequence[Sequence[str]]:
+        """The names of a table in each other database of the session that is the same one, attached again."""
+        others = [name for name in self._attached() if name != scan.connector]
+        identity = self.connectors[scan.connector].identity() if others else None
+        own = self.connectors[scan.connector].names(scan.handle)
+        found: list[Sequence[str]] = []
+        for name in others if identity is not None and own else ():
+            connector = self.connectors[name]
+            if connector.identity() == identity:
+                means_it = connector.table((own[0],)) == scan.handle
+                found.append([f"{name}.{each}" for each in (own if means_it else reversed(own))])
+        return found
+
     def table_names(self) -> list[str]:
         """The names of all tables, as far as those who have them tell."""
         attached = (f"{name}.{table}" for name in self._attached() for table in self.connectors[name].table_names())

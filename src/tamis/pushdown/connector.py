@@ -7,7 +7,7 @@ operation stays above the scan. A connector implements what it can do; `Connecto
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -125,6 +125,11 @@ class Connector(Protocol):
     def names(self, handle: Handle) -> Sequence[str]:
         """All names that lead to the table of a handle: policies go by each of them."""
         return ()
+
+    def identity(self) -> Hashable | None:
+        """Equal for two connectors that have the same tables, so that policies of one follow to the other; None
+        where nothing else has them."""
+        return None
 
     def columns(self, handle: Handle) -> pa.Schema:
         """The columns that a scan of the handle returns, in this order."""

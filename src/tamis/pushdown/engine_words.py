@@ -30,6 +30,7 @@ from tamis.pushdown.sql_names import wrong_name
 from tamis.pushdown.sql_sources import Tables
 from tamis.pushdown.sql_trees import text_of
 from tamis.scan.engine_errors import engine_type_name, unknown_function, wrong_arguments
+from tamis.scan.spark_functions import ARGUMENT
 
 
 def refusal(
@@ -73,7 +74,8 @@ def plain(error: BaseException) -> str:
     text = re.sub(r"^(?:[A-Z][A-Za-z]* )+Error: |^\[[A-Z_.0-9]+\] ", "", text)
     # What follows a first sentence is advice for people who write the engine's own SQL.
     text = re.split(r"(?<=[\w)\]'\"])[.!](?= [A-Z]|$)", text)[0].strip().rstrip(".!")
-    return (text[:1].lower() + text[1:]) or type(error).__name__
+    is_word = text[1:2].islower()
+    return (text[:1].lower() + text[1:] if is_word else text) or type(error).__name__
 
 
 def _of_query(doubt: ExpressionError) -> ExpressionError:
@@ -154,6 +156,8 @@ def _unequal_widths(found: re.Match[str], tree: exp.Expr) -> str:
 def _no_value_of_type(found: re.Match[str], tree: exp.Expr) -> str:
     value, wanted = found[1], engine_type_name(found[2])
     column = re.search(r"source column ([^\s.]+\.)?([^\s.]+)", found.string)
+    if column is not None and column[2] == ARGUMENT:
+        column = None  # a value inside of one of our own functions
     literal = next((each for each in tree.find_all(exp.Literal) if each.is_string and each.name == value), None)
     if column is None and literal is not None:
         around = literal.parent if isinstance(literal.parent, exp.Binary | exp.Cast | exp.In) else literal
@@ -275,7 +279,8 @@ _SAYINGS: tuple[tuple[str, type[TamisError], _Say], ...] = (
         r"Division by zero in expression \((.*?)\)(?=\.|$)",
         EvaluationError,
         lambda found, tree: (
-            f"division by zero in {found[1]}. Leave such rows out, as in CASE WHEN b <> 0 THEN a % b END"
+            f"division by zero in {found[1].replace(' // ', ' div ')}. Leave such rows out, as in "
+            "CASE WHEN b <> 0 THEN a % b END"
         ),
     ),
 )

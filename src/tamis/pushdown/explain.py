@@ -44,22 +44,33 @@ def explain(
     accounts: Sequence[RuleAccount],
     connectors: Mapping[str, Connector],
     format: str = "text",
+    names: Sequence[str] | None = None,
 ) -> str:
-    """What becomes of a query, in words or as JSON. Of a table under a policy nothing is told but what was asked."""
+    """What becomes of a query, in words or as JSON. Of a table under a policy nothing is told but what was asked.
+
+    `names` are those of the columns that are returned; None where only the engine knows them.
+    """
     if format not in FORMATS:
         raise InvalidArgument(f"no format {format!r}. Formats: {', '.join(FORMATS)}")
-    found = facts(query, before, after, accounts, connectors)
+    found = facts(query, before, after, accounts, connectors, names)
     return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _text(found)
 
 
 def facts(
-    query: str, before: Node, after: Node, accounts: Sequence[RuleAccount], connectors: Mapping[str, Connector]
+    query: str,
+    before: Node,
+    after: Node,
+    accounts: Sequence[RuleAccount],
+    connectors: Mapping[str, Connector],
+    names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """What `explain` tells, as values."""
     if is_silent(before):
-        return {"query": query, "before": tree_of(visible_plan(before), {}), "note": SILENCE}
+        asked = visible_plan(before)
+        return {"query": query, "returns": _returns(asked, names), "before": tree_of(asked, {}), "note": SILENCE}
     return {
         "query": query,
+        "returns": _returns(before, names),
         "before": tree_of(before, connectors),
         "after": tree_of(after, connectors),
         "rules": [
@@ -68,6 +79,12 @@ def facts(
         ],
         "scans": [_scan(node, connectors) for node in walk_plan(after) if isinstance(node, TableScan)],
     }
+
+
+def _returns(plan: Node, names: Sequence[str] | None) -> list[dict[str, str]]:
+    """The columns of the answer, and what a plan calls them: in its own way, since two may have one name."""
+    told = [output.name for output in outputs_of(plan)]
+    return [{"name": name, "column": column} for name, column in zip(names or told, told, strict=False)]
 
 
 def tree_of(plan: Node, connectors: Mapping[str, Connector]) -> dict[str, Any]:
@@ -86,7 +103,10 @@ def plan_text(plan: Node, connectors: Mapping[str, Connector] | None = None) -> 
 
 
 def _text(found: Mapping[str, Any]) -> str:
-    lines = ["Query", f"  {' '.join(found['query'].split())}", "", "As it was asked", *_lines(found["before"], 1)]
+    returned = [_renamed(each["column"], each["name"]) for each in found["returns"]]
+    lines = ["Query", f"  {' '.join(found['query'].split())}"]
+    lines += [f"  returns {', '.join(returned)}"] if returned else []
+    lines += ["", "As it was asked", *_lines(found["before"], 1)]
     if "note" in found:
         return "\n".join([*lines, "", found["note"]])
     lines += ["", "As it will run", *_lines(found["after"], 1), "", "Rules"]
@@ -163,8 +183,11 @@ def _what(node: Node, connectors: Mapping[str, Connector]) -> str:
 
 
 def _named(each: Named) -> str:
-    value = _value(each.expr)
-    return each.name if value in (each.name, f"`{each.name}`") else f"{value} as {each.name}"
+    return _renamed(_value(each.expr), each.name)
+
+
+def _renamed(value: str, name: str) -> str:
+    return name if value in (name, f"`{name}`") else f"{value} as {name}"
 
 
 def _value(expr: Expr) -> str:

@@ -114,7 +114,8 @@ class Query:
     def explain(self, format: str = "text") -> str:
         """The plan before and after the rules, what each rule did, and what each scan will read."""
         found = self.optimized
-        return explain(self.text, self.plan, found.plan, found.accounts, self._context.connectors, format)
+        connectors = self._context.connectors
+        return explain(self.text, self.plan, found.plan, found.accounts, connectors, format, self.names)
 
     # --- Mistakes -----------------------------------------------------------------------------------------------------
 

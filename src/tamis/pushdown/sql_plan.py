@@ -40,7 +40,7 @@ from tamis.pushdown.sql_grouping import Grouping, has_aggregates
 from tamis.pushdown.sql_rest import RestOfQuery
 from tamis.pushdown.sql_sources import Common, Planned, Tables, plan_from, with_commons
 from tamis.pushdown.sql_subqueries import OneRowQueries, filtered
-from tamis.pushdown.sql_trees import text_of
+from tamis.pushdown.sql_trees import refuse_what_engines_guess, text_of
 from tamis.pushdown.symbols import Symbols, is_deterministic
 
 NO_LIMIT = 2**62
@@ -64,6 +64,7 @@ def read_query(text: str) -> exp.Query:
         tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
     if not isinstance(tree, exp.Query):
         raise ParseError(f"{tree.key.upper()} is not a query", hint="Only queries run here: SELECT, WITH, VALUES")
+    refuse_what_engines_guess(tree)
     return tree
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from tamis.errors import ParseError
+from tamis.expr.sql_refusals import position_of
 from tamis.expr.sql_syntax import DEEPEST, with_large_stack
 from tamis.pushdown.scopes import chains
 
@@ -20,6 +22,25 @@ def text_of(tree: exp.Expr) -> str:
         return work()
     except RecursionError:
         return with_large_stack(work, DEEPEST)
+
+
+def refuse_what_engines_guess(tree: exp.Expr) -> None:
+    """A ParseError for what the embedded engine would take, and mean something of its own by.
+
+    It rounds a LIMIT that counts no rows; and its COLUMNS stands for the columns of what it reads, which are those
+    that a query mentions.
+    """
+    for call in tree.find_all(exp.Anonymous, exp.Columns):
+        if isinstance(call, exp.Columns) or call.name.casefold() == "columns":
+            way_out = "Name the columns, or write *"
+            raise ParseError("there is no function COLUMNS", position=position_of(call), hint=way_out)
+    for node in tree.find_all(exp.Limit, exp.Offset):
+        given = node.expression
+        is_number = isinstance(given, exp.Literal) and given.name.isdecimal() and int(given.name) < 2**63
+        if isinstance(given, exp.Literal | exp.Neg) and (given.is_string or not is_number):
+            raise ParseError(
+                f"{node.key.upper()} is a whole number of rows, not {text_of(given)}", position=position_of(given)
+            )
 
 
 def parts_of_block(tree: exp.Expr) -> tuple[list[exp.Table], list[exp.Expr]]:

@@ -29,4 +29,6 @@ class VisibleTables:
 
     def _protected(self, scan: TableScan) -> Node:
         catalog = self._catalog
-        return apply_policies(scan, self._policies, self._principal, catalog.connectors, catalog.names_of)
+        return apply_policies(
+            scan, self._policies, self._principal, catalog.connectors, catalog.names_of, catalog.doubles_of
+        )

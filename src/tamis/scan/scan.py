@@ -133,7 +133,10 @@ class Scan:
             if version is None:
                 raise
             table = f"version {version} of '{self._source.storage.uri}'"
-            raise MissingFile(f"{error}, and {table} needs it: was it vacuumed? Open a newer version") from error
+            raise MissingFile(
+                f"{error}, and {table} needs it. Was it vacuumed? Then open a newer version; if this is the newest, "
+                "restore the file"
+            ) from error
 
     def explain(self) -> str:
         """The funnel of the scan as text: what each level keeps, and what each part of the filter does."""

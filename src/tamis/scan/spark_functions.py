@@ -34,6 +34,8 @@ from tamis.scan.spark_formats import (
 from tamis.scan.spark_macros import FUNCTIONS, MACROS, REFUSED
 
 _PREFIX = "spark_"
+ARGUMENT = "once"
+"""What an argument is called inside of a macro."""
 _WAY_OUT = "Write it with the functions that docs/expressions.md lists, or filter the rows after the scan"
 
 _PARTS = {
@@ -82,10 +84,10 @@ def _macro_names(query: str) -> list[str]:
 
 def _definition(name: str) -> str:
     parameters, body = MACROS[name]
-    bound, uses = re.subn(r"\bx\b", "once", body)
+    bound, uses = re.subn(r"\bx\b", ARGUMENT, body)
     if uses > 1 and not name.startswith("plain_"):
         # A macro is text: of nested ones that use an argument n times, DuckDB would see n^depth copies of it.
-        body = f"list_transform([x], lambda once: {bound})[1]"
+        body = f"list_transform([x], lambda {ARGUMENT}: {bound})[1]"
     return f"CREATE TEMP MACRO {_PREFIX}{name}({', '.join(parameters)}) AS {body}"
 
 

@@ -15,6 +15,9 @@ from typing import Any
 
 from tamis.skipping.prune import ConjunctOutcome
 
+SWITCHED_OFF = "switched off"
+"""The note of a level that was not asked."""
+
 
 @dataclass(slots=True)
 class LevelReport:

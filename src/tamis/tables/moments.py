@@ -28,3 +28,15 @@ def to_milliseconds(timestamp: datetime | str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def moment_text(milliseconds: int) -> str:
+    """A moment as messages show it.
+
+    >>> moment_text(1500)
+    '1970-01-01T00:00:01.500000Z'
+    """
+    try:
+        return (EPOCH + timedelta(milliseconds=milliseconds)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{milliseconds} ms"

@@ -248,3 +248,13 @@ class Versioned(Protocol):
     def refresh(self) -> TableSource:
         """The table at its newest version; itself where there is no newer one."""
         ...
+
+
+@runtime_checkable
+class Catalogued(Protocol):
+    """A table that a catalog may know by a name."""
+
+    @property
+    def names_in_catalog(self) -> Sequence[str]:
+        """The names that lead to it in its catalog, with and without that of the catalog: policies go by each."""
+        ...

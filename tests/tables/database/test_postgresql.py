@@ -7,6 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+import tamis
 from tamis import types
 from tamis.errors import StorageError, TableError
 from tamis.expr.bind import bind
@@ -150,3 +151,18 @@ def test_no_message_names_a_password() -> None:
         open_database("postgresql://me:hunter2@127.0.0.1:1/x?password=hunter2")
     assert "hunter2" not in str(caught.value)
     assert "postgresql://me@127.0.0.1:1/x" in str(caught.value)
+
+
+def test_policies_follow_a_database_that_is_attached_with_another_search_path(postgresql: str) -> None:
+    run(
+        postgresql,
+        "DROP SCHEMA IF EXISTS sales CASCADE",
+        "CREATE SCHEMA sales",
+        "CREATE TABLE sales.invoices AS SELECT * FROM (VALUES (1, 'eu'), (2, 'us')) AS t(id, region)",
+    )
+    policies = {"default": "allow", "tables": {"pg.invoices": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
+    connection = tamis.connect(policies=policies).as_principal("ana")
+    sign = "&" if "?" in postgresql else "?"
+    connection.attach("pg", f"{postgresql}{sign}options=-csearch_path%3Dsales").attach("second", postgresql)
+    for name in ("pg.invoices", "second.sales.invoices"):
+        assert connection.sql(f"SELECT id FROM {name}").to_arrow().to_pylist() == [{"id": 1}], name

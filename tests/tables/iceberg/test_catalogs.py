@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,53 @@ def test_what_properties_say_of_the_storage() -> None:
         "s3.region": "r",
         **own,
     }
+
+
+def test_I10_a_table_that_was_moved_and_registered_anew_is_read_where_it_is(
+    tmp_path: Path, catalog: SqlCatalog
+) -> None:
+    registered(catalog, tmp_path / "old")
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    catalog.drop_table("ns.t")
+    (newest,) = sorted((tmp_path / "new" / "metadata").glob("*.metadata.json"))[-1:]
+    catalog.register_table("ns.t", str(newest))
+    opened = tamis.open("ns.t", catalog=catalog)
+    assert opened.scan().to_arrow().to_pylist() == [{"id": 1}]
+    assert opened.refresh().scan().count() == 1
+    (level,) = [each for each in opened.scan().plan("files").report.levels if each.level == "manifests"]
+    assert level.note == f"moved: metadata names '{tmp_path}/old', files are read from '{tmp_path}/new'"
+    assert tamis.iceberg.list_files("ns.t", catalog=catalog)["path"].to_pylist()[0].startswith(f"{tmp_path}/new/")
+    with pytest.raises(UnsupportedFeature, match="was moved"):
+        tamis.open("ns.t", catalog=catalog, relocate=False)
+    with pytest.raises(UnsupportedFeature, match="was moved"):
+        tamis.iceberg.list_files("ns.t", catalog=catalog, relocate=False)
+
+
+def test_I10_metadata_that_lies_apart_from_its_table_does_not_make_it_a_moved_one(
+    tmp_path: Path, catalog: SqlCatalog
+) -> None:
+    table = registered(catalog, tmp_path / "t")
+    catalog.drop_table("ns.t")
+    (tmp_path / "apart" / "metadata").mkdir(parents=True)
+    apart = shutil.copy(table.save(), tmp_path / "apart" / "metadata")
+    catalog.register_table("ns.t", str(apart))
+    opened = tamis.open("ns.t", catalog=catalog, relocate=False)
+    assert opened.uri == str(tmp_path / "t")
+    assert opened.scan().to_arrow().to_pylist() == [{"id": 1}]
+
+
+@pytest.mark.parametrize("name", ["ns.t", "NS.T", "here.ns.t", "t", "*.t"])
+def test_policies_know_a_table_by_its_name_in_the_catalog(tmp_path: Path, catalog: SqlCatalog, name: str) -> None:
+    registered(catalog, tmp_path / "some folder")
+    policies = {"default": "allow", "tables": {name: [{"principals": ["ana"], "rows": "id > 1"}]}}
+    connection = tamis.connect(policies=policies).as_principal("ana")
+    assert connection.open("ns.t", catalog=catalog).scan().count() == 0
+    connection.register("renamed", tamis.open("ns.t", catalog=catalog).refresh())
+    assert connection.sql("SELECT id FROM renamed").to_arrow().num_rows == 0
+
+
+def test_a_name_without_its_catalog_is_told_of_it(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match="or catalog= for a table of a catalog"):
+        tamis.open(tmp_path / "ns.t")
+    with pytest.raises(TableNotFound, match=r"or a Parquet file$"):
+        tamis.open(tmp_path / "part-0.parquet")

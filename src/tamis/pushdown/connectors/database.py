@@ -6,7 +6,7 @@ fails because the database would mean something else, the call says no and the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -72,6 +72,9 @@ class DatabaseConnector(Connector):
     def names(self, handle: Handle) -> Sequence[str]:
         table = _query(handle).source
         return (table.name, f"{table.schema}.{table.name}") if isinstance(table, DatabaseTable) else ()
+
+    def identity(self) -> Hashable:
+        return self.database.identity()
 
     def columns(self, handle: Handle) -> pa.Schema:
         return pa.schema([pa.field(column.name, column.type) for column in _query(handle).columns])

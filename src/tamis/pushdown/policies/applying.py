@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tamis.errors import AccessDenied, TamisError
 from tamis.expr.bind import bind
+from tamis.expr.builder import col
 from tamis.expr.clock import stop_clocks
 from tamis.expr.functions import type_of
 from tamis.expr.literals import cast_literal
@@ -48,26 +49,34 @@ def apply_policies(
     principal: str | None,
     connectors: Mapping[str, Connector],
     names: Callable[[TableScan], Sequence[str]],
+    doubles: Callable[[TableScan], Sequence[Sequence[str]]] = lambda scan: (),
 ) -> Node:
     """The plan with the policies of each table right above its scan.
 
-    `names` gives the names that the table of a scan is known by, first the one for messages. A table that the principal
+    `names` gives the names that the table of a scan is known by, first the one for messages, `doubles` those that it
+    has in databases that are the same one. A table that the principal
     may read as it is stays as it is; one that he may not read raises AccessDenied.
     """
 
     def change(node: Node) -> Node:
         if not isinstance(node, TableScan) or node.protects:
             return node
-        return _protected(node, policies, principal, connectors[node.connector], names(node))
+        elsewhere = () if policies is None else doubles(node)
+        return _protected(node, policies, principal, connectors[node.connector], names(node), elsewhere)
 
     return transform_up(plan, change)
 
 
 def _protected(
-    scan: TableScan, policies: Policies | None, principal: str | None, connector: Connector, names: Sequence[str]
+    scan: TableScan,
+    policies: Policies | None,
+    principal: str | None,
+    connector: Connector,
+    names: Sequence[str],
+    doubles: Sequence[Sequence[str]],
 ) -> Node:
     table = names[0]
-    found = None if policies is None else policies.policy_of(names, principal)
+    found = None if policies is None else policies.policy_of(names, principal, doubles)
     own = _of_connector(connector, scan, principal, table)
     policy = bind_policy(own if found is None else found & own, connector.columns(scan.handle), table, principal)
     return protected_scan(scan, policy, connector.columns(scan.handle)) if policy.restricts else scan
@@ -109,9 +118,11 @@ def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: s
         rows = _bound(policy.rows, schema, principal)
         masks = {}
         for name, mask in policy.masks.items():
-            column = resolve(Column(tuple(name.split("."))), schema, table)
+            column = resolve(_column(name, schema), schema, table)
             if len(column.path) > 1:
                 raise _denied(table, f"it masks a field of {column.path[0]!r}, where it can mask only the whole of it")
+            if column.path[0] in masks:
+                raise _denied(table, "it masks one column twice")
             masks[column.path[0]] = _of_type(_bound(mask, schema, principal), column.type, table)
     except AccessDenied:
         raise
@@ -124,6 +135,15 @@ def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: s
         raise _denied(table, "it asks for random values")
     # Rows are let through that the filter is TRUE of: one that is NULL lets none through.
     return BoundPolicy(normalise(rows) if rows != NULL else Literal(False, TRUE.type), masks)
+
+
+def _column(name: str, schema: pa.Schema) -> Column:
+    """The column that a policy names: as it is spelled, since fields have no masks, or with back-ticks."""
+    if name.casefold() in map(str.casefold, schema.names):
+        return Column((name,))
+    node = col(name).node
+    assert isinstance(node, Column)
+    return node
 
 
 def _bound(expr: Expr, schema: pa.Schema, principal: str | None) -> Expr:

@@ -8,13 +8,16 @@ whatever is missing, unknown or wrong denies.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from tamis.errors import AccessDenied, InvalidArgument, TamisError
 from tamis.expr.nodes import TRUE, Expr, and_
+from tamis.tables.iceberg.relocation import Location
 
 EVERYBODY = "*"
 GROUP = "@"
@@ -33,10 +36,11 @@ class TablePolicy:
 
     def __and__(self, other: TablePolicy) -> TablePolicy:
         """What is left where both hold. A column with two masks would show what one of them hides."""
-        mine = {name.casefold() for name in self.masks}
-        if any(name.casefold() in mine for name in other.masks):
+        mine = {name.casefold(): mask for name, mask in self.masks.items()}
+        if any(mine.get(name.casefold(), mask) != mask for name, mask in other.masks.items()):
             raise AccessDenied("two policies mask one column of a table, and either might show what the other hides")
-        return TablePolicy(and_(self.rows, other.rows), {**self.masks, **other.masks})
+        added = {name: mask for name, mask in other.masks.items() if name.casefold() not in mine}
+        return TablePolicy(and_(self.rows, other.rows), {**self.masks, **added})
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,24 @@ class Policies:
     read: Callable[[object, str], TablePolicy] | None = None
     """Makes a policy of what `lookup` returns."""
 
-    def policy_of(self, names: Sequence[str], principal: str | None) -> TablePolicy | None:
-        """The policy of a table that has these names; None where it may be read as it is, AccessDenied where not."""
+    def policy_of(
+        self, names: Sequence[str], principal: str | None, doubles: Sequence[Sequence[str]] = ()
+    ) -> TablePolicy | None:
+        """The policy of a table that has these names; None where it may be read as it is, AccessDenied where not.
+
+        `doubles` are its names in other databases of the session that are the same one: what is said of the table
+        there holds here too.
+        """
         if principal is not None and (not isinstance(principal, str) or not principal):
             raise InvalidArgument("a principal is a name, and not an empty one")
         if self.lookup is not None:
-            return self._asked(names[0], principal)
-        rules = [self.tables[entry] for entry in self.tables if any(_fits(entry, name) for name in names)]
+            policy = self._asked(names[0], principal)
+            for first, *_ in doubles:
+                policy = policy & self._asked(first, principal, if_none=policy)
+            return policy
+        every = (*names, *(name for double in doubles for name in double))
+        spelled = tuple(spelling for name in every for spelling in _spellings(name))
+        rules = [self.tables[entry] for entry in self.tables if _fits(entry, *spelled)]
         if not rules:
             if self.default == ALLOW:
                 return None
@@ -97,12 +112,14 @@ class Policies:
         groups = (name.removeprefix(GROUP) for name in rule.principals if name.startswith(GROUP))
         return is_named or any(principal in self.groups.get(group, ()) for group in groups)
 
-    def _asked(self, table: str, principal: str | None) -> TablePolicy:
+    def _asked(self, table: str, principal: str | None, if_none: TablePolicy | None = None) -> TablePolicy:
         assert self.lookup is not None
         assert self.read is not None
         refusal = f"the policy that {_who(principal)} needs to read {table} could not be had"
         try:
             found: Any = self.lookup(table, principal)
+            if found is None and if_none is not None:
+                return if_none
             # TablePolicy or a mapping; None is what a lookup says of somebody or something that it does not know.
             return found if isinstance(found, TablePolicy) else self.read(found, table)
         except AccessDenied:
@@ -113,17 +130,37 @@ class Policies:
             raise AccessDenied(refusal) from None
 
 
-def _fits(entry: str, name: str) -> bool:
-    """Whether an entry is about a table of that name: SQL does not tell upper from lower case, so neither do we.
+def _fits(entry: str, *names: str) -> bool:
+    """Whether an entry is about a table of these names: SQL does not tell upper from lower case, so neither do we.
 
     What lies inside of a place belongs to it, so that nobody gets around a policy by opening a part of a table.
 
     >>> _fits("Orders", "orders"), _fits("s3://lake/private/*", "s3://lake/private/a"), _fits("/a", "/a/day=1/b")
     (True, True, True)
     """
-    pattern = ".*".join(map(re.escape, entry.casefold().rstrip("/").split(EVERYBODY)))
     inside = "(?:/.*)?" if "/" in entry else ""
-    return re.fullmatch(pattern + inside, name.casefold().rstrip("/"), re.DOTALL) is not None
+    for spelled in _spellings(entry):
+        pattern = ".*".join(map(re.escape, spelled.casefold().rstrip("/").split(EVERYBODY)))
+        if any(re.fullmatch(pattern + inside, name.casefold().rstrip("/"), re.DOTALL) for name in names):
+            return True
+    return False
+
+
+def _spellings(text: str) -> tuple[str, ...]:
+    """A name as it is, or a place in the ways in which it may be written: relative or not, by a link, as a URI.
+
+    >>> _spellings("orders"), _spellings("s3a://lake/orders"), _spellings("file:///srv/no%20such")[1]
+    (('orders',), ('s3a://lake/orders', 's3://lake/orders'), '/srv/no such')
+    """
+    if "/" not in text:
+        return (text,)
+    location = Location.of(text)
+    if location.scheme != "file":
+        return text, f"{location.scheme}://{location.path}"
+    path = unquote(location.path) if "://" in text else location.path
+    path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - as tables are opened, but for any text
+    # Where a pattern leads to cannot be looked up.
+    return (text, path) if EVERYBODY in path else (text, path, os.path.realpath(path))
 
 
 def _who(principal: str | None) -> str:

@@ -21,7 +21,7 @@ ROWS_OF_ARGUMENTS = frozenset((
 
 SEES_MORE = frozenset((
     "identifier", "table", "stream", "reflect", "try_reflect", "java_method", "getenv", "getvariable",
-    "current_setting", "write_log", "query", "query_table",
+    "current_setting", "write_log", "query", "query_table", "current_query", "stats", "txid_current", "vector_type",
 ))  # fmt: skip
 """Functions, wherever they stand, that look at something else than their arguments, or change it."""
 

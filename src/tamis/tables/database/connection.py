@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -19,6 +21,10 @@ class Database(Protocol):
     dialect: Dialect
     place: str
     """Where it is, for messages."""
+
+    def identity(self) -> Hashable:
+        """Equal for two that are the same database, however they were opened; never for a database and another one."""
+        ...
 
     def find_table(self, name: Sequence[str]) -> DatabaseTable | None:
         """The table, or view, of a name with or without a schema; None where there is none."""
@@ -39,6 +45,16 @@ class Database(Protocol):
     def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
         """The rows of a query, which returns these columns."""
         ...
+
+
+def file_identity(path: str) -> Hashable:
+    """What a file is known by, whichever links lead to it."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)  # it is gone, and nobody reads it
+    # Not every file system numbers its files.
+    return (found.st_dev, found.st_ino) if found.st_ino else os.path.realpath(path)
 
 
 def conform(batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], place: str) -> pa.RecordBatch:

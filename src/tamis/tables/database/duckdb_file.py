@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tamis import types
 from tamis.errors import StorageError, TableError, one_line
-from tamis.tables.database.connection import conform
+from tamis.tables.database.connection import conform, file_identity
 from tamis.tables.database.dialects import DUCKDB, family_of
 from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query
 from tamis.types import is_text
@@ -34,6 +35,19 @@ class DuckDBDatabase:
             self._connection = duckdb.connect(given, read_only=True) if isinstance(given, str) else given
         except duckdb.Error as error:
             raise StorageError(f"{self.place} cannot be opened: {one_line(error)}") from error
+
+    def identity(self) -> Hashable:
+        ((path,),) = self._rows("SELECT path FROM duckdb_databases() WHERE database_name = current_database()")
+        if path is not None and Path(str(path)).is_file():
+            return file_identity(str(path))
+        # What is in memory has no place, and connections to it do not tell of each other: they see the same tables.
+        return tuple(
+            self._rows(
+                "SELECT database_name, schema_name, table_name, table_oid, sql FROM duckdb_tables() UNION ALL "
+                "SELECT database_name, schema_name, view_name, view_oid, sql FROM duckdb_views() WHERE NOT internal "
+                "ORDER BY ALL"
+            )
+        )
 
     def find_table(self, name: Sequence[str]) -> DatabaseTable | None:
         if len(name) > 2:

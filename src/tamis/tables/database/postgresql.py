@@ -8,7 +8,7 @@ the collation of a column could say otherwise, in a database whose encoding is U
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -80,6 +80,15 @@ class PostgreSQLDatabase:
         self._idle: list[Any] = []
         weakref.finalize(self, _close, self._idle)
         self._compares_texts = self._values("SELECT current_setting('server_encoding')") == [("UTF8",)]
+
+    def identity(self) -> Hashable:
+        # What every role may ask: the moment at which the server was started, and the number of the database.
+        return tuple(
+            self._values(
+                "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
+                "WHERE datname = pg_catalog.current_database()"
+            )
+        )
 
     def find_table(self, name: Sequence[str]) -> DatabaseTable | None:
         if len(name) > 2:

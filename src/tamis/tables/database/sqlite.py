@@ -19,7 +19,7 @@ relies on a column, to filter, group, order or join by it, its values are looked
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import MissingDependency, TableError, UnsupportedFeature, one_line
-from tamis.tables.database.connection import conform
+from tamis.tables.database.connection import conform, file_identity
 from tamis.tables.database.dialects import SQLITE
 from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query, relied_columns
 
@@ -41,6 +41,9 @@ _FIRST_VALUES = {
     types.DATE: "''",
 }
 """A value of each type. The driver takes the types of columns from the first rows, in which all values may be NULL."""
+
+_MOST_COUNTED = 100_000
+"""Rows that are counted in no time."""
 
 _ISO_DAY = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"
 _IS_OF_TYPE = {
@@ -63,6 +66,9 @@ class SQLiteDatabase:
         self._driver = _driver()
         self._orders_texts = self._values("PRAGMA encoding") == [("UTF-8",)]
         self._checked: dict[tuple[str, str], object] = {}
+
+    def identity(self) -> Hashable:
+        return file_identity(self.place)
 
     # --- Tables -------------------------------------------------------------------------------------------------------
 
@@ -117,8 +123,12 @@ class SQLiteDatabase:
             return None
         # To count rows takes a look at each; their numbers have no more than these between them.
         ends = (f"(SELECT {end}(_rowid_) FROM {_quoted(table.name)})" for end in ("MAX", "MIN"))
+        counted = f"(SELECT COUNT(*) FROM {_quoted(table.name)})"
         try:
-            ((rows,),) = self._values(f"SELECT {' - '.join(ends)} + 1")
+            ((rows,),) = self._values(
+                f"SELECT CASE WHEN most <= {_MOST_COUNTED} THEN {counted} ELSE most END "
+                f"FROM (SELECT {' - '.join(ends)} + 1 AS most)"
+            )
         except TableError:
             return None  # a view, or a table whose rows have no numbers
         return rows if isinstance(rows, int) else None

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.skipping.account import LevelReport, merge_outcomes
+from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome
 from tamis.tables.delta.file_request import NOTES, Request
 
@@ -95,12 +95,14 @@ def level_reports(chosen: Chosen, request: Request, has_partitions: bool) -> lis
     total, between, left = chosen.total, chosen.after_partitions, chosen.after_statistics
     if has_partitions:
         outcomes = (*chosen.of_partitions, *chosen.of_filter)
-        note = None if request.by_partitions else "switched off"
+        note = None if request.by_partitions else SWITCHED_OFF
         sizes = (total.files, between.files, total.bytes, between.bytes)
         # The rows of files that partition values rule out are in statistics, which nobody reads for them.
         rows = (between.rows if total.files == between.files else None, between.rows)
         reports.append(LevelReport("partitions", *sizes, outcomes, note, *(rows if request.with_rows else ())))
     sizes = (between.files, left.files, between.bytes, left.bytes)
     rows = (between.rows, left.rows) if request.with_rows else (None, None)
-    reports.append(LevelReport("files", *sizes, chosen.of_statistics, NOTES[request.way], *rows))
+    # What asks for other columns than those of partitions would have been answered by statistics.
+    note = NOTES[request.way] if request.by_statistics or not request.data_columns else SWITCHED_OFF
+    reports.append(LevelReport("files", *sizes, chosen.of_statistics, note, *rows))
     return reports

@@ -22,7 +22,7 @@ from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.tables.delta.commits import read_whole
 from tamis.tables.delta.log import LogFile, LogListing
-from tamis.tables.moments import EPOCH
+from tamis.tables.moments import EPOCH, moment_text
 
 HEAD = 64 * 1024
 """So many bytes at the beginning, or the end, of a commit hold what its writer says about it."""
@@ -96,12 +96,12 @@ def _commit(listing: LogListing, position: int) -> LogFile:
 
 
 def _too_early(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
-    asked = from_milliseconds(milliseconds).isoformat()
+    asked = moment_text(milliseconds)
     if not len(listing.versions):
         return VersionNotFound(f"no version of '{listing.storage.uri}' at {asked}: its log has no commit any more")
     if first_time is None:
         first_time = in_commit_timestamp(listing.storage, _commit(listing, 0))
-    oldest = f"the oldest one, {listing.versions[0]}, is of {from_milliseconds(first_time).isoformat()}"
+    oldest = f"the oldest one, {listing.versions[0]}, is of {moment_text(first_time)}"
     return VersionNotFound(f"no version of '{listing.storage.uri}' at {asked}: {oldest}")
 
 

@@ -36,6 +36,8 @@ logger = logging.getLogger("tamis")
 Keep = Callable[[pa.Table], pa.BooleanArray]
 """Which directories to keep: a table of partition columns, a row a directory, to a boolean each; null keeps."""
 
+_NAME_IN_CATALOG = re.compile(r"(?:^|/)\w+(?:\.\w+)+(?<!\.parquet)$")
+
 FILE_COLUMNS = ("path", "size", "modified_ns")
 """The first columns of `HiveLayout.files`; partition columns follow, and may have these very names."""
 
@@ -204,7 +206,8 @@ def nothing_at(storage: Storage) -> TableNotFound:
         return TableNotFound(
             f"nothing at '{storage.uri}': patterns are not taken. Give the folder '{folder}', whose files are all read"
         )
-    return TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file")
+    in_catalog = ", or catalog= for a table of a catalog" if _NAME_IN_CATALOG.search(storage.uri) else ""
+    return TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file{in_catalog}")
 
 
 def file_table(files: Sequence[FileEntry]) -> pa.Table:

@@ -18,7 +18,7 @@ from tamis.expr.partition_filter import PartitionFilter
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer import load_footer
-from tamis.skipping.account import LevelReport, merge_outcomes
+from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.metadata import constant_bounds
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
@@ -117,9 +117,10 @@ class HiveTable:
         partitions = pa.table(found.columns[count:], names=list(self.partition_columns))
         reports = [pruner.report(directories)] if self.partition_columns else []
         size = pc.sum(files["size"]).as_py() or 0
-        reports.append(
-            LevelReport("files", len(files), len(files), size, size, _file_outcomes(predicate, self.partition_columns))
-        )
+        is_on = "files" in levels
+        outcomes = _file_outcomes(predicate, self.partition_columns) if is_on else ()
+        note = None if is_on else SWITCHED_OFF
+        reports.append(LevelReport("files", len(files), len(files), size, size, outcomes, note))
         listing = FileListing(files, partitions, tuple(reports))
         return listing if self.index is None else self.index.narrow(listing, predicate, levels, with_rows=with_rows)
 
@@ -192,6 +193,6 @@ class _DirectoryPruner:
             else ConjunctOutcome(outcome.predicate, outcome.skipped, NOT_A_PARTITION_COLUMN)
             for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
         )
-        note = None if self._enabled else "switched off"
+        note = None if self._enabled else SWITCHED_OFF
         accounts = (*by_predicate, *self._filtered)
         return LevelReport("partitions", kept + skipped, kept, by_predicate=accounts, note=note)

@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.skipping.account import LevelReport, merge_outcomes
+from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome
 
 Outcomes = tuple[ConjunctOutcome, ...]
-SWITCHED_OFF = "switched off"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from pyiceberg import exceptions as theirs
 from pyiceberg.catalog import Catalog
 
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, UnsupportedFeature
+from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import is_of_the_storage
 from tamis.tables.iceberg.catalog_loading import PARSING, REFUSED, WAY_IN, load, raised_by_catalogs, said
 from tamis.tables.iceberg.metadata import Metadata, parse_metadata
-from tamis.tables.iceberg.opening import Opened, read_all
+from tamis.tables.iceberg.opening import Opened, read_all, root_of
 from tamis.tables.iceberg.relocation import Location, Relocation
 
 _OF_S3, _OF_CLIENT = "s3.", "client."
@@ -35,19 +36,24 @@ def open_in_catalog(
     catalog: object,
     storage_options: Mapping[str, Any] | None = None,
     *,
+    relocate: bool = True,
     allow_outside: bool = False,
 ) -> Opened:
     """Open `namespace.table` of a catalog: one of pyiceberg's, or the properties or the name of one."""
     opened = load(catalog)
     found = _find(opened, identifier)
     metadata = _metadata(found, storage_options)
-    folder = _storage(metadata.location, found, storage_options)
+    moved_to = _moved_to(metadata, found, storage_options)
+    folder = moved_to or _storage(metadata.location, found, storage_options)
+    relocation = Relocation(folder, metadata.location, allow_outside)
+    if moved_to is not None and not relocate:
+        relocation.refuse()
 
     def reopen() -> Opened:
-        return open_in_catalog(identifier, opened, storage_options, allow_outside=allow_outside)
+        return open_in_catalog(identifier, opened, storage_options, relocate=relocate, allow_outside=allow_outside)
 
-    name = Catalog.table_name_from(identifier)
-    return Opened(metadata, Relocation(folder, metadata.location, allow_outside), reopen, name)
+    names = (identifier, f"{opened.name}.{identifier}")
+    return Opened(metadata, relocation, reopen, Catalog.table_name_from(identifier), names)
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,22 @@ def _metadata(found: _Found, storage_options: Mapping[str, Any] | None) -> Metad
         return parse_metadata(found.told, found.what)
     at_file = _storage(found.place, found, storage_options)
     return parse_metadata(read_all(at_file, at_file.root), found.place)
+
+
+def _moved_to(metadata: Metadata, found: _Found, storage_options: Mapping[str, Any] | None) -> Storage | None:
+    """The folder of a table that was moved and registered anew; None for one that is where its metadata says.
+
+    Metadata may lie apart from its table for other reasons. What a snapshot names is looked for around it, to be sure.
+    """
+    snapshot = metadata.table.current_snapshot() or next(iter(metadata.table.snapshots), None)
+    if found.place is None or snapshot is None:
+        return None
+    if Location.of(found.place).below(Location.of(metadata.location)) is not None:
+        return None
+    folder = root_of(_storage(found.place, found, storage_options), metadata)
+    listed = metadata.embedded_manifests.get(snapshot.snapshot_id) or (snapshot.manifest_list,)
+    path = Relocation(folder, metadata.location).inside(listed[0])
+    return folder if path is not None and find_file(folder, path) is not None else None
 
 
 def _instead(catalog: Catalog, identifier: str) -> str:

@@ -140,7 +140,9 @@ def _open(
     if catalog is not None:
         from tamis.tables.iceberg.catalogs import open_in_catalog
 
-        opened = open_in_catalog(os.fspath(uri), catalog, storage_options, allow_outside=allow_outside)
+        opened = open_in_catalog(
+            os.fspath(uri), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
+        )
     else:
         opened = open_place(open_storage(uri, storage_options), relocate=relocate, allow_outside=allow_outside)
     return IcebergTable.open(opened, snapshot_id, ref, timestamp)

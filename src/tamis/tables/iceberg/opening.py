@@ -39,6 +39,8 @@ class Opened:
     reopen: Callable[[], Opened]
     """Its newest metadata."""
     name: str
+    names_in_catalog: tuple[str, ...] = ()
+    """With and without the name of the catalog; none where it was not opened by one."""
 
     @property
     def storage(self) -> Storage:
@@ -128,7 +130,7 @@ def _open_file(storage: Storage, path: str, allow_outside: bool) -> Opened:
     except MissingFile as error:
         raise TableNotFound(f"no metadata file at '{storage.uri}'") from error
     metadata = parse_metadata(content, storage.place(path))
-    at_root = _root_of(storage, path, metadata)
+    at_root = root_of(storage, metadata)
 
     def reopen() -> Opened:
         return _open_file(storage, path, allow_outside)
@@ -136,13 +138,13 @@ def _open_file(storage: Storage, path: str, allow_outside: bool) -> Opened:
     return Opened(metadata, Relocation(at_root, metadata.location, allow_outside), reopen, _name(at_root.root))
 
 
-def _root_of(storage: Storage, path: str, metadata: Metadata) -> Storage:
+def root_of(storage: Storage, metadata: Metadata) -> Storage:
     """The folder of a table of which a metadata file was opened.
 
     It is what metadata says where the file lies below that, or where the table says that it keeps its metadata there;
     else the table was moved, and its folder is the one around `metadata/`.
     """
-    folder, uri = path.rsplit("/", 1)[0], storage.uri.rsplit("/", 1)[0]
+    folder, uri = storage.root.rsplit("/", 1)[0], storage.uri.rsplit("/", 1)[0]
     own, here = Location.of(metadata.location), Location.of(uri)
     inside = here.below(own)
     if inside is not None:

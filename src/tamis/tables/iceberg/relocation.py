@@ -115,6 +115,12 @@ class Relocation:
             return None
         return f"moved: metadata names '{self.written}', files are read from '{self.storage.uri}'"
 
+    def inside(self, location: str) -> str | None:
+        """The path of a file below the table's folder; None for one that is not below it."""
+        given = Location.of(location)
+        found = (given.below(folder) for folder in (self._own, self._opened))
+        return next((f"{self.storage.root.rstrip('/')}/{each}" for each in found if each is not None), None)
+
     def resolve(self, location: str) -> str:
         """The path in the file system of a file that metadata names."""
         found = self._known.get(location)
@@ -129,11 +135,10 @@ class Relocation:
                 f"the metadata of '{self.storage.uri}' names {location!r}: a location goes neither upwards nor "
                 "holds a zero character"
             )
+        found = self.inside(location)
+        if found is not None:
+            return found
         root = self.storage.root.rstrip("/")
-        for folder in (self._own, self._opened):
-            inside = given.below(folder)
-            if inside is not None:
-                return f"{root}/{inside}"
         if given.scheme != self._opened.scheme or (given.scheme == _FILE and not given.path.startswith("/")):
             raise UnsupportedFeature(
                 f"the table at '{self.storage.uri}' names {location!r}, which is neither below its location "

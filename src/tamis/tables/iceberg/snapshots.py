@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
 from tamis.tables.iceberg.metadata import Metadata
-from tamis.tables.moments import EPOCH, to_milliseconds
+from tamis.tables.moments import moment_text, to_milliseconds
 
 MAIN = "main"
 
@@ -126,16 +126,9 @@ def _at(metadata: Metadata, milliseconds: int) -> Snapshot:
     before = [entry for entry in log if entry.timestamp_ms <= milliseconds]
     if not before:
         earliest = min((entry.timestamp_ms for entry in log), default=None)
-        first = "it never had one" if earliest is None else f"its first known is of {_text(earliest)}"
-        raise VersionNotFound(f"'{metadata.place}' had no snapshot at {_text(milliseconds)}: {first}")
+        first = "it never had one" if earliest is None else f"its first known is of {moment_text(earliest)}"
+        raise VersionNotFound(f"'{metadata.place}' had no snapshot at {moment_text(milliseconds)}: {first}")
     return _by_id(metadata, before[-1].snapshot_id)
-
-
-def _text(milliseconds: int) -> str:
-    try:
-        return (EPOCH + timedelta(milliseconds=milliseconds)).isoformat().replace("+00:00", "Z")
-    except OverflowError:
-        return f"{milliseconds} ms"
 
 
 def read_history(metadata: Metadata, snapshot_id: int | None, limit: int | None = None) -> pa.Table:

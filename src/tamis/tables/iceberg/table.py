@@ -62,6 +62,10 @@ class IcebergTable:
         return self.opened.name
 
     @property
+    def names_in_catalog(self) -> tuple[str, ...]:
+        return self.opened.names_in_catalog
+
+    @property
     def format(self) -> str:
         return "iceberg"
 
