@@ -53,7 +53,7 @@ class AskedColumns:
         return self.names_in(load_footer(storage, path, size, modified_ns)[0].schema, storage.place(path))
 
     def names_in(self, own: FileSchema, place: str) -> Stored | None:
-        """What a file calls the columns, in their order; None where Spark would not read it as it is read here."""
+        """What a file calls the columns, in their order; None where others would not read it as it is read here."""
         if self.names is None:
             fits = _has_types(own.arrow, self.schema, may_lack=True) and not self._has_instants_of_old(own, own)
             return tuple(self.schema.names) if fits else None

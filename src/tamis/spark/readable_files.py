@@ -61,7 +61,11 @@ def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path],
     is_plain = _are_plain(files)
     if isinstance(source, DeltaTable) and (source.field_names is None or not source.field_names.by_id):
         names = _names_of_log(source.field_names, narrow(source.schema, paths).names)
-        return ReadableFiles.none(len(is_plain)) if names is None else ReadableFiles(np.where(is_plain, 0, -1), [names])
+        return (
+            ReadableFiles.none(len(is_plain))
+            if names is None
+            else ReadableFiles(np.where(is_plain, 0, NOT_READABLE), [names])
+        )
     return _by_footers(source, files, paths, is_plain, engine)
 
 

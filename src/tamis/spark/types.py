@@ -168,7 +168,7 @@ def fit_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def about_null(column: str) -> str:
-    return f"the column {column!r} holds NULL in a file, and the first file of the table says that it never does"
+    return f"the column {column!r} holds NULL in a file, and its table says that it never does"
 
 
 def _fitted(values: pa.Array, target: pa.DataType) -> pa.Array:

@@ -14,6 +14,8 @@ planning: nothing is said of columns there but what partitions tell.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -46,6 +48,8 @@ WORTH_LOOKING = 8 * 1024 * 1024
 def lies_together(handle: LakeHandle, column: Column, listings: Listings) -> bool | None:
     """Whether some values of a column of the table lie in little of what a handle reads; None where nobody knows."""
     source = handle.source
+    if column.type is None or pa.types.is_nested(column.type):
+        return None
     if column.path[0] in source.partition_columns or column.path in _partition_sources(source):
         return True
     if not source.storage.is_local:
@@ -95,9 +99,12 @@ def _lies_together_in_files(handle: LakeHandle, column: Column, listings: Listin
     chosen = pa.array(_some(files.num_rows, MOST_LOOKED_AT))
     some = files.select(["path", "size", "modified_ns"]).take(chosen).to_pylist()
     try:
-        found = [_inspected(handle.source, column, **each) for each in some]
+        found = [each for file in some for each in _inspected(handle.source, column, **file)]
     except TamisError:
         # It need not be one of those that are read, and whoever reads it tells what is wrong with it.
+        return None
+    if len(found) != len(some):
+        # Files call something else so, a struct say.
         return None
     if any(pc.any(each.row_groups["bloom_filter"]).as_py() for each in found):
         return True
@@ -116,7 +123,8 @@ def _some(count: int, most: int) -> npt.NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, most).astype(np.int64))
 
 
-def _inspected(source: TableSource, column: Column, path: str, size: int, modified_ns: int | None) -> ColumnInspection:
+def _inspected(
+    source: TableSource, column: Column, path: str, size: int, modified_ns: int | None
+) -> Sequence[ColumnInspection]:
     # By the name that the file has: where the table has another, nobody knows.
-    (found,) = inspect_file(ParquetFile.load(source.storage, path, size, modified_ns), name_of(column.path)).columns
-    return found
+    return inspect_file(ParquetFile.load(source.storage, path, size, modified_ns), name_of(column.path)).columns

@@ -23,7 +23,10 @@ class Database(Protocol):
     """Where it is, for messages."""
 
     def identity(self) -> Hashable:
-        """Equal for two that are the same database, however they were opened; never for a database and another one."""
+        """Equal for two that are the same database, however they were opened.
+
+        Where that cannot be known it may be equal for two that look alike: whoever asks protects one as the other.
+        """
         ...
 
     def find_table(self, name: Sequence[str]) -> DatabaseTable | None:
