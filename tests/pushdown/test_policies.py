@@ -6,6 +6,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 import tamis
 from builders.protected import EU, POLICIES, ROWS, session, write_orders
 from tamis import col
-from tamis.errors import AccessDenied, InvalidArgument
+from tamis.errors import AccessDenied, InvalidArgument, TableError
 from tamis.pushdown.policies import load_policies
 from tamis.session import Session
 
@@ -381,3 +382,19 @@ def test_a_function_is_asked_for_every_name_of_a_database(tmp_path: Path) -> Non
     # What nobody says of the name that is asked for denies, whatever is said of another.
     with pytest.raises(AccessDenied):
         ana.sql("SELECT id FROM second.orders")
+
+
+def test_a_database_that_does_not_answer_is_named_where_policies_have_to_know_it(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as made:
+        made.execute("CREATE TABLE orders AS SELECT 1 AS x")
+        made.commit()
+    other = duckdb.connect()
+    connection = tamis.connect(
+        policies={"default": "allow", "tables": {"a.orders": [{"principals": ["*"], "rows": "x < 5"}]}}
+    )
+    connection.attach("a", f"sqlite:///{tmp_path}/a.db")
+    connection.attach("b", other)
+    assert ids(connection.as_principal("ana"), "SELECT x FROM a.orders") == [1]
+    other.close()
+    with pytest.raises(TableError, match=r"^the database 'b' does not tell which one it is, .* leave it out"):
+        connection.as_principal("ana").sql("SELECT x FROM a.orders").to_arrow()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from tamis.errors import InvalidArgument, TableNotFound
+from tamis.errors import InvalidArgument, TableError, TableNotFound
 from tamis.pushdown.connector import Connector, Handle
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.connectors.memory import MemoryConnector
@@ -118,15 +118,24 @@ class Catalog:
     def doubles_of(self, scan: TableScan) -> Sequence[Sequence[str]]:
         """The names of a table in each other database of the session that is the same one, attached again."""
         others = [name for name in self._attached() if name != scan.connector]
-        identity = self.connectors[scan.connector].identity() if others else None
+        identity = self._identity_of(scan.connector) if others else None
         own = self.connectors[scan.connector].names(scan.handle)
         found: list[Sequence[str]] = []
         for name in others if identity is not None and own else ():
             connector = self.connectors[name]
-            if connector.identity() == identity:
+            if self._identity_of(name) == identity:
                 means_it = connector.table((own[0],)) == scan.handle
                 found.append([f"{name}.{each}" for each in (own if means_it else reversed(own))])
         return found
+
+    def _identity_of(self, name: str) -> Hashable:
+        try:
+            return self.connectors[name].identity()
+        except TableError as error:
+            raise TableError(
+                f"the database {name!r} does not tell which one it is, and policies follow a database to all of its "
+                f"names: {error}; attach it anew, or leave it out of the session"
+            ) from error
 
     def table_names(self) -> list[str]:
         """The names of all tables, as far as those who have them tell."""
