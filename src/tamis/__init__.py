@@ -8,6 +8,7 @@ A name is imported when it is first asked for: `tamis --help` and a worker of Sp
 """
 
 from importlib import import_module
+from sys import modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "import_module", "modules"})
 
 
 if not TYPE_CHECKING:  # to a type checker it would say that any name is there
@@ -76,13 +77,14 @@ if not TYPE_CHECKING:  # to a type checker it would say that any name is there
             found = getattr(import_module(f"tamis.{module}"), attribute)
             globals()[name] = found
             return found
-        missing = f"module 'tamis' has no attribute {name!r}"
+        # Python looks for the nearest name where it knows of what an attribute was asked.
+        missing = AttributeError(f"module 'tamis' has no attribute {name!r}", name=name, obj=modules[__name__])
         # Nobody asks for a private one by mistake, and to import `__main__` would run it.
         if name.startswith("_"):
-            raise AttributeError(missing)
+            raise missing
         try:
             return import_module(f"tamis.{name}")
         except ModuleNotFoundError as error:
             if error.name != f"tamis.{name}":
                 raise
-            raise AttributeError(missing) from None
+            raise missing from None
