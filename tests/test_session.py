@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import InvalidArgument, MissingDependency
+from tamis.errors import InvalidArgument, MissingDependency, TableNotFound
 
 
 def test_a_session_without_spark_opens_tables_as_open_does(tmp_path: Path) -> None:
@@ -44,3 +46,62 @@ def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(__import__("sys").modules, "pyspark", None)
     with pytest.raises(MissingDependency, match=r"pip install 'tamis\[spark\]'"):
         tamis.connect(spark=object())
+
+
+def test_tables_and_databases_are_given_back(tmp_path: Path) -> None:
+    place = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(place)) as database:
+        database.execute(
+            "CREATE SCHEMA other; CREATE TABLE other.far (id INTEGER); CREATE TABLE near AS SELECT 1 AS id"
+        )
+    with tamis.connect() as session:
+        session.attach("shop", f"duckdb:///{place}").register("t", pa.table({"id": [1]}))
+        assert session.tables == ["shop.near", "shop.other.far", "t"]
+        query = session.sql("SELECT id FROM t")
+        assert session.unregister("T").tables == ["shop.near", "shop.other.far"]
+        assert query.to_arrow().num_rows == 1
+        with pytest.raises(TableNotFound):
+            session.sql("SELECT id FROM t")
+        with pytest.raises(TableNotFound, match="no table 't' is registered"):
+            session.unregister("t")
+    # Nobody holds the file any more: it can be written.
+    with duckdb.connect(str(place)) as database:
+        database.execute("INSERT INTO near VALUES (2)")
+    with pytest.raises(TableNotFound):
+        session.sql("SELECT * FROM shop.near")
+
+
+def test_the_columns_of_a_query_are_told_without_reading(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "day": [date(2024, 1, 1)] * 2}), tmp_path / "t.parquet")
+    session = tamis.connect().register("t", tmp_path / "t.parquet")
+    for text in (
+        "SELECT id, day AS d, id + 1 AS next FROM t",
+        "SELECT day, count(*) AS n, sum(id), max(id) FROM t GROUP BY day",
+        "SELECT rank() OVER (ORDER BY id) AS r FROM t",
+    ):
+        query = session.sql(text)
+        told = query.schema
+        assert told == query.to_arrow().schema
+    query = session.sql("SELECT id FROM t")
+    (tmp_path / "t.parquet").unlink()
+    assert query.schema.names == ["id"]
+
+
+def test_options_of_the_storage_are_for_tables_that_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+
+    def refuse(uri: str, *arguments: object, **options: object) -> None:
+        given.append(options.get("storage_options", arguments[5] if len(arguments) > 5 else None))
+        raise InvalidArgument("not now")
+
+    monkeypatch.setattr("tamis.session.open_source", refuse)
+    session = tamis.connect(storage_options={"region": "all"})
+    for open_it in (
+        lambda: session.open("s3://lake/a"),
+        lambda: session.open("s3://lake/a", storage_options={"region": "own"}),
+        lambda: session.open("s3://lake/a", None, None, None, None, None, {"region": "third"}),
+        lambda: session.sql("SELECT * FROM delta.`s3://lake/a`"),
+    ):
+        with pytest.raises(InvalidArgument, match="not now"):
+            open_it()
+    assert given == [{"region": "all"}, {"region": "own"}, {"region": "third"}, {"region": "all"}]

@@ -12,28 +12,22 @@ import pyarrow as pa
 
 from tamis.errors import (
     AccessDenied,
-    CorruptFile,
-    EvaluationError,
-    MissingFile,
-    PartitionLayoutError,
-    StorageError,
     TableError,
 )
 from tamis.expr.nodes import TRUE
 from tamis.expr.normalise import normalise
 from tamis.pushdown.policies.applying import BoundPolicy, bind_policy
 from tamis.pushdown.policies.model import Policies
-from tamis.pushdown.policies.reading import UNREADABLE, silence
+from tamis.pushdown.policies.reading import TELLING, UNREADABLE, silence
 from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
 from tamis.scan.scan import Scan
 from tamis.table import Table
 from tamis.tables.source import LEVELS, Catalogued, TableSource
 
 
-def names_of(table: Table) -> tuple[str, ...]:
+def names_of(source: TableSource) -> tuple[str, ...]:
     """The names by which policies know a table: its place, also where links lead to another, and its own, which is also
     that in its catalog."""
-    source = table._source
     places = [source.storage.uri]
     if source.storage.is_local:
         places.append(os.path.realpath(source.storage.uri))
@@ -42,11 +36,22 @@ def names_of(table: Table) -> tuple[str, ...]:
 
 
 @contextmanager
+def unreadable_under(policies: Policies | None) -> Iterator[None]:
+    """What damage is found while a table of a catalog is opened is told to nobody where there are policies."""
+    try:
+        yield
+    except TELLING:
+        if policies is None:
+            raise
+        raise TableError(UNREADABLE) from None
+
+
+@contextmanager
 def opening(place: str | os.PathLike[str], policies: Policies | None, principal: str | None) -> Iterator[None]:
     """What damage is found while a table is opened says which file and what is in it: to whom may see all of it."""
     try:
         yield
-    except (CorruptFile, MissingFile, PartitionLayoutError, StorageError, EvaluationError):
+    except TELLING:
         if policies is None:
             raise
         uri = os.fspath(place)
@@ -60,7 +65,7 @@ def protect_table(table: Table, policies: Policies | None, principal: str | None
     """The table as a principal may see it; AccessDenied where he may not."""
     if policies is None:
         return table
-    found = policies.policy_of(names_of(table), principal)
+    found = policies.policy_of(names_of(table._source), principal)
     if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
         return table
     return ProtectedTable(table._source, policies, principal)
@@ -104,7 +109,7 @@ class ProtectedTable(Table):
         self._refuse("its files")
 
     def _policy(self) -> BoundPolicy:
-        found = self._policies.policy_of(names_of(Table(self._source)), self._principal)
+        found = self._policies.policy_of(names_of(self._source), self._principal)
         if found is None:
             return BoundPolicy()
         return bind_policy(found, self._source.schema, self._source.name, self._principal)

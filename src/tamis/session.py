@@ -9,6 +9,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, tzinfo
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from tamis.engines.local import LocalEngine
@@ -20,15 +24,30 @@ from tamis.tables.planning import AUTO, LOCAL, SPARK, Planning, check_mode
 
 if TYPE_CHECKING:
     from tamis.pushdown.catalog import Catalog
+    from tamis.pushdown.parameters import Arguments
     from tamis.pushdown.policies import Policies, PolicySource
     from tamis.pushdown.query import Query, Rules
-    from tamis.tables.source import TableSource
+    from tamis.pushdown.time_travel import State
+    from tamis.tables.source import TableSource, Versioned
+
+
+_BEFORE_STORAGE_OPTIONS = list(signature(open_source).parameters).index("storage_options") - 1
+"""Arguments of `open` between the place and the options of the storage."""
+
+_CATALOG_OPTIONS = ("storage_options", "relocate", "allow_outside")
 
 
 class Session:
     """Opens tables, and runs SQL over those that were registered. Made with `tamis.connect`."""
 
-    def __init__(self, spark: Any = None, *, planning: str = AUTO, policies: PolicySource | None = None) -> None:
+    def __init__(
+        self,
+        spark: Any = None,
+        *,
+        planning: str = AUTO,
+        policies: PolicySource | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         check_mode(planning)
         if spark is None and planning == SPARK:
             raise InvalidArgument(
@@ -38,6 +57,7 @@ class Session:
         self._spark_session = spark
         self._mode = LOCAL if spark is None else planning
         self._policies = _loaded(policies)
+        self._storage_options = storage_options
         self._principal: str | None = None
         self._catalog_of: dict[str, Catalog] = {}
         """One catalog, once it is needed, shared with the sessions of other principals."""
@@ -80,6 +100,8 @@ class Session:
 
     def _open_source(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> TableSource:
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
+        if len(arguments) <= _BEFORE_STORAGE_OPTIONS and options.get("storage_options") is None:
+            options["storage_options"] = self._storage_options
         return open_source(uri, *arguments, **options, planning=planning)
 
     def register(self, name: str, table: Any) -> Session:
@@ -94,19 +116,69 @@ class Session:
         if isinstance(table, ProtectedTable) and self._policies is None:
             raise AccessDenied(f"{table.name} is under the policies of another session: register it there")
         # A query sees it through the policies of its session, whoever opened it.
-        self._catalog.register_source(name, table._source, names_of(table))
+        self._catalog.register_source(name, table._source, names_of(table._source))
         return self
 
-    def attach(self, name: str, database: Any, **options: Any) -> Session:
-        """Let the tables of a database be known as `name.table`: by its URI, or a connector of your own."""
-        if hasattr(database, "push_filter") and hasattr(database, "read"):
+    def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session:
+        """Let the tables of a database be known as `name.table`, and those of a catalog as `name.namespace.table`.
+
+        A database is given by its URI, or is a connector of your own. `catalog` is an Iceberg catalog: one of
+        pyiceberg's, or the properties or the name of one. `options` are for the database, or for opening tables of the
+        catalog.
+        """
+        if (database is None) == (catalog is None):
+            raise InvalidArgument(
+                "attach a database by its URI, c.attach('pg', 'postgresql://…'), or an Iceberg catalog, "
+                "c.attach('prod', catalog={'type': 'rest', 'uri': '…'})"
+            )
+        if catalog is not None or _is_iceberg_catalog(database):
+            self._attach_iceberg(name, database if catalog is None else catalog, options)
+        elif hasattr(database, "push_filter") and hasattr(database, "read"):
             self._catalog.attach(name, database)
-            return self
-        from tamis.pushdown.connectors.database import DatabaseConnector
-        from tamis.tables.database import open_database
+        else:
+            from tamis.pushdown.connectors.database import DatabaseConnector
+            from tamis.tables.database import open_database
 
-        self._catalog.attach(name, DatabaseConnector(name, open_database(database, **options)))
+            self._catalog.attach(name, DatabaseConnector(name, open_database(database, **options)))
         return self
+
+    def _attach_iceberg(self, name: str, catalog: Any, options: Mapping[str, Any]) -> None:
+        from tamis.tables.iceberg.dependencies import check_installed
+
+        check_installed()
+        from tamis.protected_table import names_of, unreadable_under
+        from tamis.tables.iceberg.attached import AttachedIceberg
+
+        unknown = [each for each in options if each not in _CATALOG_OPTIONS]
+        if unknown:
+            raise InvalidArgument(f"{unknown[0]}= says nothing about a catalog: {', '.join(_CATALOG_OPTIONS)} do")
+
+        def open_table(identifier: str, loaded: object) -> TableSource:
+            with unreadable_under(self._policies):
+                return self._open_source(identifier, catalog=loaded, **options)
+
+        self._catalog.attach_lake(name, AttachedIceberg.of(name, catalog, open_table, names_of))
+
+    def unregister(self, name: str) -> Session:
+        """Forget a registered table. Queries that were made before keep it."""
+        self._catalog.unregister(name)
+        return self
+
+    def detach(self, name: str) -> Session:
+        """Forget a database or a catalog, and close the connections to it."""
+        self._catalog.detach(name)
+        return self
+
+    def close(self) -> None:
+        """Close the connections to all databases. Sessions of other principals, which share them, are closed too."""
+        if "catalog" in self._catalog_of:
+            self._catalog.detach_all()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     @property
     def tables(self) -> list[str]:
@@ -119,36 +191,31 @@ class Session:
             # The engine takes a tenth of a second to load, and few sessions query.
             from tamis.pushdown.catalog import Catalog
 
-            self._catalog_of["catalog"] = Catalog(self._open_path)
+            self._catalog_of["catalog"] = Catalog(_Opener(self))
         return self._catalog_of["catalog"]
-
-    def _open_path(self, path: str, format: str) -> TableSource:
-        """What delta.`path` means in a query."""
-        if self._policies is not None:
-            raise AccessDenied("a session with policies queries tables by their names, not by their places")
-        return self._open_source(path, format or None)
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
 
-    def sql(self, query: str, *, rules: Rules = True) -> Any:
+    def sql(self, query: str, args: Arguments | None = None, *, rules: Rules = True) -> Any:
         """A query over the registered tables, in Spark's dialect; on a Spark session, its DataFrame.
 
+        `args` are the values of its parameters: a mapping for `:name`, or a list for one `?` after the other.
         `rules` switches rules of the optimizer off by name, as in `{"push_limit_into_scan": False}`; False: all.
         """
-        found = self._query(query, rules)
+        found = self._query(query, args, rules)
         if self._spark_session is not None:
             return found.to_spark(self._spark_session)
         found.check(only_if_doubtful=True)
         return found
 
-    def explain(self, query: str, format: str = "text", *, rules: Rules = True) -> str:
+    def explain(self, query: str, format: str = "text", *, args: Arguments | None = None, rules: Rules = True) -> str:
         """What becomes of a query, as `text` or as `json`: plans, rules, and what each scan will read."""
-        found = self._query(query, rules)
+        found = self._query(query, args, rules)
         # To ask Spark takes longer than all else.
         found.check(self._spark_session, only_if_doubtful=self._spark_session is not None)
         return found.explain(format)
 
-    def _query(self, query: str, rules: Rules) -> Query:
+    def _query(self, query: str, arguments: Arguments | None, rules: Rules) -> Query:
         from tamis.pushdown.query import Query
         from tamis.pushdown.visible import VisibleTables
 
@@ -161,13 +228,49 @@ class Session:
             tables,
             connectors,
             rules,
+            arguments=arguments,
             principal=self._principal,
             knows_principal=knows,
             on_spark=self._spark_session is not None,
+            zone=self._zone,
         )
+
+    @property
+    def _zone(self) -> tzinfo:
+        if self._spark_session is None:
+            return UTC
+        from tamis.spark.queries import zone_of
+
+        return zone_of(self._spark_session)
 
     def __repr__(self) -> str:
         return f"<tamis.Session on {self.engine.name}, planning={self._mode!r}>"
+
+
+class _Opener:
+    """Opens what queries name, unless policies forbid it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def open_place(self, path: str, format: str) -> TableSource:
+        """What delta.`path` means in a query."""
+        if self._session._policies is not None:
+            raise AccessDenied("a session with policies queries tables by their names, not by their places")
+        return self._session._open_source(path, format or None)
+
+    def open_state(self, source: Versioned, state: State) -> TableSource:
+        """What orders VERSION AS OF 3 means in a query."""
+        if self._session._policies is not None:
+            # A policy is about the table as it was registered: an old version may have what it does not know of.
+            raise AccessDenied("a session with policies queries tables as they were registered, not at other versions")
+        return source.at(state.version, state.timestamp)
+
+
+def _is_iceberg_catalog(given: Any) -> bool:
+    """Whether it is a catalog of pyiceberg, which is loaded only where there is one."""
+    module = sys.modules.get("pyiceberg.catalog")
+    return module is not None and isinstance(given, module.Catalog)
 
 
 def _loaded(policies: PolicySource | None) -> Policies | None:
@@ -178,11 +281,18 @@ def _loaded(policies: PolicySource | None) -> Policies | None:
     return load_policies(policies)
 
 
-def connect(spark: Any = None, *, planning: str = AUTO, policies: PolicySource | None = None) -> Session:
+def connect(
+    spark: Any = None,
+    *,
+    planning: str = AUTO,
+    policies: PolicySource | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Session:
     """A session. With a Spark session (classic or Connect), plans can be made in its executors, and SQL runs there.
 
     `planning` is `local` (in this process), `spark` (checkpoint parts, directories and footers are read in executors)
     or `auto`: in executors where there is much to read, which `tamis.tables.planning` says in numbers. `policies` are
-    row filters and masks: a path of a YAML file, a mapping, or a callable.
+    row filters and masks: a path of a YAML file, a mapping, or a callable. `storage_options` are those of the tables
+    that are opened without any, also by their places in queries.
     """
-    return Session(spark, planning=planning, policies=policies)
+    return Session(spark, planning=planning, policies=policies, storage_options=storage_options)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyiceberg.catalog.sql import SqlCatalog
 
 from builders.commands import run_on_terminal
 from tamis.cli.application import program
@@ -89,7 +97,7 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
         (("SHOW TABLES", "orders"), 1, "SHOW is not a query. Only queries run here: SELECT, WITH, VALUES\n"),
         (("EXPLAIN SELECT 1",), 1, "--explain tells what becomes of one"),
         (("SELECT idd FROM orders", "orders", "--explain"), 1, "Did you mean 'id'?"),
-        (("SELECT * FROM orders VERSION AS OF 1", "orders"), 1, "tamis scan reads it so"),
+        (("SELECT * FROM orders VERSION AS OF 1", "orders"), 1, "a hive table has no versions"),
         (("SELECT 1 AS a, 2 AS a", "--json"), 1, "several columns are called 'a'"),
         (("SELECT * FROM orders", "elsewhere"), 1, "elsewhere"),
         (("SELECT ids FROM orders", "orders"), 1, "ids"),
@@ -108,7 +116,7 @@ def test_mistakes(in_folder: Path, arguments: tuple[str, ...], code: int, said: 
 def test_examples_of_the_help_can_be_pasted() -> None:
     shown = CliRunner().invoke(program, ["sql", "--help"]).stdout
     examples = [line.strip() for line in shown.splitlines() if line.strip().startswith("tamis sql")]
-    assert len(examples) == 3
+    assert len(examples) == 4
     # Between double quotes a shell would run what stands between back-ticks.
     assert not any("`" in part for line in examples for part in line.split('"')[1::2])
 
@@ -125,3 +133,91 @@ def test_two_tables_of_one_name_are_told_apart_by_their_own_names(in_folder: Pat
     code, out, told = run(COUNTS, "orders", "other/orders")
     assert (code, out) == (2, "")
     assert "orders and other/orders are both called 'orders': name one with --table NAME=URI" in told
+
+
+# --- What a new user typed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        (("SELECT * FROM one", "one.parquet"), "one.parquet"),
+        (("SELECT * FROM orders", "orders"), "orders/x.parquet"),
+        (("SELECT * FROM parquet.`orders`",), "orders/region=eu/x.parquet"),
+        (("SELECT 1", "orders"), "orders/x.parquet"),
+        (("SELECT 1", "--table", "o=orders"), "orders/x.parquet"),
+        (("SELECT 1", "--attach", "s=sqlite:///shop.db"), "shop.db"),
+    ],
+)
+def test_what_is_read_is_not_overwritten(in_folder: Path, arguments: tuple[str, ...], output: str) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), "one.parquet")
+    with contextlib.closing(sqlite3.connect("shop.db")) as shop:
+        shop.execute("CREATE TABLE IF NOT EXISTS t (id INTEGER)")
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    code, _, error = run(*arguments, "--output", output, "--output-format", "parquet")
+    assert code == 1
+    assert "write " in error
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+def test_a_single_file_is_known_with_and_without_its_ending(in_folder: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), "one.parquet")
+    for name in ("one", "one.parquet", "`one.parquet`"):
+        assert run(f"SELECT count(*) AS n FROM {name}", "one.parquet")[1] == "n\n2\n"
+
+
+def test_a_query_from_a_file_or_from_stdin(in_folder: Path) -> None:
+    Path("query.sql").write_text("-- how many\nSELECT count(*) AS n FROM orders")
+    assert run("--file", "query.sql", "orders")[1] == "n\n900\n"
+    found = CliRunner().invoke(program, ["sql", "orders", "--file", "-"], input="SELECT 1 AS n")
+    assert found.stdout == "n\n1\n"
+    assert "No such file" in run("--file", "nothing.sql", "orders")[2]
+    assert run()[0] == 2
+
+
+def test_limit(in_folder: Path) -> None:
+    query = "SELECT id FROM orders ORDER BY id"
+    assert run(query, "orders", "--limit", "2")[1] == "id\n0\n1\n"
+    assert run(query, "orders", "--limit", "0")[1] == "id\n"
+    assert len(run(query, "orders", "--limit", "all")[1].splitlines()) == 901
+    _, shown = run_on_terminal("sql", f"{query} LIMIT 30", "orders", "--limit", "25", folder=in_folder)
+    assert "25 rows" in shown
+    _, shown = run_on_terminal("sql", f"{query} LIMIT 30", "orders", folder=in_folder)
+    assert "the first 20 rows; --limit N shows more" in shown
+
+
+def test_a_terminal_says_which_columns_do_not_fit(in_folder: Path) -> None:
+    columns = ", ".join(f"id AS a_column_with_a_long_name_{number}" for number in range(9))
+    _, shown = run_on_terminal("sql", f"SELECT {columns} FROM orders LIMIT 2", "orders", folder=in_folder)
+    assert "of 9 columns fit; name others in the query" in shown
+
+
+def test_tables_of_a_catalog(in_folder: Path) -> None:
+    catalog = SqlCatalog("here", uri="sqlite:///catalog.db", warehouse=str(in_folder / "warehouse"))
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.visits", pa.schema([("id", pa.int64())]))
+    table.append(pa.table({"id": [1, 2, 3]}))
+    named = ("--catalog", "name=here", "--catalog", "type=sql", "--catalog", "uri=sqlite:///catalog.db")
+    assert run("SELECT count(*) AS n FROM here.shop.visits", *named)[1] == "n\n3\n"
+    assert run("SELECT count(*) AS n FROM visits", "shop.visits", *named)[1] == "n\n3\n"
+    joined = "SELECT count(*) AS n FROM v JOIN orders o ON v.id = o.id"
+    assert run(joined, "--table", "v=shop.visits", "orders", *named)[1] == "n\n3\n"
+    assert "Did you mean 'shop.visits'" in run("SELECT 1", "shop.vists", *named)[2]
+
+
+def test_intervals_are_texts(in_folder: Path) -> None:
+    assert run("SELECT INTERVAL 3 DAYS AS i")[1] == "i\nP3D\n"
+
+
+def test_an_interrupted_query_is_interrupted(in_folder: Path) -> None:
+    query = "SELECT sum(a.id * b.id) FROM range(0, 10000000) a JOIN range(0, 10000000) b ON a.id <> b.id"
+    # Whoever runs in the background hears no such signal, unless it says so.
+    hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import tamis.__main__"
+    with subprocess.Popen([sys.executable, "-c", hearing, "sql", query], stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, said) == (130, "tamis: interrupted\n")

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sqlite3
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tamis
@@ -348,3 +351,136 @@ def test_a_lookup_of_policies_is_not_led_astray_by_names() -> None:
     for name in ("axb", "a.b.c", "a", "b", "a.b ", "a.b\n", "x.a.b", "a.b%"):
         with pytest.raises(AccessDenied):
             found.policy_of([name], "ana")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        # A name that is no common table expression where it stands is looked for among the tables of the session alone.
+        "WITH RECURSIVE a AS (SELECT name, 1 n FROM duckdb_columns UNION ALL SELECT name, n + 1 FROM a WHERE n < 1), "
+        "duckdb_columns AS (SELECT 1 AS name) SELECT * FROM a",
+        "WITH RECURSIVE sqlite_master AS (SELECT name FROM (WITH z AS (SELECT * FROM sqlite_master) SELECT * FROM z) "
+        "UNION ALL SELECT name FROM sqlite_master WHERE FALSE) SELECT * FROM sqlite_master",
+        "WITH `duckdb_table\ufb06` AS (SELECT rand() AS r) SELECT * FROM duckdb_tablest, `duckdb_table\ufb06` b, "
+        "`duckdb_table\ufb06` c WHERE (SELECT count(*) FROM duckdb_tables) > 0",
+    ],
+)
+def test_common_table_expressions_lead_to_no_table_of_the_engine(ana: Session, query: str) -> None:
+    with pytest.raises(TamisError):
+        ana.sql(query).to_arrow()
+
+
+def test_a_column_may_be_called_as_raw_ones_are_in_plans(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "id": [1, 2, 3],
+            "region": ["eu", "us", "us"],
+            "region (raw)": ["eu", "eu", "eu"],
+            "region (raw)_2": ["eu", "eu", "eu"],
+        }
+    )
+    policies = {"tables": {"t": [{"principals": ["ana"], "rows": "region = 'eu'", "masks": {"region": "'x'"}}]}}
+    ana = tamis.connect(policies=policies).register("t", rows).as_principal("ana")
+    assert ana.sql("SELECT * FROM t").to_arrow().to_pylist() == [
+        {"id": 1, "region": "x", "region (raw)": "eu", "region (raw)_2": "eu"}
+    ]
+    assert ana.sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [1]
+
+
+def test_a_table_under_two_names_is_under_the_policies_of_both(tmp_path: Path) -> None:
+    place = write_orders(tmp_path, "delta")
+    policies = {"default": "allow", "tables": {"a": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
+    connection = tamis.connect(policies=policies).register("b", place).register("a", place)
+    assert answer(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
+
+    asked: list[str] = []
+
+    def policy(table: str, principal: str | None) -> dict[str, str] | None:
+        asked.append(table)
+        return {"rows": "region = 'eu'"} if table == "a" else {"rows": "TRUE"}
+
+    connection = tamis.connect(policies=policy).register("b", place).register("a", place)
+    assert answer(connection.as_principal("ana"), "SELECT count(*) AS n FROM b") == (None, ["{'n': 6}"])
+    assert set(asked) == {"a", "b"}
+
+
+def test_what_a_database_notes_of_its_tables_is_not_read(tmp_path: Path) -> None:
+    place = tmp_path / "shop.db"
+    with contextlib.closing(sqlite3.connect(place)) as shop:
+        shop.executescript(
+            "CREATE TABLE orders (id INTEGER, region TEXT, z); INSERT INTO orders VALUES (1, 'eu', 1), (2, 'us', 2);"
+            "CREATE INDEX i ON orders (region); ANALYZE"
+        )
+    policies = {"default": "allow", "tables": {"s.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
+    ana = tamis.connect(policies=policies).attach("s", f"sqlite:///{place}").as_principal("ana")
+    assert answer(ana, "SELECT id FROM s.orders") == (None, ["{'id': 1}"])
+    with pytest.raises(AccessDenied, match="table of the database's own"):
+        ana.sql("SELECT * FROM s.sqlite_stat1")
+    assert tamis.connect().attach("s", f"sqlite:///{place}").sql("SELECT * FROM s.sqlite_stat1").to_arrow().num_rows
+
+
+def test_values_of_hidden_rows_are_not_told_where_a_database_has_no_types(tmp_path: Path) -> None:
+    place = tmp_path / "shop.db"
+    with contextlib.closing(sqlite3.connect(place)) as shop:
+        shop.executescript(
+            "CREATE TABLE orders (id INTEGER, region TEXT, z); "
+            "INSERT INTO orders VALUES (1, 'eu', 1), (2, 'us', 'SECRET');"
+        )
+    policies = {"default": "deny", "tables": {"s.orders": [{"principals": ["ana"], "rows": "region = 'eu'"}]}}
+    session = tamis.connect(policies=policies).attach("s", f"sqlite:///{place}")
+    for principal in ("ana", "nobody"):
+        kind, said = answer(session.as_principal(principal), "SELECT id FROM s.orders")
+        assert kind is not None
+        assert not any("z" in text.split() or "'z'" in text or str(tmp_path) in text for text in said)
+
+
+def test_why_a_policy_denies_is_told_to_whoever_runs_the_session(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(table: str, principal: str | None) -> dict[str, str]:
+        raise LookupError("the directory of principals is down")
+
+    place = write_orders(tmp_path, "delta")
+    for policies, reason in (
+        (broken, "LookupError: the directory of principals is down"),
+        ({"tables": {"orders": [{"principals": ["*"], "rows": "regoin = 'eu'"}]}}, "regoin"),
+    ):
+        connection = tamis.connect(policies=policies).register("orders", place)
+        with pytest.raises(AccessDenied) as raised:
+            connection.sql("SELECT * FROM orders")
+        assert reason not in str(raised.value)
+        assert reason in caplog.text
+
+
+INJECTED = (
+    "SELECT id FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT count(*) FROM duckdb_views() "
+    "LATERAL VIEW explode(array(1)) k` AS `v`",
+    "SELECT CAST(NULL AS STRUCT<a: `INT>) AS x, (SELECT count(*) FROM duckdb_views()) AS y, CAST(NULL AS STRUCT<a: "
+    "INT`>) FROM orders",
+    "SELECT EXTRACT(`year FROM current_date()), (SELECT count(*) FROM duckdb_views) AS y, extract(year` FROM "
+    "current_date()) FROM orders",
+    "SELECT CAST(id AS DECIMAL(`9), (SELECT current_setting('home_directory')), CAST(id AS DECIMAL(9`)) FROM orders",
+)
+
+
+@pytest.mark.parametrize("query", INJECTED)
+def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, query: str) -> None:
+    with pytest.raises(TamisError):
+        ana.sql(query).to_arrow()
+
+
+def test_a_policy_that_fails_does_not_tell_which_rows_were_asked_for(tmp_path: Path) -> None:
+    """Where a row filter, or a mask, fails on a hidden row, whether a condition holds for it must not decide that."""
+    rows = pa.table({"id": [1, 2], "level": ["5", "secret"], "salary": [10, 73_421]})
+    pq.write_table(rows, tmp_path / "t.parquet", row_group_size=1)
+    for policy in ({"rows": "CAST(level AS INT) > 4"}, {"masks": {"level": "CAST(CAST(level AS INT) AS STRING)"}}):
+        policies = {
+            "tables": {"t": [{"principals": ["ana"], **policy}], "keys": [{"principals": ["ana"], "rows": "TRUE"}]}
+        }
+        ana = tamis.connect(policies=policies).register("t", tmp_path / "t.parquet").as_principal("ana")
+        ana.register("keys", pa.table({"salary": [10]}))
+        asked = [f"SELECT level FROM t WHERE salary {test}" for test in ("= 10", "<= 80000", "> 80000", "= 73421")]
+        asked.append("SELECT t.level FROM t JOIN keys ON t.salary = keys.salary")
+        learned = {answer(ana, query)[0] for query in asked}
+        assert len(learned) == 1
+        assert None not in learned

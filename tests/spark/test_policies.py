@@ -95,3 +95,40 @@ def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path
         spark.catalog.dropTempView("hidden_view")
     with pytest.raises(AccessDenied):
         ana.as_principal("zoe").sql("SELECT * FROM orders")
+
+
+def test_settings_of_spark_and_of_its_process_are_not_put_into_texts(ana: Session, spark: Any, place: Path) -> None:
+    for text in ("'${env:HOME}'", "'\\u0024{env:HOME}'", "max(id) OVER (ORDER BY '${spark.app.name}')"):
+        with pytest.raises(AccessDenied, match="leave it away"):
+            ana.sql(f"SELECT {text} FROM orders")
+    anybody = tamis.connect(spark=spark).register("orders", place)
+    assert anybody.sql("SELECT '${spark.app.name}' AS x").collect() == [("tamis-tests",)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH RECURSIVE a AS (SELECT id, 1 AS n FROM raw_orders UNION ALL SELECT id, n + 1 FROM a WHERE n < 1), "
+        "raw_orders AS (SELECT 1 AS id) SELECT * FROM a",
+        "WITH RECURSIVE raw_orders AS (SELECT id, 1 AS n FROM (WITH z AS (SELECT * FROM raw_orders) SELECT * FROM z) "
+        "UNION ALL SELECT id, n + 1 FROM raw_orders WHERE n < 1) SELECT * FROM raw_orders",
+        "WITH `raw_order\u017f` AS (SELECT rand() r) SELECT id FROM raw_orders, `raw_order\u017f` b, `raw_order\u017f`",
+        "SELECT * FROM raw_orders",
+    ],
+)
+def test_names_of_common_table_expressions_lead_to_no_table_of_spark(ana: Session, spark: Any, query: str) -> None:
+    spark.range(12).createOrReplaceTempView("raw_orders")
+    try:
+        with pytest.raises(TamisError):
+            ana.sql(query).collect()
+    finally:
+        spark.catalog.dropTempView("raw_orders")
+
+
+def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, place: Path) -> None:
+    query = (
+        "SELECT region FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT card FROM "
+        f"parquet.``{place}/*.parquet`` LATERAL VIEW explode(array(1)) k` AS `v`"
+    )
+    with pytest.raises(TamisError):
+        ana.sql(query).collect()

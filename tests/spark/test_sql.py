@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 
@@ -133,3 +134,48 @@ def test_current_user_is_the_principal_or_else_sparks(on_spark: tamis.Session, s
     (ours,) = on_spark.as_principal("ana").sql("SELECT current_user() AS who").collect()
     (theirs,) = on_spark.sql("SELECT current_user() AS who").collect()
     assert (ours.who, [theirs]) == ("ana", spark.sql("SELECT current_user() AS who").collect())
+
+
+def test_braces_in_queries_without_tables(on_spark: tamis.Session) -> None:
+    assert on_spark.sql("SELECT '{\"a\": 1}' AS j").collect() == [('{"a": 1}',)]
+
+
+def test_parameters_and_versions(on_spark: tamis.Session, tmp_path: Path) -> None:
+    for number in range(3):
+        deltalake.write_deltalake(tmp_path / "d", pa.table({"id": [number]}), mode="append")
+    on_spark.register("versions", tmp_path / "d")
+    found = on_spark.sql("SELECT id FROM versions VERSION AS OF 1 WHERE id >= :least", {"least": 1})
+    assert found.collect() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count(*) AS n FROM orders TABLESAMPLE (100 PERCENT) REPEATABLE (3)", None),
+        ("TABLE customers", None),
+        ("SELECT id FROM orders QUALIFY row_number() OVER (ORDER BY id DESC) = 1", None),
+        ("SELECT id FROM orders WHERE upper(id) = '7'", [(7,)]),
+        ("SELECT count(*) FROM orders WHERE day - DATE '2024-01-01' >= INTERVAL '0' DAY", None),
+        ("SELECT id, a, b FROM orders LATERAL VIEW inline(array(struct(1, 'x'), struct(2, 'y'))) t AS a, b "
+         "WHERE id < 1", [(0, 1, "x"), (0, 2, "y")]),
+    ],
+)  # fmt: skip
+def test_what_spark_takes_is_not_refused(
+    on_spark: tamis.Session, spark: Any, places: dict[str, Path], query: str, expected: list[tuple[object, ...]] | None
+) -> None:
+    found = sorted(map(tuple, on_spark.sql(query).collect()))
+    if expected is None:
+        for name in ("orders", "customers"):
+            on_spark.sql(f"SELECT * FROM {name}").createOrReplaceTempView(name)
+        expected = sorted(map(tuple, spark.sql(query).collect()))
+        for name in ("orders", "customers"):
+            spark.catalog.dropTempView(name)
+    assert found == expected
+
+
+def test_rows_after_a_batch_without_rows_are_not_lost(spark: Any) -> None:
+    batches = [pa.record_batch({"id": pa.array(values, pa.int64())}) for values in ([1], [], [2])]
+    session = tamis.connect(spark=spark).register("m", pa.Table.from_batches(batches))
+    assert sorted(session.sql("SELECT id FROM m").collect()) == [(1,), (2,)]
+    nothing = pa.table({"s": pa.array([], pa.struct([("a", pa.list_(pa.int64()))]))})
+    assert session.register("n", nothing).sql("SELECT s FROM n").collect() == []

@@ -49,7 +49,6 @@ _IN_THE_WORDS_OF_THE_COMMAND_LINE = (
     (r"; c\.tables lists the tables of a session", ""),
     (r"; c\.open\(uri\)\.schema tells the columns of a table", "; tamis inspect tells the columns of a file"),
     (r"\bc\.explain\(query\) tells", "--explain tells"),
-    (r"\bopen it at that \w+, and register it under a name", "tamis scan reads it so, and queries do in Python"),
     (r"\bhistory\(\) lists\b", "tamis history lists"),
     (r"\btamis\.index\.build\(…, to=…\)", "tamis index build URI --to PLACE"),
     (r"\bformat='(\w+)'", r"--format \1"),

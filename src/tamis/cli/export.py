@@ -93,8 +93,8 @@ class _CsvWriter:
         for field in schema:
             if pa.types.is_nested(field.type):
                 raise InvalidArgument(
-                    f"column {field.name!r} is {a_type(field.type)}, which CSV cannot hold: leave it out with "
-                    "--columns, or write .parquet, .arrow or .jsonl"
+                    f"column {field.name!r} is {a_type(field.type)}, which CSV cannot hold: leave it out, "
+                    "or write .parquet, .arrow or .jsonl"
                 )
         self._schema = pa.schema([(field.name, self._written_type(field.type)) for field in schema])
         self._writer = pyarrow.csv.CSVWriter(sink, self._schema)

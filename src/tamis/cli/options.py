@@ -140,7 +140,9 @@ def assignments(context: click.Context, parameter: click.Parameter, values: Sequ
     return found or None
 
 
-def _catalog(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | str | None:
+def catalog_of(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str] | str | None:
     """The name of a catalog, or its properties."""
     if len(values) == 1 and "=" not in values[0]:
         return values[0]
@@ -166,6 +168,10 @@ def split_names(text: str) -> list[str]:
 
 def json_option(help: str) -> Callable[[Command], Command]:
     return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def limit_option(help: str) -> Callable[[Any], Any]:
+    return click.option("--limit", metavar="N", callback=_limit, help=help)
 
 
 _SCAN_OPTIONS: dict[str, dict[str, Any]] = {
@@ -219,7 +225,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--catalog",
         metavar="NAME|KEY=VALUE",
-        callback=_catalog,
+        callback=catalog_of,
         multiple=True,
         help="Catalog in which the URI names an Iceberg table: a configured one of pyiceberg, or its properties, among "
         "them name=…, type=… and uri=….",

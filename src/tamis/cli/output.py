@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.cli.text import cell_texts, json_objects, lines, printable
-from tamis.errors import StorageError, UnknownColumn
+from tamis.errors import StorageError, UnknownColumn, counted
 from tamis.scan.coalesce import coalesce_batches
 
 NULL_IN_LINES = "\\N"
 ROWS_OF_A_TABLE = 1_000
+ROWS_ON_A_TERMINAL = 20
 
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
@@ -67,6 +68,15 @@ def explained_writing(place: str) -> Iterator[None]:
 def note(text: str) -> None:
     """A remark for people, on stderr so that it is in no result."""
     click.echo(printable(text), err=True)
+
+
+def note_shown(rows: int, hidden: Sequence[str], columns: int, *, has_more: bool, way_out: str) -> None:
+    """Say how much of a result a terminal was shown, and how to see the rest."""
+    count = counted(rows, "row")
+    note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
+    if hidden:
+        fit = f"{columns - len(hidden)} of {columns} columns fit"
+        note(f"{fit}; {way_out}, --json shows all. Not shown: {', '.join(hidden)}")
 
 
 def write_json(value: Any) -> None:

@@ -11,12 +11,19 @@ import pyarrow as pa
 from tamis.cli.errors import debug_option
 from tamis.cli.export import OUTPUT_FORMATS, STDOUT, export, output_format, refuse_to_overwrite
 from tamis.cli.options import Request, json_option, request_options
-from tamis.cli.output import ROWS_OF_A_TABLE, flush, is_terminal, note, write_json_lines, write_lines
+from tamis.cli.output import (
+    ROWS_OF_A_TABLE,
+    ROWS_ON_A_TERMINAL,
+    flush,
+    is_terminal,
+    note,
+    note_shown,
+    write_json_lines,
+    write_lines,
+)
 from tamis.cli.progress import bytes_meter, expect_bytes, is_watched, show_progress
 from tamis.errors import counted
 from tamis.scan.coalesce import coalesce_batches
-
-ROWS_ON_A_TERMINAL = 20
 
 
 @click.command(
@@ -99,12 +106,7 @@ def _to_terminal(request: Request, as_json: bool) -> None:
         shown += rows.num_rows
     # Remarks come after the rows, though they take another way.
     flush()
-    count = counted(shown, "row")
-    note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
-    if hidden:
-        total = len(scan.schema)
-        fit = f"{total - len(hidden)} of {total} columns fit"
-        note(f"{fit}; --columns chooses others, --json shows all. Not shown: {', '.join(hidden)}")
+    note_shown(shown, hidden, len(scan.schema), has_more=has_more, way_out="--columns chooses others")
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:

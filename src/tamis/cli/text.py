@@ -45,8 +45,22 @@ def cell_texts(array: pa.Array) -> pa.Array:
         return pc.if_else(array.is_valid(), json_texts(array), pa.scalar(None, pa.string()))
     if pa.types.is_interval(data_type):
         # Arrow has no kernel for these, and files hardly ever do.
-        return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
+        return pa.array([None if value is None else _interval_text(value) for value in array.to_pylist()], pa.string())
     return pc.cast(array, pa.string())
+
+
+def _interval_text(value: pa.MonthDayNano) -> str:
+    """As ISO 8601 writes it.
+
+    >>> _interval_text(pa.MonthDayNano([14, -3, 1_500_000_000])), _interval_text(pa.MonthDayNano([0, 0, 0]))
+    ('P14M-3DT1.5S', 'PT0S')
+    """
+    months, days, nanoseconds = value
+    date = (f"{months}M" if months else "") + (f"{days}D" if days else "")
+    seconds, rest = divmod(abs(nanoseconds), 10**9)
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    time = f"T{'-' if nanoseconds < 0 else ''}{seconds}{fraction}S" if nanoseconds or not date else ""
+    return f"P{date}{time}"
 
 
 def json_texts(array: pa.Array) -> pa.Array:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, TypeVar
 from sqlglot import Token, TokenType, exp
 from sqlglot import errors as sqlglot_errors
 from sqlglot.dialects.spark import Spark
+from sqlglot.transforms import any_to_exists, eliminate_distinct_on, preprocess, unnest_to_explode
 
 from tamis.errors import ParseError, Position
 from tamis.expr.sql_incomplete import misspelt_word, refuse_incomplete, refuse_no_query
@@ -61,6 +62,14 @@ class SparkText(Spark):
             if isinstance(found, exp.Interval) and token is not None and "start" not in found.this.meta:
                 found.update_positions(token)
             return found
+
+    class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
+        TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
+        # Both engines know QUALIFY, which sqlglot would write as a query around the query.
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **Spark.Generator.TRANSFORMS,
+            exp.Select: preprocess([eliminate_distinct_on, unnest_to_explode, any_to_exists]),
+        }
 
     class Tokenizer(Spark.Tokenizer):
         # Since Spark 4, 'it''s' is one quote, not two texts that stand side by side.

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from tamis.errors import InvalidArgument, TableError, TableNotFound
+from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature
 from tamis.pushdown.connector import Connector, Handle
 from tamis.pushdown.connectors.lake import LakeConnector
+from tamis.pushdown.connectors.lake_handle import LakeHandle
 from tamis.pushdown.connectors.memory import MemoryConnector
 from tamis.pushdown.nodes import Node, Output, TableScan, outputs_of
 from tamis.pushdown.scopes import Field
 from tamis.pushdown.sql_sources import Planned
 from tamis.pushdown.symbols import Symbols
+from tamis.pushdown.unregistered import PLACES, AttachedCatalog, EarlierTables, Opener, UnregisteredTables
 from tamis.tables.source import TableSource
 
 _LAKE, _MEMORY = "lake", "memory"
@@ -23,16 +26,16 @@ _SHOWN_TABLES = 12
 class Catalog:
     """Names of tables, and the connectors that they belong to."""
 
-    def __init__(self, open_path: Callable[[str, str], TableSource]) -> None:
+    def __init__(self, opener: Opener) -> None:
         self._lake = LakeConnector(_LAKE)
         self._memory = MemoryConnector(_MEMORY)
         self.connectors: dict[str, Connector] = {_LAKE: self._lake, _MEMORY: self._memory}
-        self._open_path = open_path
+        self._opener = opener
+        self._lake_catalogs: dict[str, AttachedCatalog] = {}
+        self._earlier = EarlierTables()
         self._registered: dict[tuple[str, ...], tuple[str, Handle]] = {}
         self._spelled: dict[tuple[str, ...], str] = {}
         self._known_as: dict[tuple[str, Handle], list[str]] = {}
-        self._by_place: set[tuple[str, ...]] = set()
-        """Tables that a query named by their place: nobody gave them a name."""
 
     def register_source(self, name: str, source: TableSource, others: Sequence[str] = ()) -> None:
         """Let a table of a lake be known by a name, in place of another that had it; `others` it is known by too."""
@@ -47,10 +50,7 @@ class Catalog:
 
     def attach(self, name: str, connector: Connector) -> None:
         """Let the tables of a connector be known as `name.table`."""
-        if not isinstance(name, str) or not name.strip() or "." in name:
-            raise InvalidArgument(f"a database is attached under a name without dots, not {name!r}")
-        if name.casefold() in map(str.casefold, self.connectors):
-            raise InvalidArgument(f"there is something called {name!r} already: attach it under another name")
+        self._check_new(name)
         if isinstance(connector, type):
             raise InvalidArgument(f"{connector.__name__} is a class: attach a connector that was made of it")
         missing = [call for call in vars(Connector) if call[0] != "_" and not hasattr(connector, call)]
@@ -61,12 +61,47 @@ class Catalog:
             )
         self.connectors[name] = connector
 
+    def attach_lake(self, name: str, catalog: AttachedCatalog) -> None:
+        """Let the tables of a catalog of lake tables be known as `name.namespace.table`."""
+        self._check_new(name)
+        self._lake_catalogs[name] = catalog
+
+    def _check_new(self, name: str) -> None:
+        if not isinstance(name, str) or not name.strip() or "." in name:
+            raise InvalidArgument(f"a database is attached under a name without dots, not {name!r}")
+        if name.casefold() in map(str.casefold, (*self.connectors, *self._lake_catalogs, *PLACES)):
+            raise InvalidArgument(f"there is something called {name!r} already: attach it under another name")
+
     def _remember(self, parts: tuple[str, ...], connector: str, handle: Handle, *others: str) -> None:
         assert handle is not None
         self._registered[_folded(parts)] = connector, handle
         self._spelled[_folded(parts)] = ".".join(parts)
         known = self._known_as.setdefault((connector, handle), [])
         known += [name for name in (".".join(parts), *others) if name not in known]
+
+    def unregister(self, name: str) -> None:
+        """Forget a registered table."""
+        parts = _folded(parts_of_name(name))
+        if parts not in self._registered:
+            raise TableNotFound(f"no table {name!r} is registered.{_near(name, self._given_names())}")
+        known = self._registered.pop(parts)
+        del self._spelled[parts]
+        self._known_as.pop(known, None)
+
+    def detach(self, name: str) -> None:
+        """Forget a database, or a catalog of lake tables."""
+        found = next((each for each in self._databases() if _same(each, name)), None)
+        if found is None:
+            attached = ", ".join(sorted(self._databases())) or "nothing"
+            raise InvalidArgument(f"nothing is attached as {name!r}; attached: {attached}")
+        if self._lake_catalogs.pop(found, None) is None:
+            close = getattr(self.connectors.pop(found), "close", None)
+            if close is not None:
+                close()
+
+    def detach_all(self) -> None:
+        for name in self._databases():
+            self.detach(name)
 
     # --- Finding ------------------------------------------------------------------------------------------------------
 
@@ -86,37 +121,58 @@ class Catalog:
                 others = [f"{name}.{other}" for other in _own_names(connector, handle, rest)]
                 known += [full for full in (*others, ".".join((name, *rest))) if full not in known]
                 return name, handle
-        if first.casefold() in ("delta", "iceberg", "parquet", "hive") and len(rest) == 1:
-            # As in Spark, a path between back-ticks after the name of a format is a table.
-            format = first.casefold()
-            source = self._open_path(rest[0], format if format != "parquet" else "")
-            self.register_source(f"{format}.`{rest[0]}`", source, [source.storage.uri])
-            self._by_place.add(_folded((format, rest[0])))
-            return self._registered.get(_folded((first, rest[0])))
         return None
 
-    def scan(self, parts: tuple[str, ...], symbols: Symbols, protect: Callable[[TableScan], Node]) -> Planned | None:
-        """All of a table, as somebody may see it."""
+    def unregistered(self) -> UnregisteredTables:
+        """The tables that a query names without their being registered here."""
+        return UnregisteredTables(self._opener, self._lake_catalogs, self._earlier, self._source_of)
+
+    def _source_of(self, parts: tuple[str, ...]) -> tuple[TableSource, Sequence[str]] | None:
         found = self.find(parts)
         if found is None:
-            self._refuse(parts)
             return None
         name, handle = found
+        if not isinstance(handle, LakeHandle):
+            raise UnsupportedFeature(f"{'.'.join(parts)} is no table of a lake, so that it has no versions")
+        return handle.source, self._known_as[name, handle]
+
+    def scan(
+        self,
+        parts: tuple[str, ...],
+        symbols: Symbols,
+        others: UnregisteredTables,
+        protect: Callable[[TableScan, Sequence[str]], Node],
+    ) -> Planned | None:
+        """All of a table, registered or one of the others, as somebody may see it: `protect` is given its names."""
+        found = self.find(parts)
+        if found is not None:
+            name, handle = found
+            names: Sequence[str] = self._known_as.get((name, handle), [])
+        else:
+            other = others.find(parts)
+            if other is None:
+                self._refuse(parts)
+                return None
+            name, (handle, names) = _LAKE, other
         schema = self.connectors[name].columns(handle)
         named = symbols.fresh_scan(parts[-1] if "/" not in parts[-1] else "table", schema.names)
         columns = (Output(symbol, _value_type(field)) for symbol, field in zip(named, schema, strict=True))
-        node = protect(TableScan(name, handle, tuple(columns)))
+        node = protect(TableScan(name, handle, tuple(columns)), names)
         outputs = outputs_of(node)
         fields = (Field.of(column, output.name, output.type)
                   for column, output in zip(schema.names, outputs, strict=True))  # fmt: skip
         return Planned(node, tuple(fields))
 
-    def names_of(self, scan: TableScan) -> Sequence[str]:
-        """All names under which a table is known."""
-        return self._known_as.get((scan.connector, scan.handle), [])
-
     def doubles_of(self, scan: TableScan) -> Sequence[Sequence[str]]:
-        """The names of a table in each other database of the session that is the same one, attached again."""
+        """The names of a table in each other database of the session that is the same one, attached again, and those
+        under which a table of a lake is registered besides."""
+        if isinstance(scan.handle, LakeHandle):
+            place = _real_place(scan.handle.source)
+            return [
+                names
+                for (_, handle), names in self._known_as.items()
+                if isinstance(handle, LakeHandle) and handle != scan.handle and _real_place(handle.source) == place
+            ]
         others = [name for name in self._attached() if name != scan.connector]
         identity = self._identity_of(scan.connector) if others else None
         own = self.connectors[scan.connector].names(scan.handle)
@@ -139,24 +195,30 @@ class Catalog:
 
     def table_names(self) -> list[str]:
         """The names of all tables, as far as those who have them tell."""
-        attached = (f"{name}.{table}" for name in self._attached() for table in self.connectors[name].table_names())
+        attached = (f"{name}.{table}" for name in self._databases() for table in self._names_in(name))
         return sorted((*self._given_names(), *attached))
 
+    def _databases(self) -> list[str]:
+        return [*self._attached(), *self._lake_catalogs]
+
+    def _names_in(self, database: str) -> Sequence[str]:
+        return (self._lake_catalogs.get(database) or self.connectors[database]).table_names()
+
     def _given_names(self) -> list[str]:
-        return [name for parts, name in self._spelled.items() if parts not in self._by_place]
+        return list(self._spelled.values())
 
     def _attached(self) -> list[str]:
         return [name for name in self.connectors if name not in (_LAKE, _MEMORY)]
 
     def _refuse(self, parts: Sequence[str]) -> None:
         name = ".".join(parts)
-        attached = self._attached()
+        attached = self._databases()
         database = next((each for each in attached if len(parts) > 1 and _same(each, parts[0])), None)
         if database is not None:
-            known = list(self.connectors[database].table_names())
+            known = list(self._names_in(database))
             raise TableNotFound(f"no table {'.'.join(parts[1:])!r} in {database}.{_near(parts[-1], known, database)}")
         if len(parts) == 1 and (meant := next((each for each in attached if _same(each, name)), None)):
-            tables = _near("", [f"{meant}.{each}" for each in self.connectors[meant].table_names()])
+            tables = _near("", [f"{meant}.{each}" for each in self._names_in(meant)])
             raise TableNotFound(f"{meant} is a database and no table: write {meant}.table.{tables}")
         near = _near(name, self._given_names())
         if len(parts) > 1 and attached:
@@ -175,6 +237,12 @@ def _own_names(connector: Connector, handle: Handle, asked: Sequence[str]) -> Se
     short, *longer = connector.names(handle) or (".".join(asked),)
     means_it = len(asked) == 1 or connector.table((asked[-1],)) == handle
     return (short, *longer) if means_it else (*longer, short)
+
+
+def _real_place(source: TableSource) -> str:
+    """Where a table is, with links followed."""
+    uri = source.storage.uri
+    return os.path.realpath(uri) if source.storage.is_local else uri.rstrip("/")
 
 
 def _value_type(field: Any) -> Any:

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tamis.pushdown.engine_words import plain
 from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
 from tamis.pushdown.own_files import OwnFiles, all_own_files
 from tamis.pushdown.plan_sql import Printed, print_plan
+from tamis.pushdown.policies.reach import refuse_other_tables
 from tamis.pushdown.policies.reading import check_protected, is_protected, protected_batches, protected_schema
 from tamis.pushdown.rules.sizes import MOST_ROWS_HELD
 from tamis.pushdown.spark_syntax import in_duckdb_syntax
@@ -68,8 +70,11 @@ class Running:
         names: Sequence[str] | None,
         connectors: Mapping[str, Connector],
         explain: Callable[[BaseException], BaseException] | None = None,
+        *,
+        is_guarded: bool = False,
     ) -> None:
-        """`explain` makes an error about the query of one that the engine raises while it runs."""
+        """`explain` makes an error about the query of one that the engine raises while it runs. A query that
+        `is_guarded` by policies reads from its leaves and nothing else."""
         self._explain = explain or _unexplained
         self._failures: list[BaseException] = []
         check_protected(plan)
@@ -81,11 +86,20 @@ class Running:
             for macro in macros_of("; ".join((text, *(files.query for files in own.values())))):
                 self._connection.execute(_lenient(macro))
             self._register_all(printed.leaves, own, connectors)
+            if is_guarded:
+                self._refuse_other_tables(text, [name for name, _ in printed.leaves])
             self._reader = self._started(text)
         except BaseException:
             self._connection.close()
             raise
         self.schema = _named(self._reader.schema, names)
+
+    def _refuse_other_tables(self, text: str, leaves: Sequence[str]) -> None:
+        try:
+            read = self._connection.get_table_names(text)
+        except duckdb.Error as error:
+            raise CannotTranslate(one_line(error)) from error
+        refuse_other_tables(read, leaves)
 
     def _register_all(
         self, leaves: Sequence[tuple[str, Node]], own: Mapping[str, OwnFiles], connectors: Mapping[str, Connector]
@@ -108,7 +122,8 @@ class Running:
 
     def _create(self, kind: str, name: str, query: str) -> None:
         try:
-            self._connection.execute(f"CREATE TEMP {kind} {name} AS {query}")
+            with _interruptible():
+                self._connection.execute(f"CREATE TEMP {kind} {name} AS {query}")
         except duckdb.Error as error:
             raise self._failure(error) from error
 
@@ -135,7 +150,8 @@ class Running:
 
     def _started(self, text: str) -> pa.RecordBatchReader:
         try:
-            found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
+            with _interruptible():
+                found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
             raise CannotTranslate(one_line(error)) from error
         except duckdb.Error as error:
@@ -148,7 +164,8 @@ class Running:
         try:
             while True:
                 try:
-                    batch = self._reader.read_next_batch()
+                    with _interruptible():
+                        batch = self._reader.read_next_batch()
                 except StopIteration:
                     return
                 except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -167,8 +184,22 @@ class Running:
         return self._explain(error)
 
 
-def check(plan: Node, connectors: Mapping[str, Connector]) -> None:
-    """Raise `CannotTranslate` where the engine does not take a plan. Nothing is read: its leaves are empty here."""
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """The engine says that it was interrupted where Python would."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "interrupted" in str(error).lower():
+            raise KeyboardInterrupt from error
+        raise
+
+
+def schema_of(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]) -> pa.Schema:
+    """The columns that a run of a plan returns; `CannotTranslate` where the engine does not take it.
+
+    Nothing is read: its leaves are empty here.
+    """
     check_protected(plan)
     printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
     text = translated(printed.text)
@@ -178,7 +209,7 @@ def check(plan: Node, connectors: Mapping[str, Connector]) -> None:
             connection.execute(_lenient(macro))
         for name, leaf in printed.leaves:
             connection.register(name, _empty(leaf, connectors))
-        connection.sql(text)
+        return _named(connection.sql(text).to_arrow_reader().schema, names)
     except duckdb.Error as error:
         raise CannotTranslate(one_line(error)) from error
     finally:
@@ -396,4 +427,4 @@ def read_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.Re
     return (as_told(batch, schema) for batch in batches)
 
 
-__all__ = ["CannotTranslate", "Printed", "Running", "check", "leaf_schema", "read_leaf", "translated"]
+__all__ = ["CannotTranslate", "Printed", "Running", "leaf_schema", "read_leaf", "schema_of", "translated"]

@@ -17,6 +17,7 @@ from tamis.expr.nodes import Expr
 from tamis.pushdown.connector import Connector, Properties
 from tamis.pushdown.nodes import Node, TableScan, transform_up, walk_plan
 from tamis.pushdown.policies.reading import silence
+from tamis.pushdown.zones import depends_on_zone
 
 ROUNDS_PER_NODE = 4
 """How many rounds there may be for each node of a plan: an operation sinks one step a round."""
@@ -32,6 +33,12 @@ class Context:
     """By the names that scans give."""
     has_workers: bool = False
     """Whether the engine reads in workers of its own, which sum what they read."""
+    is_utc: bool = True
+    """Whether the engine computes in UTC, as tables do."""
+
+    def means_the_same(self, *exprs: Expr) -> bool:
+        """Whether a table would make of expressions what the engine makes of them."""
+        return self.is_utc or not any(map(depends_on_zone, exprs))
 
     def connector(self, name: str) -> Connector:
         return self.connectors[name]

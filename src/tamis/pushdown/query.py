@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,19 @@ import pyarrow as pa
 from tamis.errors import EvaluationError, InvalidArgument, TamisError
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.direct import Direct, direct
-from tamis.pushdown.embedded import CannotTranslate, Running, check
+from tamis.pushdown.embedded import CannotTranslate, Running, schema_of
 from tamis.pushdown.engine_words import failure, refusal
 from tamis.pushdown.explain import explain
 from tamis.pushdown.nodes import Node, Sql, walk_plan
 from tamis.pushdown.optimizer import Context, Optimized, optimize
+from tamis.pushdown.parameters import Arguments, fill_parameters, number_parameters
 from tamis.pushdown.rules import ALL
 from tamis.pushdown.run_time import prune_joins
 from tamis.pushdown.sql_names import has_unknown_function, wrong_name
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
 from tamis.pushdown.sql_trees import with_principal
+from tamis.pushdown.time_travel import name_states
 from tamis.scan.results import duckdb_relation, pandas_frame, polars_frame
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Query:
 
     `rules` switches rules off by name, or all of them with False; the rows are the same with any. `current_user()` is
     the principal, NULL without one; it is the engine's idea of it where nobody `knows_principal`. What is explained is
-    the plan for the embedded engine, or that for Spark with `on_spark`.
+    the plan for the embedded engine, or that for Spark with `on_spark`, whose session is in a `zone`.
     """
 
     def __init__(
@@ -57,18 +59,22 @@ class Query:
         connectors: Mapping[str, Connector],
         rules: Rules = True,
         *,
+        arguments: Arguments | None = None,
         principal: str | None = None,
         knows_principal: bool = True,
         on_spark: bool = False,
+        zone: tzinfo = UTC,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(f"a query is a text in SQL, not {text!r}")
         self.text = text
         self._tables = tables
-        self._context = Context(connectors, has_workers=on_spark)
+        self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC)
         self._switched_off = _switched_off(rules)
-        self._moment = datetime.now(UTC)
-        tree = read_query(text)
+        self._moment = datetime.now(zone)
+        tree = read_query(number_parameters(text))
+        fill_parameters(tree, arguments)
+        name_states(tree, self._moment)
         self._tree = with_principal(tree, principal) if knows_principal else tree
         tables.check(self._tree)
         self._planned = plan_query(self._tree, tables, moment=self._moment)
@@ -79,6 +85,11 @@ class Query:
     def plan(self) -> Node:
         """The plan as it was asked for."""
         return self._planned.plan
+
+    @property
+    def has_policies(self) -> bool:
+        """Whether somebody else says what may be seen."""
+        return self._tables.has_policies
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -98,17 +109,32 @@ class Query:
         """The query as one text over its tables, for engines that cannot take the plan."""
         return plan_query(self._tree, self._tables, moment=self._moment, plain=True)
 
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the answer, as the embedded engine has them. No table is read for it."""
+        connectors = self._context.connectors
+        try:
+            return schema_of(self.plan, self.names, connectors)
+        except CannotTranslate:
+            try:
+                return schema_of(self.plain.plan, self.plain.names, connectors)
+            except CannotTranslate as error:
+                raise self.refusal(error.__cause__ or error, _not_taken) from error
+
     @property
     def context(self) -> Context:
         return self._context
 
-    def on_spark(self) -> Query:
-        """The same query, with a plan for Spark."""
-        if self._context.has_workers:
+    def on_spark(self, zone: tzinfo = UTC) -> Query:
+        """The same query, with a plan for Spark, whose session is in a zone."""
+        if self._context.has_workers and self._moment.tzinfo == zone:
             return self
         found = copy(self)
-        found._context = replace(self._context, has_workers=True)
-        vars(found).pop("optimized", None)
+        for known in ("optimized", "plain", "schema"):
+            vars(found).pop(known, None)
+        found._context = replace(self._context, has_workers=True, is_utc=zone is UTC)
+        found._moment = self._moment.astimezone(zone)
+        found._planned = plan_query(found._tree, found._tables, moment=found._moment)
         return found
 
     def explain(self, format: str = "text") -> str:
@@ -130,14 +156,7 @@ class Query:
         if spark is not None:
             import_module(_ON_SPARK).check(spark, self)
             return
-        connectors = self._context.connectors
-        try:
-            check(self.plan, connectors)
-        except CannotTranslate:
-            try:
-                check(self.plain.plan, connectors)
-            except CannotTranslate as error:
-                raise self.refusal(error.__cause__ or error, _not_taken) from error
+        _ = self.schema
 
     @property
     def _is_doubtful(self) -> bool:
@@ -171,7 +190,9 @@ class Query:
 
     def _started(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
         connectors = self._context.connectors
-        return direct(plan, names, connectors) or Running(plan, names, connectors, self._failure)
+        return direct(plan, names, connectors) or Running(
+            plan, names, connectors, self._failure, is_guarded=self.has_policies
+        )
 
     def _run_to_table(self, plan: Node, most_rows: int) -> pa.Table | None:
         running = self._started(plan, None)
@@ -213,7 +234,8 @@ class Query:
 
     def to_spark(self, spark: Any) -> Any:
         """The rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
-        return import_module(_ON_SPARK).frame_of(spark, self.on_spark())
+        on_spark = import_module(_ON_SPARK)
+        return on_spark.frame_of(spark, self.on_spark(on_spark.zone_of(spark)))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a query as it is."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from tamis.expr.nodes import Column, Expr
 from tamis.expr.sql import expression_of
 from tamis.pushdown.sql_functions import is_scalar
 from tamis.pushdown.symbols import is_deterministic, substitute
+from tamis.pushdown.zones import name_zones, place_times
 
 
 class NotModelled(Exception):
@@ -141,9 +142,14 @@ class Scope:
             if not is_scalar(call.name):
                 raise NotModelled(f"the function {call.name} may be one of many rows")
         named, values = self._with_symbols(tree)
+        zone = moment.tzinfo or UTC
         try:
+            if zone is not UTC and not name_zones(named, zone):
+                raise NotModelled("a time of the zone of the session")
             found = stop_clocks(expression_of(named), lambda: moment)
-        except ExpressionError as error:
+            if zone is not UTC:
+                found = place_times(found, self._columns, zone)
+        except (ExpressionError, OverflowError) as error:
             raise NotModelled(str(error)) from error
         return self.bound(substitute(found, values) if values else found)
 
@@ -251,7 +257,8 @@ def name_fields(tree: exp.Expr) -> None:
 def _with_names(struct: exp.Anonymous) -> exp.Expr:
     parts: list[exp.Expr] = []
     for place, each in enumerate(struct.expressions):
-        name = each.output_name or f"col{place + 1}"
+        is_named = isinstance(each, exp.Alias | exp.Column | exp.Dot)
+        name = each.output_name if is_named and each.output_name else f"col{place + 1}"
         parts += [exp.Literal.string(name), each.this if isinstance(each, exp.Alias) else each]
     return exp.Anonymous(this="named_struct", expressions=parts)
 

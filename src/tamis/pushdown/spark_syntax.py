@@ -7,10 +7,11 @@ import re
 import sqlglot
 from sqlglot import exp
 
-from tamis.expr.sql_syntax import SparkCalls
+from tamis.expr.sql_syntax import SparkCalls, SparkText
 from tamis.pushdown.spark_aggregates import NAMES, put_in_words
 
-_WORDS = re.compile(rf"\b({'|'.join(('lateral', 'range', 'with', 'any', 'some', 'every', *NAMES))})\b", re.IGNORECASE)
+_CHANGED = ("lateral", "range", "with", "grouping", "any", "some", "every", *NAMES)
+_WORDS = re.compile(rf"\b({'|'.join(_CHANGED)})\b", re.IGNORECASE)
 
 
 def in_duckdb_syntax(text: str) -> str:
@@ -42,7 +43,7 @@ def in_duckdb_syntax(text: str) -> str:
             continue
         select.set("laterals", None)
         select.set("joins", [*(select.args.get("joins") or ()), *joins])
-    return tree.sql("spark", normalize_functions=False)
+    return tree.sql(SparkText, normalize_functions=False)
 
 
 _AGGREGATES = {"any": "bool_or", "some": "bool_or", "every": "bool_and"}
@@ -59,7 +60,10 @@ def _rename_aggregate(call: exp.Expr) -> None:
 
 
 def _bracket_keys(group: exp.Group) -> None:
-    """`GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`."""
+    """`GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`, and `GROUP BY a, b GROUPING SETS (…)` without the keys,
+    which are only told there."""
+    if group.args.get("grouping_sets"):
+        group.set("expressions", [])
     for key in ("rollup", "cube"):
         for each in group.args.get(key) or ():
             if not each.expressions and group.expressions:

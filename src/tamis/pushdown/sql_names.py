@@ -21,7 +21,7 @@ from tamis.expr.sql_refusals import position_of
 from tamis.expr.sql_syntax import DEEPEST, with_large_stack
 from tamis.pushdown.scopes import NotModelled, chains
 from tamis.pushdown.sql_functions import is_known
-from tamis.pushdown.sql_sources import Tables, parts_of_table
+from tamis.pushdown.sql_sources import Tables, has_plain_name, parts_of_table
 from tamis.pushdown.sql_trees import has_free_star, may_be_several, text_of
 from tamis.pushdown.symbols import Symbols
 
@@ -188,9 +188,7 @@ class _Names:
         alias = tree.args.get("alias")
         is_changed = any(tree.args.get(key) for key in ("pivots", "laterals"))
         match tree:
-            case exp.Table(this=exp.Identifier()) if all(
-                isinstance(tree.args.get(key), exp.Identifier | None) for key in ("catalog", "db")
-            ):
+            case exp.Table() if has_plain_name(tree):
                 parts = parts_of_table(tree)
                 folded = tree.name.casefold()
                 fields = commons[folded] if len(parts) == 1 and folded in commons else self._of_table(parts)

@@ -10,6 +10,7 @@ A SELECT with something that is not modelled stays text, over plans of the table
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,6 +44,8 @@ from tamis.pushdown.sql_subqueries import OneRowQueries, filtered
 from tamis.pushdown.sql_trees import refuse_what_engines_guess, text_of
 from tamis.pushdown.symbols import Symbols, is_deterministic
 
+_TABLE = re.compile(r"^\s*TABLE\s+(?=[\w`])", re.IGNORECASE)
+
 NO_LIMIT = 2**62
 """As many rows as there may be: what an OFFSET without a LIMIT takes."""
 
@@ -59,7 +62,8 @@ class PlannedQuery:
 
 def read_query(text: str) -> exp.Query:
     """The tree of a query; `ParseError` where the text is something else."""
-    tree = read_statement(text, lambda tree: tree)
+    # Spark's short way to write it.
+    tree = read_statement(_TABLE.sub("SELECT * FROM ", text, count=1), lambda tree: tree)
     if isinstance(tree, exp.Values):
         tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
     if not isinstance(tree, exp.Query):
@@ -99,6 +103,7 @@ class _Planner:
         self.tables = tables
         self.moment = moment
         self.symbols = Symbols()
+        self.commons_planned = 0
         self._tree = tree
         self._rest = RestOfQuery(self, tree)
         self._doubts: list[ExpressionError] = []

@@ -19,7 +19,7 @@ from functools import cached_property
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.errors import InvalidArgument, TableNotFound
+from tamis.errors import TableNotFound
 from tamis.expr.evaluate import may_fail
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.pushdown.nodes import Filter, Named, Node, Output, Project, Sql, Values
@@ -66,6 +66,12 @@ class _Inputs:
         self.found.append((name, node))
         return exp.Table(this=exp.to_identifier(name, quoted=True))
 
+    def name_of_common(self) -> str:
+        """A name for a common table expression: with spaces, so that no engine has a table of it."""
+        name = f"common {len(self.taken) + 1} of the query"
+        self.taken.append(name)
+        return name
+
 
 _NOTHING = Values(pa.table({}), ())
 
@@ -86,7 +92,7 @@ class RestOfQuery:
         """The text of a query, and the plans that it reads from."""
         root = exp.Paren(this=tree.copy())
         inputs = self._inputs()
-        self._rewrite(root.this, commons, frozenset(), inputs, plain=plain)
+        self._rewrite(root.this, commons, {}, inputs, plain=plain)
         return text_of(root.this), tuple(inputs.found)
 
     def upper(
@@ -197,19 +203,24 @@ class RestOfQuery:
         self,
         tree: exp.Expr,
         commons: Mapping[str, Common],
-        kept: frozenset[str],
+        kept: Mapping[str, str],
         inputs: _Inputs,
         *,
         plain: bool,
     ) -> None:
-        """Put inputs in the place of tables and of subqueries; `kept` are common table expressions of the text."""
+        """Put inputs in the place of tables and of subqueries; `kept` are common table expressions of the text, with
+        the names that they get.
+
+        No table has such names: what is taken here for one of them, an engine can take for nothing else.
+        """
         clause = tree.args.get("with_")
-        if clause is not None:
-            if clause.recursive:
-                kept |= {each.alias.casefold() for each in clause.expressions}
-            for each in clause.expressions:
-                self._nested(each.this, commons, kept, inputs, plain=plain)
-                kept |= {each.alias.casefold()}
+        for each in [] if clause is None else clause.expressions:
+            and_itself = {**kept, each.alias.casefold(): inputs.name_of_common()}
+            is_recursive = each.parent.recursive
+            self._nested(each.this, commons, and_itself if is_recursive else kept, inputs, plain=plain)
+            kept = and_itself
+            alias = each.args["alias"]
+            alias.set("this", exp.to_identifier(kept[each.alias.casefold()], quoted=True))
         tables, nested = parts_of_block(tree)
         for query in nested:
             self._nested(query, commons, kept, inputs, plain=plain)
@@ -220,7 +231,7 @@ class RestOfQuery:
             self._table(table, commons, kept, inputs, conditions.get(id(table)), plain=plain)
 
     def _nested(
-        self, query: exp.Expr, commons: Mapping[str, Common], kept: frozenset[str], inputs: _Inputs, *, plain: bool
+        self, query: exp.Expr, commons: Mapping[str, Common], kept: Mapping[str, str], inputs: _Inputs, *, plain: bool
     ) -> None:
         uses_text = any(table.name.casefold() in kept for table in query.find_all(exp.Table))
         if not plain and not uses_text:
@@ -239,20 +250,19 @@ class RestOfQuery:
         self,
         table: exp.Table,
         commons: Mapping[str, Common],
-        kept: frozenset[str],
+        kept: Mapping[str, str],
         inputs: _Inputs,
         condition: _Condition | None,
         *,
         plain: bool,
     ) -> None:
-        if not has_plain_name(table) or (table.args.get("db") is None and table.name.casefold() in kept):
+        if not has_plain_name(table):
             return
-        if table.args.get("version") or table.args.get("when"):
-            asked = (table.args.get("version") or table.args["when"]).name.lower()
-            what = "time" if asked == "timestamp" else "version"
-            raise InvalidArgument(
-                f"{table.name} is asked for at a {what}: open it at that {what}, and register it under a name"
-            )
+        if table.args.get("db") is None and table.name.casefold() in kept:
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+            table.set("this", exp.to_identifier(kept[table.name.casefold()], quoted=True))
+            return
         if condition is not None:
             planned, predicate = condition.planned, condition.predicate
         else:
@@ -315,7 +325,7 @@ class RestOfQuery:
         return tuple(each for each in fields if each.name.casefold() in self._mentioned)
 
     def _conditions(
-        self, tree: exp.Expr, tables: Sequence[exp.Table], commons: Mapping[str, Common], kept: frozenset[str]
+        self, tree: exp.Expr, tables: Sequence[exp.Table], commons: Mapping[str, Common], kept: Mapping[str, str]
     ) -> dict[int, _Condition]:
         """For tables of a SELECT what their rows must satisfy, so far as that is about one table alone."""
         where = tree.args.get("where")

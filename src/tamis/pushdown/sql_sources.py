@@ -38,6 +38,9 @@ class Common:
 class Tables(Protocol):
     """Where the tables of a query are found."""
 
+    @property
+    def has_policies(self) -> bool: ...
+
     def check(self, tree: exp.Expr) -> None:
         """Raise AccessDenied where a query names what nobody may look at."""
         ...
@@ -47,9 +50,14 @@ class Tables(Protocol):
         ...
 
 
+MOST_COMMONS = 100
+"""So many uses of common table expressions are planned each by itself: inside of each other they double each time."""
+
+
 class Queries(Protocol):
     """What sources need of the planner of whole queries."""
 
+    commons_planned: int
     tables: Tables
     symbols: Symbols
     moment: datetime
@@ -117,7 +125,7 @@ _PLAIN = {"this", "alias", "db", "catalog", "joins"}
 def _source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> tuple[Node, Scope]:
     _only(tree, _PLAIN if not isinstance(tree, exp.Values) else {"expressions", "alias"})
     match tree:
-        case exp.Table(this=exp.Identifier()):
+        case exp.Table() if has_plain_name(tree):
             planned = _table(queries, tree, commons)
             name = (tree.alias,) if tree.alias else parts_of_table(tree)
         case exp.Subquery(this=exp.Query() as query):
@@ -143,16 +151,13 @@ def _source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> 
 
 def has_plain_name(table: exp.Table) -> bool:
     """Whether a table is called by names alone, and not by a function that tells one."""
-    return all(isinstance(table.args.get(key), exp.Identifier | None) for key in ("catalog", "db")) and isinstance(
-        table.this, exp.Identifier
-    )
+    return all(isinstance(part, exp.Identifier) for part in table.parts)
 
 
 def parts_of_table(table: exp.Table) -> tuple[str, ...]:
-    found = [table.args[key] for key in ("catalog", "db", "this") if table.args.get(key) is not None]
-    if not all(isinstance(part, exp.Identifier) for part in found):
+    if not has_plain_name(table):
         raise NotModelled("a table without a plain name")
-    return tuple(part.name for part in found)
+    return tuple(part.name for part in table.parts)
 
 
 def _table(queries: Queries, table: exp.Table, commons: Mapping[str, Common]) -> Planned:
@@ -165,7 +170,8 @@ def _table(queries: Queries, table: exp.Table, commons: Mapping[str, Common]) ->
 
 
 def plan_common(queries: Queries, common: Common) -> Planned:
-    if common.is_one:
+    queries.commons_planned += 1
+    if common.is_one or queries.commons_planned > MOST_COMMONS:
         raise NotModelled("a common table expression that is to be run once")
     planned = queries.query(common.tree, common.others)
     return Planned(planned.node, renamed(planned.fields, common.columns)) if common.columns else planned

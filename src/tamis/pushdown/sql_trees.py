@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tamis.errors import ParseError
 from tamis.expr.sql_refusals import position_of
-from tamis.expr.sql_syntax import DEEPEST, with_large_stack
+from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
 from tamis.pushdown.scopes import chains
 
 
@@ -16,7 +16,7 @@ def text_of(tree: exp.Expr) -> str:
     """A tree as text in Spark's dialect."""
 
     def work() -> str:
-        return str(tree.sql("spark", comments=False, normalize_functions=False))
+        return str(tree.sql(SparkText, comments=False, normalize_functions=False))
 
     try:
         return work()

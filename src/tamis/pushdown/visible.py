@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
+from tamis.errors import TableError, UnsupportedFeature
 from tamis.pushdown.catalog import Catalog
+from tamis.pushdown.connectors.database import DatabaseConnector
 from tamis.pushdown.nodes import Node, TableScan
 from tamis.pushdown.policies import Policies, apply_policies
-from tamis.pushdown.policies.reach import refuse_to_reach_out
+from tamis.pushdown.policies.reach import refuse_system_tables, refuse_to_reach_out
+from tamis.pushdown.policies.reading import TELLING, UNREADABLE
 from tamis.pushdown.sql_sources import Planned
 from tamis.pushdown.symbols import Symbols
 
@@ -17,18 +22,32 @@ class VisibleTables:
 
     def __init__(self, catalog: Catalog, policies: Policies | None, principal: str | None) -> None:
         self._catalog = catalog
+        self._others = catalog.unregistered()
         self._policies = policies
         self._principal = principal
+
+    @property
+    def has_policies(self) -> bool:
+        return self._policies is not None
 
     def check(self, tree: exp.Expr) -> None:
         if self._policies is not None:
             refuse_to_reach_out(tree)
 
     def scan(self, name: tuple[str, ...], symbols: Symbols) -> Planned | None:
-        return self._catalog.scan(name, symbols, self._protected)
+        try:
+            return self._catalog.scan(name, symbols, self._others, self._protected)
+        except (*TELLING, UnsupportedFeature):
+            # A database may look at values to tell the type of a column.
+            if self._policies is None:
+                raise
+            raise TableError(UNREADABLE) from None
 
-    def _protected(self, scan: TableScan) -> Node:
-        catalog = self._catalog
-        return apply_policies(
-            scan, self._policies, self._principal, catalog.connectors, catalog.names_of, catalog.doubles_of
-        )
+    def _protected(self, scan: TableScan, names: Sequence[str]) -> Node:
+        connector = self._catalog.connectors[scan.connector]
+        doubles: Sequence[Sequence[str]] = ()
+        if self._policies is not None:
+            if isinstance(connector, DatabaseConnector):
+                refuse_system_tables(scan.connector, connector.names(scan.handle), connector.database.dialect.name)
+            doubles = self._catalog.doubles_of(scan)
+        return apply_policies(scan, self._policies, self._principal, connector, names, doubles)

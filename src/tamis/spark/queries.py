@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import tzinfo
 from typing import Any
 
 import pyarrow as pa
 
 from tamis.engines.sessions import check_session, session_functions
-from tamis.errors import EngineError, one_line
+from tamis.errors import AccessDenied, EngineError, one_line
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.embedded import leaf_schema, read_leaf
@@ -18,10 +19,16 @@ from tamis.pushdown.plan_sql import print_plan, quoted
 from tamis.pushdown.policies.reading import check_protected, is_protected
 from tamis.pushdown.query import Query
 from tamis.pushdown.run_time import prune_joins
+from tamis.pushdown.zones import zone_called
 from tamis.spark.protected_rows import protected_frame
 from tamis.spark.types import row_schema, spark_schema
 
 logger = logging.getLogger("tamis")
+
+
+def zone_of(spark: Any) -> tzinfo:
+    """The zone in which a session reads times that name none."""
+    return zone_called(str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 def frame_of(spark: Any, query: Query) -> Any:
@@ -29,20 +36,18 @@ def frame_of(spark: Any, query: Query) -> Any:
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
 
-    connectors = query.context.connectors
-
     def run(plan: Node, most_rows: int) -> pa.Table | None:
-        rows = _frame(spark, plan, connectors).limit(most_rows + 1).toArrow()
+        rows = _frame(spark, query, plan).limit(most_rows + 1).toArrow()
         return None if rows.num_rows > most_rows else rows
 
     try:
         plan = prune_joins(query.optimized.plan, query.context, run)
-        return _named(_frame(spark, plan, connectors), query.names)
+        return _named(_frame(spark, query, plan), query.names)
     except (AnalysisException, ParseException) as error:
         logger.info("Spark does not take the plan, so the query runs as it was written: %s", one_line(error))
     try:
         # Whatever is wrong with the plan, Spark may still take the query as it was written.
-        return _named(_frame(spark, query.plain.plan, connectors), query.plain.names)
+        return _named(_frame(spark, query, query.plain.plan), query.plain.names)
     except (AnalysisException, ParseException) as error:
         raise query.refusal(error, _not_taken) from error
 
@@ -56,12 +61,11 @@ def check(spark: Any, query: Query) -> None:
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
 
-    connectors = query.context.connectors
     try:
-        _frame(spark, query.plan, connectors, _empty)
+        _frame(spark, query, query.plan, _empty)
     except (AnalysisException, ParseException):
         try:
-            _frame(spark, query.plain.plan, connectors, _empty)
+            _frame(spark, query, query.plain.plan, _empty)
         except (AnalysisException, ParseException) as error:
             raise query.refusal(error, _not_taken) from error
 
@@ -73,13 +77,17 @@ def _named(frame: Any, names: Sequence[str] | None) -> Any:
 _Leaf = Callable[[Any, Node, Mapping[str, Connector]], Any]
 
 
-def _frame(spark: Any, plan: Node, connectors: Mapping[str, Connector], leaf_of: _Leaf | None = None) -> Any:
+def _frame(spark: Any, query: Query, plan: Node, leaf_of: _Leaf | None = None) -> Any:
     check_protected(plan)
     printed = print_plan(plan, is_leaf=is_protected)
+    if query.has_policies and "${" in printed.text:
+        # Spark puts settings in its place, its own and those of its process, also between quotes.
+        raise AccessDenied("${…} may look at more than the tables of the session, which has policies: leave it away")
     leaf_of = leaf_of or _leaf
-    frames = {name: leaf_of(spark, leaf, connectors) for name, leaf in printed.leaves}
+    frames = {name: leaf_of(spark, leaf, query.context.connectors) for name, leaf in printed.leaves}
     # Names between braces stand for DataFrames: Spark makes views of them for this one text, and drops them again.
-    text = printed.text.replace("{", "{{").replace("}", "}}")
+    # It looks for braces only where there are some.
+    text = printed.text.replace("{", "{{").replace("}", "}}") if frames else printed.text
     for name in frames:
         text = text.replace(f"`{name}`", f"{{{name}}}")
     found = spark.sql(text, **frames)
@@ -122,4 +130,7 @@ def _small(spark: Any, rows: pa.Table, names: Sequence[str]) -> Any:
     if not names:
         return spark.range(rows.num_rows).toDF("nothing")
     schema = spark_schema(row_schema(rows.schema))
-    return spark.createDataFrame(rows, schema=schema).toDF(*names)
+    if not rows.num_rows:
+        return spark.createDataFrame([], schema=schema).toDF(*names)
+    # Spark takes the first batch without rows for the last of all.
+    return spark.createDataFrame(rows.combine_chunks(), schema=schema).toDF(*names)

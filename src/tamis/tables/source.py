@@ -249,6 +249,10 @@ class Versioned(Protocol):
         """The table at its newest version; itself where there is no newer one."""
         ...
 
+    def at(self, version: str | None = None, timestamp: str | None = None) -> TableSource:
+        """The table at another version: by its number or name, or as it was at a moment."""
+        ...
+
 
 @runtime_checkable
 class Catalogued(Protocol):

@@ -9,7 +9,7 @@ import pytest
 
 import tamis
 from tamis import types
-from tamis.errors import StorageError, TableError
+from tamis.errors import AccessDenied, StorageError, TableError
 from tamis.expr.bind import bind
 from tamis.expr.sql import parse_sql
 from tamis.pushdown.connectors.database import DatabaseConnector
@@ -166,3 +166,38 @@ def test_policies_follow_a_database_that_is_attached_with_another_search_path(po
     connection.attach("pg", f"{postgresql}{sign}options=-csearch_path%3Dsales").attach("second", postgresql)
     for name in ("pg.invoices", "second.sales.invoices"):
         assert connection.sql(f"SELECT id FROM {name}").to_arrow().to_pylist() == [{"id": 1}], name
+
+
+def test_tables_of_other_schemas_are_listed_with_theirs(postgresql: str) -> None:
+    run(
+        postgresql,
+        "CREATE SCHEMA elsewhere",
+        "CREATE TABLE elsewhere.listed (id int)",
+        "CREATE TABLE listed_here (id int)",
+    )
+    names = tamis.connect().attach("pg", postgresql).tables
+    assert {"pg.elsewhere.listed", "pg.listed_here"} <= set(names)
+    assert not any("pg_catalog" in name or "pg_toast" in name for name in names)
+
+
+def test_statistics_of_the_server_are_not_read_under_policies(postgresql: str) -> None:
+    run(
+        postgresql,
+        "CREATE TABLE cards (id int, card text)",
+        "INSERT INTO cards VALUES (1, 'raw'), (2, 'raw')",
+        "ANALYZE cards",
+    )
+    policies = {"default": "allow", "tables": {"pg.cards": [{"principals": ["ana"], "masks": {"card": "'x'"}}]}}
+    ana = tamis.connect(policies=policies).attach("pg", postgresql).as_principal("ana")
+    assert ana.sql("SELECT card FROM pg.cards").to_arrow()["card"].to_pylist() == ["x", "x"]
+    for table in ("pg_stats", "pg_catalog.pg_class", "information_schema.tables", "pg_stat_activity"):
+        with pytest.raises(AccessDenied):
+            ana.sql(f"SELECT * FROM pg.{table}")
+
+
+def test_sums_of_some_rows(postgresql: str) -> None:
+    run(postgresql, "CREATE TABLE parts (k int, v int)", "INSERT INTO parts VALUES (1, 1), (1, 5), (2, 7)")
+    session = tamis.connect().attach("pg", postgresql)
+    query = "SELECT k, sum(v) FILTER (WHERE v > 4) AS s, count(*) FILTER (WHERE v < 4) AS n FROM pg.parts GROUP BY k"
+    assert "FILTER" in session.explain(query).split("Scans")[1]
+    assert sorted(tuple(row.values()) for row in session.sql(query).to_arrow().to_pylist()) == [(1, 5, 1), (2, 7, 0)]

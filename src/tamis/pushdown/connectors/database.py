@@ -73,6 +73,10 @@ class DatabaseConnector(Connector):
         table = _query(handle).source
         return (table.name, f"{table.schema}.{table.name}") if isinstance(table, DatabaseTable) else ()
 
+    def close(self) -> None:
+        """Let go of the database."""
+        self.database.close()
+
     def identity(self) -> Hashable:
         return self.database.identity()
 

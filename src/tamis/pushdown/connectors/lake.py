@@ -16,7 +16,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tamis.errors import ExpressionError
+from tamis.errors import EvaluationError, ExpressionError
+from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions import FUNCTIONS
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, columns_of, conjuncts_of, walk
 from tamis.expr.printer import shown
@@ -37,8 +38,10 @@ from tamis.pushdown.connectors.lake_reading import properties_of, read_handle, s
 from tamis.pushdown.nodes import AggregateCall, Named, Output, SortKey
 from tamis.pushdown.paths import paths_of, replace_paths
 from tamis.pushdown.symbols import is_deterministic
+from tamis.pushdown.time_travel import split_state
 from tamis.scan.key_sieve import KeySieve
 from tamis.scan.measures import Function, Measure, can_compare, can_group, can_sum
+from tamis.scan.residual import Residual
 from tamis.scan.scan import Scan
 from tamis.skipping.predicate import make_predicate
 from tamis.tables.delta.table import DeltaTable
@@ -61,9 +64,6 @@ class LakeConnector(Connector):
     def add(self, name: tuple[str, ...], source: TableSource) -> None:
         """Make a table known by a name, in the place of what had it before."""
         self._tables[name] = LakeHandle.of(name, source)
-        self._listings.forget()
-        self._properties.clear()
-        self._lies_together.clear()
 
     def table(self, name: tuple[str, ...]) -> LakeHandle | None:
         return self._tables.get(name)
@@ -73,7 +73,8 @@ class LakeConnector(Connector):
 
     def describe(self, handle: Handle) -> str:
         given = _lake(handle)
-        parts = [f"{given.source.format} table {given.source.name!r}"]
+        state = "" if split_state(given.name[-1]) is None else f" at version {given.version}"
+        parts = [f"{given.source.format} table {given.source.name!r}{state}"]
         if given.aggregation is not None:
             parts.append("summed as it is read" if given.sums_rows else "aggregated from metadata where it tells")
         parts.append(f"columns {', '.join(each.name for each in given.columns) or 'none'}")
@@ -269,11 +270,26 @@ def _in_table(conjunct: Expr, handle: LakeHandle) -> Expr | None:
         replacements[found.name,] = found.column
     own = replace_paths(conjunct, replacements)
     try:
-        make_predicate(own, handle.source.schema, handle.source.name, handle.source.partition_columns)
+        source = handle.source
+        predicate = make_predicate(own, source.schema, source.name, source.partition_columns)
     except ExpressionError:
         # The engine above may know what to do with it.
         return None
-    return own
+    return own if _can_evaluate(predicate.expr, source.schema) else None
+
+
+def _can_evaluate(expr: Expr, schema: pa.Schema) -> bool:
+    """Whether functions take what they are given here: an engine may convert where we do not, as for `upper(7)`."""
+    if can_evaluate(expr):
+        return True
+    names = {column.path[0] for column in columns_of(expr)}
+    fields = [each for each in schema if each.name in names]
+    one_row = pa.RecordBatch.from_arrays([pa.nulls(1, each.type) for each in fields], [each.name for each in fields])
+    try:
+        Residual(conjuncts_of(expr)).filter(one_row)
+    except EvaluationError:
+        return False
+    return True
 
 
 # --- Projections ------------------------------------------------------------------------------------------------------

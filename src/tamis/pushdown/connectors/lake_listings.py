@@ -66,10 +66,6 @@ class Listings:
         self._keep(handle, replace(listing, files=listing.files.select(others)))
         return listing.files.select([*names, "num_records"])
 
-    def forget(self) -> None:
-        """Forget everything: tables may have got other names."""
-        self._kept.clear()
-
     def _keep(self, handle: LakeHandle, listing: FileListing) -> None:
         rows = 0 if listing.rows is None else listing.rows.nbytes
         kept = handle.source, listing

@@ -36,6 +36,11 @@ class MemoryConnector(Connector):
     def add(self, name: str, rows: Any) -> MemoryHandle:
         """Take in whatever Arrow can read: a table, a DataFrame, a scan."""
         table = _arrow_table(rows)
+        twins = [column for column in dict.fromkeys(table.column_names) if table.column_names.count(column) > 1]
+        if twins:
+            raise InvalidArgument(
+                f"{name} has several columns called {twins[0]!r}: rename them before it is registered"
+            )
         handle = MemoryHandle(name, len(self._tables), tuple(table.column_names))
         self._tables.append(table)
         self._handles[name.casefold()] = handle

@@ -8,7 +8,8 @@ another. What is wrong with a policy is not told to whoever queries, since that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -23,11 +24,14 @@ from tamis.expr.names import resolve
 from tamis.expr.nodes import NULL, TRUE, Call, Column, Expr, Literal, and_, transform
 from tamis.expr.normalise import normalise
 from tamis.pushdown.connector import Connector
-from tamis.pushdown.nodes import Filter, Named, Node, Project, TableScan, transform_up
+from tamis.pushdown.nodes import Filter, Named, Node, Project, TableScan
 from tamis.pushdown.policies.model import Policies, TablePolicy
 from tamis.pushdown.sql_trees import ABOUT_THE_PRINCIPAL
-from tamis.pushdown.symbols import is_deterministic, substitute
+from tamis.pushdown.symbols import Symbols, is_deterministic, substitute
 from tamis.types import STRING, is_bytes, is_text, type_from_name, type_name, without_views
+
+logger = logging.getLogger("tamis")
+"""Told is why a policy denies: to whoever runs the session, not to whoever queries."""
 
 
 @dataclass(frozen=True)
@@ -44,37 +48,19 @@ class BoundPolicy:
 
 
 def apply_policies(
-    plan: Node,
-    policies: Policies | None,
-    principal: str | None,
-    connectors: Mapping[str, Connector],
-    names: Callable[[TableScan], Sequence[str]],
-    doubles: Callable[[TableScan], Sequence[Sequence[str]]] = lambda scan: (),
-) -> Node:
-    """The plan with the policies of each table right above its scan.
-
-    `names` gives the names that the table of a scan is known by, first the one for messages, `doubles` those that it
-    has in databases that are the same one. A table that the principal
-    may read as it is stays as it is; one that he may not read raises AccessDenied.
-    """
-
-    def change(node: Node) -> Node:
-        if not isinstance(node, TableScan) or node.protects:
-            return node
-        elsewhere = () if policies is None else doubles(node)
-        return _protected(node, policies, principal, connectors[node.connector], names(node), elsewhere)
-
-    return transform_up(plan, change)
-
-
-def _protected(
     scan: TableScan,
     policies: Policies | None,
     principal: str | None,
     connector: Connector,
     names: Sequence[str],
-    doubles: Sequence[Sequence[str]],
+    doubles: Sequence[Sequence[str]] = (),
 ) -> Node:
+    """A scan with the policies of its table right above it.
+
+    `names` are those that the table is known by, first the one for messages, `doubles` those that it has in databases
+    that are the same one. A table that the principal may read as it is stays as it is; one that he may not read raises
+    AccessDenied.
+    """
     table = names[0]
     found = None if policies is None else policies.policy_of(names, principal, doubles)
     own = _of_connector(connector, scan, principal, table)
@@ -85,7 +71,12 @@ def _protected(
 def protected_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> Node:
     """A scan with a policy that is bound to the columns of its handle."""
     visible = dict(zip(schema.names, (output.name for output in scan.columns), strict=True))
-    raw = {name: f"{symbol} (raw)" if name in policy.masks else symbol for name, symbol in visible.items()}
+    # A column of the table may be called like that.
+    symbols_of_plan = Symbols(visible.values())
+    raw = {
+        name: symbols_of_plan.fresh(f"{symbol} (raw)") if name in policy.masks else symbol
+        for name, symbol in visible.items()
+    }
     symbols: dict[str, Expr] = {name: Column((raw[name],), type=schema.field(name).type) for name in schema.names}
     columns = tuple(replace(output, name=raw[name]) for name, output in zip(schema.names, scan.columns, strict=True))
     node: Node = replace(scan, columns=columns, protects=True)
@@ -126,7 +117,8 @@ def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: s
             masks[column.path[0]] = _of_type(_bound(mask, schema, principal), column.type, table)
     except AccessDenied:
         raise
-    except TamisError:
+    except TamisError as error:
+        logger.warning("the policy of %s does not fit its columns: %s", table, error)
         raise _denied(table, "it does not fit the columns of the table") from None
     row_type = type_of(rows)
     if row_type is not None and not pa.types.is_boolean(row_type) and not pa.types.is_null(row_type):

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tamis.expr.evaluate import can_evaluate, may_fail
+from tamis.expr.evaluate import can_evaluate, may_call_fail_on_a_value, may_fail
 from tamis.expr.functions import COMPARISONS
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, walk
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 
 _LOGIC = frozenset(("and", "or", "not"))
@@ -33,6 +33,21 @@ def is_leakproof(predicate: Expr) -> bool:
     has_that_form = fold(predicate, _has_leakproof_form, _conditions)
     # Without the types of its columns nobody knows what a comparison would convert, and fail at.
     return has_that_form and can_evaluate(predicate) and not may_fail(predicate)
+
+
+def policy_may_fail(expr: Expr) -> bool:
+    """Whether a row filter or a mask may fail on a value, which would tell of the rows that it is asked about."""
+    return any(
+        may_call_fail_on_a_value(node) and not _is_cast_to_text(node) for node in walk(expr) if isinstance(node, Call)
+    )
+
+
+def _is_cast_to_text(call: Call) -> bool:
+    match call:
+        case Call("cast", (_, Literal("string"))):
+            return True
+        case _:
+            return False
 
 
 def _conditions(node: Expr) -> tuple[Expr, ...]:

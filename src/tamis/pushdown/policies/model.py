@@ -8,6 +8,7 @@ whatever is missing, unknown or wrong denies.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from tamis.errors import AccessDenied, InvalidArgument, TamisError
+from tamis.errors import AccessDenied, InvalidArgument
 from tamis.expr.nodes import TRUE, Expr, and_
 from tamis.tables.iceberg.relocation import Location
+
+logger = logging.getLogger("tamis")
+"""Told is why a function denies: to whoever runs the session, not to whoever queries."""
 
 EVERYBODY = "*"
 GROUP = "@"
@@ -124,9 +128,8 @@ class Policies:
             return found if isinstance(found, TablePolicy) else self.read(found, table)
         except AccessDenied:
             raise
-        except TamisError:
-            raise AccessDenied(refusal) from None
-        except Exception:  # noqa: BLE001 - the function is the user's, may fail in any way, and must not let anybody in
+        except Exception as error:  # noqa: BLE001 - it is the user's, may fail in any way, and must not let anybody in
+            logger.warning("%s: %s: %s", refusal, type(error).__name__, error)
             raise AccessDenied(refusal) from None
 
 

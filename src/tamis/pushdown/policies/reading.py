@@ -14,7 +14,15 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from tamis.errors import AccessDenied, TableError
+from tamis.errors import (
+    AccessDenied,
+    CorruptFile,
+    EvaluationError,
+    MissingFile,
+    PartitionLayoutError,
+    StorageError,
+    TableError,
+)
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Column, Expr, conjuncts_of
 from tamis.pushdown.connector import Connector
@@ -28,6 +36,9 @@ UNREADABLE = (
     "a table under a policy cannot be read, and why is not told, since that could tell of what the policy hides. "
     "Whoever may read all of it can find out"
 )
+
+TELLING = (CorruptFile, MissingFile, PartitionLayoutError, StorageError, EvaluationError)
+"""Errors that say which file and what is in it."""
 
 
 def is_protected(node: Node) -> bool:

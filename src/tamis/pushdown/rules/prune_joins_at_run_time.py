@@ -39,7 +39,7 @@ from tamis.pushdown.nodes import (
     with_sources,
 )
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.policies.leakproof import is_leakproof
+from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.pushdown.rules.key_filters import MOST_TESTED, key_filter, key_sieve
 from tamis.pushdown.rules.scan_names import ScanNames
 from tamis.pushdown.rules.sizes import MOST_ROWS_HELD, Size, is_filtered, size_of
@@ -154,6 +154,11 @@ def _reached(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
 def _step(node: Node, column: Column) -> _Step:
     symbol = column.path[0]
     match node:
+        # A policy that fails tells which rows it was asked about.
+        case Filter(protects=True) if policy_may_fail(node.predicate):
+            return _Step(())
+        case Project(protects=True) if any(policy_may_fail(each.expr) for each in node.outputs):
+            return _Step(())
         case Filter() | Sort():
             return _Step(((0, column),))
         case Project():
@@ -235,7 +240,7 @@ def _is_short(predicate: Expr) -> bool:
 
 
 def _scan_with_keys(scan: TableScan, column: Column, keys: _Keys, context: Context) -> Node | None:
-    if scan.protects and not is_leakproof(keys.predicate):
+    if (scan.protects and not is_leakproof(keys.predicate)) or not context.means_the_same(keys.predicate):
         return None
     connector = context.connector(scan.connector)
     names = ScanNames.of(scan, context)

@@ -54,7 +54,7 @@ def _pushed_into(aggregate: Aggregate, scan: TableScan, meanings: dict[str, Expr
     calls = [_in_handle(call, meanings, names) for call in aggregate.aggregates]
     exprs = [*(each.expr for each in keys), *(arg for call in calls for arg in call.args)]
     exprs += [call.filter for call in calls if call.filter is not None]
-    if not all(is_deterministic(expr) for expr in exprs):
+    if not all(is_deterministic(expr) for expr in exprs) or not context.means_the_same(*exprs):
         return None
     pushed = None
     if not scan.protects or all(isinstance(expr, Column) for expr in exprs):

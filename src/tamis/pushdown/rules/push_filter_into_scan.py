@@ -14,7 +14,7 @@ from tamis.expr.nodes import Column, Expr, and_
 from tamis.pushdown.connector import PushedFilter
 from tamis.pushdown.nodes import Filter, Named, Node, Output, Project, TableScan
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.policies.leakproof import is_leakproof
+from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.pushdown.rules.conjuncts import filtered, parts_of
 from tamis.pushdown.rules.scan_names import ScanNames
 from tamis.pushdown.symbols import Symbols, is_deterministic
@@ -27,7 +27,7 @@ class PushFilterIntoScan:
         match node:
             case Filter(TableScan() as scan, predicate, protects):
                 parts = parts_of(predicate)
-                given = [part for part in parts if _may_go_in(part, scan, protects)]
+                given = [part for part in parts if _may_go_in(part, scan, context, protects)]
                 if not given:
                     return None
                 names = ScanNames.of(scan, context)
@@ -42,10 +42,13 @@ class PushFilterIntoScan:
                 return None
 
 
-def _may_go_in(conjunct: Expr, scan: TableScan, of_policy: bool) -> bool:
+def _may_go_in(conjunct: Expr, scan: TableScan, context: Context, of_policy: bool) -> bool:
     if not is_deterministic(conjunct):
         return False
-    return of_policy or not scan.protects or is_leakproof(conjunct)
+    if of_policy:
+        # A row filter that fails tells which rows it was asked about: above the scan it is asked about all.
+        return not policy_may_fail(conjunct)
+    return context.means_the_same(conjunct) and (not scan.protects or is_leakproof(conjunct))
 
 
 def _pushed(scan: TableScan, pushed: PushedFilter, others: list[Expr], names: ScanNames, protects: bool) -> Node:

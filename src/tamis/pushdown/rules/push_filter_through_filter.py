@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tamis.pushdown.nodes import Filter, Node
 from tamis.pushdown.optimizer import Context
-from tamis.pushdown.policies.leakproof import is_leakproof
+from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.pushdown.rules.conjuncts import filtered, parts_of
 
 
@@ -19,6 +19,9 @@ class PushFilterThroughFilter:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(Filter(protects=True) as policy, predicate, protects=False):
+                # A row filter that fails tells which rows it was asked about.
+                if policy_may_fail(policy.predicate):
+                    return None
                 parts = parts_of(predicate)
                 below = [part for part in parts if is_leakproof(part)]
                 if not below:

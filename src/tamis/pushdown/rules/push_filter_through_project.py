@@ -12,7 +12,7 @@ from tamis.expr.nodes import Column, Expr
 from tamis.pushdown.nodes import Filter, Node, Project
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.paths import symbols_of
-from tamis.pushdown.policies.leakproof import is_leakproof
+from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.pushdown.rules.conjuncts import filtered, parts_of
 from tamis.pushdown.symbols import is_deterministic, substitute
 
@@ -43,5 +43,7 @@ def _may_pass(conjunct: Expr, project: Project) -> bool:
     if project.protects:
         # Under its own name: what has another is a mask, even where it is another column as it is.
         passed = {each.name for each in project.outputs if each.expr == Column((each.name,))}
-        return symbols <= passed and is_leakproof(conjunct)
+        # A mask that fails tells which rows it was asked about.
+        fails = any(policy_may_fail(each.expr) for each in project.outputs)
+        return symbols <= passed and is_leakproof(conjunct) and not fails
     return all(is_deterministic(expr) for expr in used)

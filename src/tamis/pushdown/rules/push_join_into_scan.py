@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tamis.expr.nodes import Call
 from tamis.pushdown.nodes import Join, Node, TableScan, outputs_of
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.rules.scan_names import ScanNames, renamed
@@ -21,6 +22,8 @@ class PushJoinIntoScan:
         match node:
             case Join(TableScan() as left, TableScan() as right, kind, criteria, filter=None):
                 if left.connector != right.connector or left.protects or right.protects:
+                    return None
+                if not context.means_the_same(*(Call("=", pair) for pair in criteria)):
                     return None
                 names = [ScanNames.of(side, context) for side in (left, right)]
                 pairs = [(names[0].in_handle(one), names[1].in_handle(other)) for one, other in criteria]

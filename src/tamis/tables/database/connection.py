@@ -34,7 +34,7 @@ class Database(Protocol):
         ...
 
     def table_names(self) -> list[str]:
-        """The tables and views that are found without a schema, for people who look for one."""
+        """The tables and views, with their schema where they are not found without, for people who look for one."""
         ...
 
     def rows_of(self, table: DatabaseTable) -> int | None:
@@ -47,6 +47,10 @@ class Database(Protocol):
 
     def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
         """The rows of a query, which returns these columns."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
         ...
 
 

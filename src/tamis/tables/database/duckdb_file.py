@@ -31,6 +31,7 @@ class DuckDBDatabase:
         import duckdb
 
         self.place = given if isinstance(given, str) else "the DuckDB connection"
+        self._is_own = isinstance(given, str)
         try:
             self._connection = duckdb.connect(given, read_only=True) if isinstance(given, str) else given
         except duckdb.Error as error:
@@ -70,11 +71,17 @@ class DuckDBDatabase:
         columns = tuple(_column(field, kinds[field.name]) for field in fields)
         return DatabaseTable(owner, table, columns)
 
+    def close(self) -> None:
+        # A connection that was given is its owner's.
+        if self._is_own:
+            self._connection.close()
+
     def table_names(self) -> list[str]:
         found = self._rows(
-            "SELECT table_name FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() "
+            "SELECT if(schema_name = current_schema(), table_name, schema_name || '.' || table_name) AS name "
+            "FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() "
             "UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal) "
-            "WHERE database_name = current_database() AND schema_name = current_schema() ORDER BY table_name",
+            "WHERE database_name = current_database() ORDER BY name",
             [],
         )
         return [str(name) for (name,) in found]

@@ -103,8 +103,14 @@ class PostgreSQLDatabase:
         return None
 
     def table_names(self) -> list[str]:
-        condition = "pg_catalog.pg_table_is_visible(c.oid) AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
-        return sorted(str(table) for _, table, _ in self._values(_TABLES.format(condition=condition)))
+        of_users = "n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'"
+        is_visible = f"{of_users} AND pg_catalog.pg_table_is_visible(c.oid)"
+        short = {(schema, table) for schema, table, _ in self._values(_TABLES.format(condition=is_visible))}
+        found = ((schema, table) for schema, table, _ in self._values(_TABLES.format(condition=of_users)))
+        return sorted(str(each[1]) if each in short else ".".join(each) for each in found)
+
+    def close(self) -> None:
+        _close(self._idle)
 
     def _find(self, name: Sequence[str], operand: str) -> list[tuple[Any, ...]]:
         is_named = f"{operand.format('c.relname')} = {operand.format(_text(name[-1]))}"

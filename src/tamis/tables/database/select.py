@@ -146,7 +146,11 @@ class _Writer:
             condition = translator.predicate(each.filter)
             if condition is None:
                 return None
-            call = exp.Filter(this=call, expression=exp.Where(this=condition))
+            where = exp.Where(this=condition)
+            if isinstance(call, exp.Cast):
+                call.set("this", exp.Filter(this=call.this, expression=where))
+            else:
+                call = exp.Filter(this=call, expression=where)
         return _aliased(call, each.column)
 
     def _ordered(self, selected: exp.Select, query: Query, translator: Translator) -> exp.Select | None:

@@ -92,6 +92,9 @@ class SQLiteDatabase:
         ]
         return DatabaseTable("main", table, tuple(columns))
 
+    def close(self) -> None:
+        """Each query has a connection of its own."""
+
     def table_names(self) -> list[str]:
         found = self._values(
             "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%' ORDER BY name"

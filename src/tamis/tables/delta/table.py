@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
+from tamis.errors import InvalidArgument
 from tamis.expr.nodes import Column
 from tamis.io.ranges import never_changes
 from tamis.io.storage import Storage
@@ -153,6 +154,12 @@ class DeltaTable:
     def refresh(self) -> DeltaTable:
         newest = self.snapshot.refresh()
         return self if newest is self.snapshot else replace(self, snapshot=newest)
+
+    def at(self, version: str | None = None, timestamp: str | None = None) -> DeltaTable:
+        if version is not None and not version.isdecimal():
+            raise InvalidArgument(f"a version of a Delta table is a number, not {version!r}")
+        wanted = None if version is None else int(version)
+        return replace(self, snapshot=Snapshot.load(self.storage, wanted, timestamp))
 
 
 def _enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:

@@ -140,3 +140,15 @@ class IcebergTable:
         told, known = newest.metadata, self.metadata
         is_same = chosen.snapshot_id == self.version and (told.table, told.schemas) == (known.table, known.schemas)
         return self if is_same else replace(self, opened=newest, chosen=chosen)
+
+    def at(self, version: str | None = None, timestamp: str | None = None) -> IcebergTable:
+        """A snapshot by its id, or that of a branch or a tag, or of a moment."""
+        newest = self.opened.reopen()
+        is_id = version is not None and version.isdecimal() and version not in newest.metadata.table.refs
+        chosen = choose_snapshot(
+            newest.metadata,
+            snapshot_id=int(version) if is_id and version is not None else None,
+            ref=None if is_id else version,
+            timestamp=timestamp,
+        )
+        return replace(self, opened=newest, chosen=chosen)

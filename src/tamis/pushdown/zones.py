@@ -1,0 +1,139 @@
+"""The zone of whoever asks. Spark reads times without a zone in that of its session, and computes in it.
+
+Tables, and what is pushed into them, know instants alone: times of a query are placed in its zone when it is planned,
+and what depends on a zone beyond that (`hour(ts)`, `CAST(ts AS DATE)`) stays with Spark, unless the zone is UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tamis import types
+from tamis.errors import InvalidArgument
+from tamis.expr.functions import COMPARISONS, type_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, transform, walk
+from tamis.expr.temporal import parse_timestamp
+from tamis.tables.moments import EPOCH
+
+_SAME_AS_UTC = frozenset(("utc", "etc/utc", "gmt", "etc/gmt", "z", "uct", "etc/uct", "zulu", "etc/zulu", "universal"))
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.IGNORECASE)
+
+
+def zone_called(name: str) -> tzinfo:
+    """The zone of a name, as Spark takes them.
+
+    >>> zone_called("Etc/UTC"), zone_called("GMT+02:00"), zone_called("Europe/Berlin")
+    (datetime.timezone.utc, datetime.timezone(datetime.timedelta(seconds=7200)), zoneinfo.ZoneInfo(key='Europe/Berlin'))
+    """
+    if name.casefold() in _SAME_AS_UTC:
+        return UTC
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        sign, *parts = offset.groups(default="0")
+        hours, minutes, seconds = map(int, parts)
+        shift = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-shift if sign == "-" else shift) if shift else UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise InvalidArgument(
+            f"the Spark session is in the zone {name!r}, which is not known here: set spark.sql.session.timeZone to "
+            "another name for it, as in Europe/Berlin or +02:00"
+        ) from error
+
+
+# --- Times without a zone ---------------------------------------------------------------------------------------------
+
+_INSTANTS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
+_OF_TEXTS = frozenset(("to_timestamp", "try_to_timestamp", "to_timestamp_ltz", "timestamp", "date_trunc", "to_date"))
+"""Functions of which constants are computed while a query is read."""
+
+
+def name_zones(tree: exp.Expr, zone: tzinfo) -> bool:
+    """Let the timestamps that a query writes without a zone name that of the query, in place; whether all do now."""
+    for each in tree.find_all(exp.Cast):
+        text = each.this
+        if each.to.this in _INSTANTS and isinstance(text, exp.Literal) and text.is_string:
+            placed = _instant_of_text(text.this, zone)
+            if placed is not None:
+                text.set("this", (EPOCH + timedelta(microseconds=placed)).isoformat())
+    calls = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in _OF_TEXTS)
+    return not any(isinstance(arg, exp.Literal | exp.Cast) for call in calls for arg in call.expressions)
+
+
+def place_times(expr: Expr, columns: Mapping[str, pa.DataType | None], zone: tzinfo) -> Expr:
+    """Texts and dates that are compared with instants, as instants of a zone. Columns are not bound yet."""
+
+    def data_type(node: Expr) -> pa.DataType | None:
+        if not isinstance(node, Column):
+            return type_of(node)
+        found = columns.get(node.path[0])
+        for name in node.path[1:]:
+            index = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
+            found = found.field(index).type if index >= 0 and found is not None else None
+        return found
+
+    def placed(node: Expr) -> Expr:
+        if not isinstance(node, Call) or (node.function not in COMPARISONS and node.function != "in"):
+            return node
+        if not any(is_instant(data_type(arg)) for arg in node.args):
+            return node
+        return Call(node.function, tuple(_placed(arg, zone) if isinstance(arg, Literal) else arg for arg in node.args))
+
+    return transform(expr, placed)
+
+
+def _placed(value: Literal, zone: tzinfo) -> Literal:
+    found: int | None = None
+    if value.is_null or value.type is None:
+        return value
+    if isinstance(value.value, str):
+        found = _instant_of_text(value.value, zone)
+    elif pa.types.is_date32(value.type):
+        found = _instant(EPOCH + timedelta(days=value.value), zone)
+    elif pa.types.is_timestamp(value.type) and value.type.tz is None and value.type.unit == "us":
+        found = _instant(EPOCH + timedelta(microseconds=value.value), zone)
+    return value if found is None else Literal(found, types.TIMESTAMP)
+
+
+def _instant_of_text(text: str, zone: tzinfo) -> int | None:
+    """The microsecond that a text without a zone means; None for one that has a zone, or is no time."""
+    parsed = parse_timestamp(text)
+    if parsed is None or parsed[1]:
+        return None
+    return _instant(EPOCH + timedelta(microseconds=parsed[0] // 1000), zone)
+
+
+def _instant(local: datetime, zone: tzinfo) -> int:
+    # An hour that a clock leaves out is the one after it, and one that it has twice is the first, as in Java.
+    return (local.replace(tzinfo=zone) - EPOCH) // timedelta(microseconds=1)
+
+
+# --- What depends on a zone -------------------------------------------------------------------------------------------
+
+_OF_ANY_VALUE = COMPARISONS | {"in", "and", "or", "not", "is_null", "is_not_null", "coalesce", "case", "element_at"}
+
+
+def depends_on_zone(expr: Expr) -> bool:
+    """Whether an expression may mean something else in another zone."""
+    return any(isinstance(node, Call) and _call_depends(node) for node in walk(expr))
+
+
+def _call_depends(call: Call) -> bool:
+    given = [type_of(arg) for arg in call.args]
+    if call.function in _OF_ANY_VALUE:
+        # What is compared with an instant must be one.
+        known = [each for each in given if each is not None and not pa.types.is_null(each)]
+        is_test = call.function in COMPARISONS or call.function == "in"
+        return is_test and any(map(is_instant, known)) and not all(map(is_instant, known))
+    return any(map(is_instant, (*given, type_of(call))))
+
+
+def is_instant(data_type: pa.DataType | None) -> bool:
+    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None

@@ -1,0 +1,93 @@
+"""Parameters of queries: values, never SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from tamis.errors import InvalidArgument
+
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "region": ["eu", "us", "eu", "a'b"],
+        "day": [date(2024, 1, day) for day in (1, 2, 3, 4)],
+    }
+)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> tamis.Session:
+    pq.write_table(ROWS, tmp_path / "t.parquet", row_group_size=1)
+    return tamis.connect().register("t", tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("query", "args", "expected"),
+    [
+        ("SELECT id FROM t WHERE id = ?", [2], [2]),
+        ("SELECT id FROM t WHERE region = :r AND id > :least", {"r": "eu", "least": 1}, [3]),
+        ("SELECT id FROM t WHERE region = :r OR region = :r", {"r": "us"}, [2]),
+        ("WITH x AS (SELECT * FROM t WHERE id > ?) SELECT id * ? FROM x WHERE region = ?", [0, 10, "us"], [20]),
+        ("SELECT id FROM t WHERE day >= ?", [date(2024, 1, 3)], [3, 4]),
+        ("SELECT id FROM t WHERE region = ?", ["x' OR '1' = '1"], []),
+        ("SELECT id FROM t WHERE region = ?", ["a'b"], [4]),
+        ("SELECT id FROM t WHERE id IN (:ids)", {"ids": [1, 4]}, [1, 4]),
+        ("SELECT id FROM t WHERE id IN (2, :ids, 3)", {"ids": (1,)}, [1, 2, 3]),
+        ("SELECT id FROM t WHERE id IN (:ids)", {"ids": []}, []),
+        ("SELECT id FROM t WHERE id NOT IN (:ids)", {"ids": []}, [1, 2, 3, 4]),
+        ("SELECT id FROM t ORDER BY id LIMIT ?", [2], [1, 2]),
+        ("SELECT id - ? FROM t WHERE id = 1", [-3], [4]),
+        ("SELECT id FROM t WHERE id > ? -- and '?' and :that", [3], [4]),
+        ("SELECT count(*) FROM t WHERE region <> '?' AND region <> ':r' AND id < ?", [4], [3]),
+        ("SELECT max(id) OVER () FROM t WHERE id < ?", [3], [2, 2]),
+    ],
+)
+def test_values(
+    session: tamis.Session, query: str, args: Mapping[str, Any] | Sequence[Any], expected: list[int]
+) -> None:
+    assert sorted(session.sql(query, args).to_arrow()[0].to_pylist()) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 0, -(2**63), 1.5, float("inf"), Decimal("-1.50"), "", "`'\\", b"\x00'", date(1, 1, 1),
+     datetime(2024, 3, 1, 12, 30, 1, 5)],
+)  # fmt: skip
+def test_a_value_comes_back_as_it_was(session: tamis.Session, value: object) -> None:
+    assert session.sql("SELECT ? AS v", [value]).to_arrow()["v"].to_pylist() == [value]
+
+
+def test_parameters_prune_as_literals_do(session: tamis.Session) -> None:
+    given = session.explain("SELECT id FROM t WHERE id = :id", args={"id": 2})
+    written = session.explain("SELECT id FROM t WHERE id = 2")
+    assert given.split("As it will run")[1].split("Rules")[0] == written.split("As it will run")[1].split("Rules")[0]
+    assert given.split("Scans")[1] == written.split("Scans")[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "args", "said"),
+    [
+        ("SELECT ?", None, "? number 1 of the query has no value: give it as in c.sql(query, args=[value, …])"),
+        ("SELECT ?, ?", [1], "? number 2 of the query has no value"),
+        ("SELECT :x", {"y": 1}, ":x of the query has no value (args= has :y)"),
+        ("SELECT 1", [1], "no parameter ? number 1, for which args= has a value"),
+        ("SELECT :x", {"x": 1, "z": 2}, "no parameter :z"),
+        ("SELECT :x", {"x": [1, 2]}, "is a list, which only stands in IN"),
+        ("SELECT ?", [object()], "? number 1 has a value that SQL has not"),
+        ("SELECT ?", "abc", "not a str"),
+        ("SELECT ?", 5, "not an int"),
+    ],
+)
+def test_mistakes(session: tamis.Session, query: str, args: Any, said: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(said)):
+        session.sql(query, args)

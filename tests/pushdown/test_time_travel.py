@@ -1,0 +1,128 @@
+"""`VERSION AS OF` and `TIMESTAMP AS OF`: tables as they were, registered, by their places and in catalogs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+import tamis
+from tamis.errors import AccessDenied, InvalidArgument, TableNotFound, TamisError, UnsupportedFeature, VersionNotFound
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A table of three versions: 0 with id 0, 1 with 0 and 1, 2 with 0 to 2. A day lies between them."""
+    for version in range(3):
+        rows = pa.table({"id": [version], "label": [f"v{version}"]})
+        deltalake.write_deltalake(tmp_path / "orders", rows, mode="append")
+        commit = tmp_path / "orders" / "_delta_log" / f"{version:020}.json"
+        moment = int(datetime(2024, 3, 1 + version, 12, tzinfo=UTC).timestamp() * 1000)
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            action.get("commitInfo", {})["timestamp"] = moment
+        commit.write_text("\n".join(map(json.dumps, actions)))
+        os.utime(commit, (moment / 1000, moment / 1000))
+    return tmp_path / "orders"
+
+
+@pytest.fixture
+def session(place: Path) -> tamis.Session:
+    return tamis.connect().register("orders", place).register("sales.orders", place)
+
+
+def ids(session: tamis.Session, query: str) -> list[int]:
+    return sorted(session.sql(query).to_arrow()[0].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT id FROM orders", [0, 1, 2]),
+        ("SELECT id FROM orders VERSION AS OF 1", [0, 1]),
+        ("SELECT orders.id FROM orders VERSION AS OF 0", [0]),
+        ("SELECT o.id FROM orders FOR VERSION AS OF '1' AS o WHERE o.id > 0", [1]),
+        ("SELECT sales.orders.id FROM sales.orders VERSION AS OF 1", [0, 1]),
+        ("SELECT id FROM orders TIMESTAMP AS OF '2024-03-02 18:00:00'", [0, 1]),
+        ("SELECT id FROM orders TIMESTAMP AS OF DATE '2024-03-02'", [0]),
+        ("SELECT id FROM orders TIMESTAMP AS OF TIMESTAMP '2024-03-03 12:00:00' - INTERVAL 1 DAY", [0, 1]),
+        ("SELECT id FROM orders FOR SYSTEM_TIME AS OF current_timestamp()", [0, 1, 2]),
+        ("SELECT n.id FROM orders n LEFT ANTI JOIN orders VERSION AS OF 1 o ON n.id = o.id", [2]),
+        ("SELECT count(*) FROM orders VERSION AS OF 1", [2]),
+        ("SELECT max(id) OVER () FROM orders VERSION AS OF 1", [1, 1]),
+        ("SELECT orders.id + row_number() OVER (ORDER BY id) FROM orders VERSION AS OF 1", [1, 3]),
+        ("WITH old AS (SELECT * FROM orders VERSION AS OF 0) SELECT id FROM old", [0]),
+    ],
+)
+def test_a_table_is_read_as_it_was(session: tamis.Session, query: str, expected: list[int]) -> None:
+    assert ids(session, query) == expected
+    assert ids(session, f"SELECT * FROM ({query})") == expected
+
+
+def test_by_its_place(place: Path) -> None:
+    session = tamis.connect()
+    assert ids(session, f"SELECT id FROM delta.`{place}` VERSION AS OF 1") == [0, 1]
+    assert ids(session, f"SELECT id FROM delta.`{place}`") == [0, 1, 2]
+
+
+def test_a_place_means_its_newest_version_in_each_query_and_a_name_the_one_that_was_registered(
+    session: tamis.Session, place: Path
+) -> None:
+    by_place = f"SELECT id FROM delta.`{place}`"
+    earlier = session.sql(by_place)
+    assert ids(session, by_place) == [0, 1, 2]
+    deltalake.write_deltalake(place, pa.table({"id": [3], "label": ["v3"]}), mode="append")
+    assert ids(session, by_place) == [0, 1, 2, 3]
+    assert sorted(earlier.to_arrow()["id"].to_pylist()) == [0, 1, 2]
+    assert ids(session, "SELECT id FROM orders") == [0, 1, 2]
+    assert ids(session, "SELECT id FROM orders VERSION AS OF 3") == [0, 1, 2, 3]
+
+
+def test_a_name_that_is_registered_anew_means_versions_of_the_new_table(session: tamis.Session, tmp_path: Path) -> None:
+    assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [0]
+    deltalake.write_deltalake(tmp_path / "other", pa.table({"id": [70]}))
+    session.register("orders", tmp_path / "other")
+    assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [70]
+
+
+def test_explain_tells_the_version(session: tamis.Session) -> None:
+    assert "delta table 'orders' at version 1" in session.explain("SELECT label FROM orders VERSION AS OF 1")
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "said"),
+    [
+        ("SELECT * FROM orders VERSION AS OF 9", VersionNotFound, "no version 9 .*versions 0 to 2"),
+        ("SELECT * FROM orders VERSION AS OF 'main'", InvalidArgument, "is a number, not 'main'"),
+        ("SELECT * FROM orders VERSION AS OF id", InvalidArgument, "a version is a number"),
+        ("SELECT * FROM orders TIMESTAMP AS OF '2001-01-01'", VersionNotFound, "the oldest one, 0"),
+        ("SELECT * FROM orders TIMESTAMP AS OF 'soon'", InvalidArgument, "'soon' is no timestamp"),
+        ("SELECT * FROM orders TIMESTAMP AS OF id", InvalidArgument, "what is computed of constants"),
+        ("SELECT * FROM orders TIMESTAMP AS OF NULL", InvalidArgument, "give a moment"),
+        ("SELECT * FROM orders TIMESTAMP AS OF TRUE", InvalidArgument, "a date or a timestamp"),
+        ("SELECT * FROM ordres VERSION AS OF 1", TableNotFound, "no table 'ordres VERSION AS OF 1'"),
+        ("WITH r AS (SELECT 1) SELECT * FROM r VERSION AS OF 1", TableNotFound, "no table 'r VERSION"),
+        ("SELECT * FROM memory VERSION AS OF 1", UnsupportedFeature, "no table of a lake"),
+        ("SELECT * FROM files VERSION AS OF 1", UnsupportedFeature, "a hive table has no versions"),
+    ],
+)
+def test_mistakes(session: tamis.Session, tmp_path: Path, query: str, kind: type[TamisError], said: str) -> None:
+    pyarrow.dataset.write_dataset(pa.table({"id": [1]}), tmp_path / "files", format="parquet")
+    session.register("memory", pa.table({"id": [1]})).register("files", tmp_path / "files")
+    with pytest.raises(kind) as raised:
+        session.sql(query).to_arrow()
+    assert re.search(said, str(raised.value))
+
+
+def test_sessions_with_policies_stay_at_what_was_registered(place: Path) -> None:
+    session = tamis.connect(policies={"default": "allow", "tables": {}}).register("orders", place)
+    assert ids(session, "SELECT id FROM orders") == [0, 1, 2]
+    with pytest.raises(AccessDenied, match="not at other versions"):
+        session.sql("SELECT id FROM orders VERSION AS OF 0")
