@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -11,7 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import InvalidArgument, MissingDependency, TableNotFound
+from tamis.errors import (
+    AccessDenied,
+    InvalidArgument,
+    MissingDependency,
+    TableNotFound,
+    TamisError,
+    UnsupportedFeature,
+)
 
 
 def test_a_session_without_spark_opens_tables_as_open_does(tmp_path: Path) -> None:
@@ -105,3 +114,60 @@ def test_options_of_the_storage_are_for_tables_that_have_none(monkeypatch: pytes
         with pytest.raises(InvalidArgument, match="not now"):
             open_it()
     assert given == [{"region": "all"}, {"region": "own"}, {"region": "third"}, {"region": "all"}]
+
+
+def test_what_cannot_be_sent_to_another_process_says_what_can(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "t.parquet")
+    session = tamis.connect()
+    table = session.open(tmp_path / "t.parquet")
+    query = session.register("t", table).sql("SELECT id FROM t")
+    for made, way_out in ((session, "tamis.connect"), (table, "tamis.open"), (table.scan(), "URI"), (query, "text")):
+        with pytest.raises(TypeError, match=f"cannot be pickled: .*{way_out}"):
+            pickle.dumps(made)
+
+
+def test_a_query_outlives_what_was_detached_and_says_what_is_closed(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as database:
+        database.execute("CREATE TABLE t AS SELECT 1 AS id")
+    session = tamis.connect().attach("d", f"duckdb:///{tmp_path}/d.duckdb")
+    query = session.sql("SELECT id FROM d.t")
+    session.detach("d")
+    with pytest.raises(TamisError, match="closed"):
+        query.to_arrow()
+
+
+def test_types_that_the_engine_does_not_take(tmp_path: Path) -> None:
+    wide = pa.array([Decimal(7)], pa.decimal256(50, 0))
+    narrow = pa.array([Decimal(7)], pa.decimal256(20, 0))
+    rows = pa.table({"half": pa.array([1.5], pa.float16()), "wide": wide, "narrow": narrow})
+    session = tamis.connect().register("t", rows)
+    found = session.sql("SELECT half + 0 AS h, narrow, rank() OVER (ORDER BY half) AS r FROM t").to_arrow().to_pylist()
+    assert found == [{"h": 1.5, "narrow": 7, "r": 1}]
+    with pytest.raises(UnsupportedFeature, match="'wide' is a decimal of 50 digits"):
+        session.sql("SELECT wide FROM t").to_arrow()
+    with pytest.raises(InvalidArgument, match="several columns called 'a'"):
+        session.register("twins", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
+
+
+def test_a_text_in_double_quotes_that_is_a_column_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    session = tamis.connect().register("t", pa.table({"region": ["eu"]}))
+    assert session.sql("SELECT * FROM t WHERE \"region\" = 'eu'").to_arrow().num_rows == 0
+    assert "write a name as `name`" in caplog.text
+    caplog.clear()
+    assert session.sql("SELECT * FROM t WHERE region = \"eu\" AND 'a' = 'a'").to_arrow().num_rows == 1
+    assert not caplog.text
+
+
+def test_a_part_of_a_registered_table_is_under_its_policy(tmp_path: Path) -> None:
+    for region in ("eu", "us"):
+        (tmp_path / "orders" / f"region={region}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "orders" / f"region={region}" / "a.parquet")
+    policies = {"default": "allow", "tables": {"sales": [{"principals": ["ana"], "rows": "id > 1"}]}}
+    session = tamis.connect(policies=policies).register("sales", tmp_path / "orders")
+    ana = session.as_principal("ana")
+    assert ana.open(tmp_path / "orders" / "region=us").scan().count() == 1
+    assert ana.open(tmp_path / "orders" / "region=us" / "a.parquet").scan().count() == 1
+    session.register("part", tmp_path / "orders" / "region=us")
+    assert ana.sql("SELECT count(*) AS n FROM part").to_arrow()["n"].to_pylist() == [1]
+    with pytest.raises(AccessDenied):
+        session.as_principal("ben").open(tmp_path / "orders" / "region=us")

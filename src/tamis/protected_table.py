@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -61,23 +61,36 @@ def opening(place: str | os.PathLike[str], policies: Policies | None, principal:
         raise TableError(UNREADABLE) from None
 
 
-def protect_table(table: Table, policies: Policies | None, principal: str | None) -> Table:
+Around = Callable[[TableSource], Sequence[Sequence[str]]]
+"""The names of tables that a table is, or is a part of."""
+
+
+def _around_nothing(source: TableSource) -> Sequence[Sequence[str]]:
+    return ()
+
+
+def protect_table(
+    table: Table, policies: Policies | None, principal: str | None, around: Around = _around_nothing
+) -> Table:
     """The table as a principal may see it; AccessDenied where he may not."""
     if policies is None:
         return table
-    found = policies.policy_of(names_of(table._source), principal)
+    found = policies.policy_of(names_of(table._source), principal, around(table._source))
     if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
         return table
-    return ProtectedTable(table._source, policies, principal)
+    return ProtectedTable(table._source, policies, principal, around)
 
 
 class ProtectedTable(Table):
     """A table under a policy, which is looked up for each scan."""
 
-    def __init__(self, source: TableSource, policies: Policies, principal: str | None) -> None:
+    def __init__(
+        self, source: TableSource, policies: Policies, principal: str | None, around: Around = _around_nothing
+    ) -> None:
         super().__init__(source)
         self._policies = policies
         self._principal = principal
+        self._around = around
 
     @property
     def schema(self) -> pa.Schema:
@@ -97,7 +110,7 @@ class ProtectedTable(Table):
         versioned = self._versioned("refresh")
         with silence():
             source = versioned.refresh()
-        return ProtectedTable(source, self._policies, self._principal)
+        return ProtectedTable(source, self._policies, self._principal, self._around)
 
     def history(self, limit: int | None = None) -> NoReturn:
         self._refuse("its history")
@@ -109,7 +122,7 @@ class ProtectedTable(Table):
         self._refuse("its files")
 
     def _policy(self) -> BoundPolicy:
-        found = self._policies.policy_of(names_of(self._source), self._principal)
+        found = self._policies.policy_of(names_of(self._source), self._principal, self._around(self._source))
         if found is None:
             return BoundPolicy()
         return bind_policy(found, self._source.schema, self._source.name, self._principal)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
@@ -96,7 +96,11 @@ class Session:
 
         with opening(uri, self._policies, self._principal):
             table = Table(self._open_source(uri, *arguments, **options))
-        return protect_table(table, self._policies, self._principal)
+        return protect_table(table, self._policies, self._principal, self._names_around)
+
+    def _names_around(self, source: TableSource) -> Sequence[Sequence[str]]:
+        """The names of registered tables that a table is, or is a part of."""
+        return self._catalog.names_around(source) if "catalog" in self._catalog_of else ()
 
     def _open_source(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> TableSource:
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
@@ -222,7 +226,8 @@ class Session:
         tables = VisibleTables(self._catalog, self._policies, self._principal)
         # Spark has users of its own, whom a session without policies and principals leaves alone.
         knows = self._spark_session is None or self._policies is not None or self._principal is not None
-        connectors = self._catalog.connectors
+        # A query keeps the databases that it was made with.
+        connectors = dict(self._catalog.connectors)
         return Query(
             query,
             tables,
@@ -242,6 +247,9 @@ class Session:
         from tamis.spark.queries import zone_of
 
         return zone_of(self._spark_session)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session cannot be pickled: make one where it is needed, with tamis.connect()")
 
     def __repr__(self) -> str:
         return f"<tamis.Session on {self.engine.name}, planning={self._mode!r}>"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
@@ -116,6 +116,9 @@ class Table:
         from tamis.spark.files_dataframe import FilesDataFrame
 
         return FilesDataFrame(spark, self._source, columns)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a table cannot be pickled: send its URI, and its version, and open it there with tamis.open")
 
     def __repr__(self) -> str:
         version = "" if self.version is None else f", version {self.version}"

@@ -147,6 +147,7 @@ def test_two_tables_of_one_name_are_told_apart_by_their_own_names(in_folder: Pat
         (("SELECT 1", "orders"), "orders/x.parquet"),
         (("SELECT 1", "--table", "o=orders"), "orders/x.parquet"),
         (("SELECT 1", "--attach", "s=sqlite:///shop.db"), "shop.db"),
+        (("SELECT 1", "--attach", "s=shop.db"), "shop.db"),
     ],
 )
 def test_what_is_read_is_not_overwritten(in_folder: Path, arguments: tuple[str, ...], output: str) -> None:

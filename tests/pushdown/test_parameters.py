@@ -47,6 +47,7 @@ def session(tmp_path: Path) -> tamis.Session:
         ("SELECT id FROM t WHERE id NOT IN (:ids)", {"ids": []}, [1, 2, 3, 4]),
         ("SELECT id FROM t ORDER BY id LIMIT ?", [2], [1, 2]),
         ("SELECT id - ? FROM t WHERE id = 1", [-3], [4]),
+        ("SELECT ?::int + ?::bigint", ["1", 2], [3]),
         ("SELECT id FROM t WHERE id > ? -- and '?' and :that", [3], [4]),
         ("SELECT count(*) FROM t WHERE region <> '?' AND region <> ':r' AND id < ?", [4], [3]),
         ("SELECT max(id) OVER () FROM t WHERE id < ?", [3], [2, 2]),

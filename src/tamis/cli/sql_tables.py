@@ -74,9 +74,10 @@ class GivenTables:
         for uri in (*self._uris, *self._tables.values()):
             refuse_to_overwrite(uri, output)
         for uri in self._attached.values():
-            scheme, _, path = uri.partition(":///")
-            if path and scheme in ("sqlite", "duckdb"):
-                refuse_to_overwrite(path, output)
+            scheme, sign, path = uri.partition("://")
+            if not sign or scheme in ("sqlite", "duckdb"):
+                # Three slashes stand before a relative path, and four before one from the root.
+                refuse_to_overwrite(path.removeprefix("/") if sign else uri, output)
 
 
 def _names(table: Table) -> list[str]:

@@ -167,12 +167,7 @@ class Catalog:
         """The names of a table in each other database of the session that is the same one, attached again, and those
         under which a table of a lake is registered besides."""
         if isinstance(scan.handle, LakeHandle):
-            place = _real_place(scan.handle.source)
-            return [
-                names
-                for (_, handle), names in self._known_as.items()
-                if isinstance(handle, LakeHandle) and handle != scan.handle and _real_place(handle.source) == place
-            ]
+            return self.names_around(scan.handle.source)
         others = [name for name in self._attached() if name != scan.connector]
         identity = self._identity_of(scan.connector) if others else None
         own = self.connectors[scan.connector].names(scan.handle)
@@ -183,6 +178,15 @@ class Catalog:
                 means_it = connector.table((own[0],)) == scan.handle
                 found.append([f"{name}.{each}" for each in (own if means_it else reversed(own))])
         return found
+
+    def names_around(self, source: TableSource) -> Sequence[Sequence[str]]:
+        """The names of registered tables of lakes that a table is, or is a part of."""
+        place = _real_place(source)
+        return [
+            names
+            for (_, handle), names in self._known_as.items()
+            if isinstance(handle, LakeHandle) and f"{place}/".startswith(f"{_real_place(handle.source)}/")
+        ]
 
     def _identity_of(self, name: str) -> Hashable:
         try:

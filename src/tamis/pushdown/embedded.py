@@ -27,6 +27,7 @@ from tamis.errors import EvaluationError, one_line
 from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
 from tamis.pushdown.connector import Connector, as_told
 from tamis.pushdown.connectors.lake_sums import whole_sums
+from tamis.pushdown.engine_types import for_engine
 from tamis.pushdown.engine_words import plain
 from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
 from tamis.pushdown.own_files import OwnFiles, all_own_files
@@ -219,7 +220,7 @@ def schema_of(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, 
 def _empty(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
     if isinstance(leaf, Values):
         return leaf.rows.rename_columns([output.name for output in leaf.columns]).slice(0, 0)
-    schema = leaf_schema(leaf, connectors)
+    schema = for_engine(leaf_schema(leaf, connectors))
     return (schema if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])).empty_table()
 
 
@@ -326,7 +327,7 @@ class _Stream:
         self._read = read
         self._failures = failures
         # An engine has no table without columns.
-        self._schema = schema if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])
+        self._schema = for_engine(schema) if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
@@ -341,7 +342,7 @@ class _Stream:
                 if not len(self._given):
                     yield pa.record_batch([pa.nulls(batch.num_rows, pa.bool_())], schema=self._schema)
                 elif batch.num_rows:
-                    yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+                    yield pa.RecordBatch.from_arrays(_cast_to(batch, self._schema), schema=self._schema)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -349,10 +350,18 @@ class _Stream:
             raise
 
 
+def _cast_to(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+    return [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+
+
 def _relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[BaseException]) -> Any:
     match leaf:
         case Values():
-            return leaf.rows.rename_columns([output.name for output in leaf.columns])
+            named = leaf.rows.rename_columns([output.name for output in leaf.columns])
+            return named.cast(for_engine(named.schema))
         case _:
             return _Stream(leaf_schema(leaf, connectors), lambda: read_leaf(leaf, connectors), failures)
 

@@ -18,6 +18,8 @@ from tamis.expr.sql_syntax import SparkCalls
 
 Arguments = Mapping[str, Any] | Sequence[Any]
 
+_MARKS = (TokenType.PLACEHOLDER, TokenType.QDCOLON)
+
 _NUMBERED = "_{}"
 """The name of a parameter that has none."""
 
@@ -30,11 +32,12 @@ def number_parameters(text: str) -> str:
     """
     if "?" not in text:
         return text
-    marks = [token for token in SparkCalls().tokenize(text) if token.token_type == TokenType.PLACEHOLDER]
+    # `?::` is a word to sqlglot.
+    marks = [token for token in SparkCalls().tokenize(text) if token.token_type in _MARKS]
     pieces, place = [], 0
     for number, mark in enumerate(marks, 1):
-        pieces += [text[place : mark.start], ":", _NUMBERED.format(number)]
-        place = mark.end + 1
+        pieces += [text[place : mark.start], ":", _NUMBERED.format(number), " " * (mark.text != "?")]
+        place = mark.start + 1
     return "".join([*pieces, text[place:]])
 
 

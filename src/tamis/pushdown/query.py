@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -19,12 +18,12 @@ from tamis.pushdown.direct import Direct, direct
 from tamis.pushdown.embedded import CannotTranslate, Running, schema_of
 from tamis.pushdown.engine_words import failure, refusal
 from tamis.pushdown.explain import explain
-from tamis.pushdown.nodes import Node, Sql, walk_plan
+from tamis.pushdown.nodes import Node, Sql, TableScan, walk_plan
 from tamis.pushdown.optimizer import Context, Optimized, optimize
 from tamis.pushdown.parameters import Arguments, fill_parameters, number_parameters
 from tamis.pushdown.rules import ALL
 from tamis.pushdown.run_time import prune_joins
-from tamis.pushdown.sql_names import has_unknown_function, wrong_name
+from tamis.pushdown.sql_names import has_unknown_function, quoted_columns, wrong_name
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
 from tamis.pushdown.sql_trees import with_principal
@@ -78,6 +77,13 @@ class Query:
         self._tree = with_principal(tree, principal) if knows_principal else tree
         tables.check(self._tree)
         self._planned = plan_query(self._tree, tables, moment=self._moment)
+        scans = (node for node in walk_plan(self.plan) if isinstance(node, TableScan))
+        columns = {output.name.rpartition(".")[2] for scan in scans for output in scan.columns}
+        for comparison in quoted_columns(self._tree, columns):
+            # Engines take it, and find nothing.
+            logger.warning(
+                "%s compares texts, and no column: double quotes make a text, so write a name as `name`", comparison
+            )
 
     # --- Plans --------------------------------------------------------------------------------------------------------
 
@@ -129,7 +135,8 @@ class Query:
         """The same query, with a plan for Spark, whose session is in a zone."""
         if self._context.has_workers and self._moment.tzinfo == zone:
             return self
-        found = copy(self)
+        found = Query.__new__(Query)
+        vars(found).update(vars(self))
         for known in ("optimized", "plain", "schema"):
             vars(found).pop(known, None)
         found._context = replace(self._context, has_workers=True, is_utc=zone is UTC)
@@ -240,6 +247,9 @@ class Query:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a query as it is."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a query cannot be pickled: send its text, or its rows, as in query.to_arrow()")
 
     def __repr__(self) -> str:
         return f"<tamis.Query {' '.join(self.text.split())}>"

@@ -8,7 +8,7 @@ to find out whether an engine should be asked, and where a source is one that on
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -353,3 +353,14 @@ def _same(one: str, other: str) -> bool:
 
 def _folded(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part.casefold() for part in parts)
+
+
+def quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[str]:
+    """Comparisons of constants of which one is the name of a column: `"region" = 'eu'` compares two texts."""
+    names = {name.casefold() for name in columns}
+    for each in tree.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.In):
+        sides = [each.this, *(each.expressions if isinstance(each, exp.In) else [each.expression])]
+        if all(isinstance(side, exp.Literal) for side in sides):
+            texts = {side.this.casefold() for side in sides if side.is_string}
+            if not texts.isdisjoint(names):
+                yield text_of(each)

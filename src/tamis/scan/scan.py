@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -300,6 +300,11 @@ class Scan:
     def report(self) -> Report | None:
         """The report of what was read last; None while nothing was."""
         return getattr(self, "_last_report", None)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a scan cannot be pickled: send the URI of its table and its filter, and open it there, or send its rows"
+        )
 
     def __repr__(self) -> str:
         parts = [repr(self._source.name), f"columns={', '.join(self.schema.names)}"]
