@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
@@ -37,7 +37,27 @@ _BEFORE_STORAGE_OPTIONS = list(signature(open_source).parameters).index("storage
 _CATALOG_OPTIONS = ("storage_options", "relocate", "allow_outside")
 
 
-class Session:
+if TYPE_CHECKING:
+    from typing import Generic
+
+    from typing_extensions import TypeVar
+
+    Answer = TypeVar("Answer", default=Any)
+
+    class _Answering(Generic[Answer]):
+        pass
+
+else:
+    Answer = object
+
+    class _Answering:
+        """What `sql` returns matters to type checkers alone."""
+
+        def __class_getitem__(cls, answer: object) -> type:
+            return cls
+
+
+class Session(_Answering[Answer]):
     """Opens tables, and runs SQL over those that were registered. Made with `tamis.connect`."""
 
     def __init__(
@@ -77,11 +97,11 @@ class Session:
         """Who asks; None where nobody was named."""
         return self._principal
 
-    def as_principal(self, name: str) -> Session:
+    def as_principal(self, name: str) -> Session[Answer]:
         """The session for somebody: the same tables, seen through the policies for that principal."""
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"a principal is a name, not {name!r}")
-        other = Session.__new__(Session)
+        other: Session[Answer] = Session.__new__(Session)
         other.__dict__.update(self.__dict__)
         other._principal = name
         return other
@@ -108,7 +128,7 @@ class Session:
             options["storage_options"] = self._storage_options
         return open_source(uri, *arguments, **options, planning=planning)
 
-    def register(self, name: str, table: Any) -> Session:
+    def register(self, name: str, table: Any) -> Session[Answer]:
         """Let a table be known by a name in SQL: one that was opened, its URI, or rows that Arrow can read."""
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
@@ -123,7 +143,7 @@ class Session:
         self._catalog.register_source(name, table._source, names_of(table._source))
         return self
 
-    def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session:
+    def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session[Answer]:
         """Let the tables of a database be known as `name.table`, and those of a catalog as `name.namespace.table`.
 
         A database is given by its URI, or is a connector of your own. `catalog` is an Iceberg catalog: one of
@@ -163,12 +183,12 @@ class Session:
 
         self._catalog.attach_lake(name, AttachedIceberg.of(name, catalog, open_table, names_of))
 
-    def unregister(self, name: str) -> Session:
+    def unregister(self, name: str) -> Session[Answer]:
         """Forget a registered table. Queries that were made before keep it."""
         self._catalog.unregister(name)
         return self
 
-    def detach(self, name: str) -> Session:
+    def detach(self, name: str) -> Session[Answer]:
         """Forget a database or a catalog, and close the connections to it."""
         self._catalog.detach(name)
         return self
@@ -178,7 +198,7 @@ class Session:
         if "catalog" in self._catalog_of:
             self._catalog.detach_all()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Session[Answer]:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -200,7 +220,7 @@ class Session:
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
 
-    def sql(self, query: str, args: Arguments | None = None, *, rules: Rules = True) -> Any:
+    def sql(self, query: str, args: Arguments | None = None, *, rules: Rules = True) -> Answer:
         """A query over the registered tables, in Spark's dialect; on a Spark session, its DataFrame.
 
         `args` are the values of its parameters: a mapping for `:name`, or a list for one `?` after the other.
@@ -208,9 +228,9 @@ class Session:
         """
         found = self._query(query, args, rules)
         if self._spark_session is not None:
-            return found.to_spark(self._spark_session)
+            return cast(Answer, found.to_spark(self._spark_session))
         found.check(only_if_doubtful=True)
-        return found
+        return cast(Answer, found)
 
     def explain(self, query: str, format: str = "text", *, args: Arguments | None = None, rules: Rules = True) -> str:
         """What becomes of a query, as `text` or as `json`: plans, rules, and what each scan will read."""
@@ -258,7 +278,7 @@ class Session:
 class _Opener:
     """Opens what queries name, unless policies forbid it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[Any]) -> None:
         self._session = session
 
     def open_place(self, path: str, format: str) -> TableSource:
@@ -289,13 +309,33 @@ def _loaded(policies: PolicySource | None) -> Policies | None:
     return load_policies(policies)
 
 
+@overload
+def connect(
+    spark: None = None,
+    *,
+    planning: str = AUTO,
+    policies: PolicySource | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Session[Query]: ...
+
+
+@overload
+def connect(
+    spark: object,
+    *,
+    planning: str = AUTO,
+    policies: PolicySource | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Session[Any]: ...
+
+
 def connect(
     spark: Any = None,
     *,
     planning: str = AUTO,
     policies: PolicySource | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Session:
+) -> Session[Any]:
     """A session. With a Spark session (classic or Connect), plans can be made in its executors, and SQL runs there.
 
     `planning` is `local` (in this process), `spark` (checkpoint parts, directories and footers are read in executors)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, with_article
+from tamis.expr.nodes import FALSE, NULL
 from tamis.io.storage import Storage, open_storage
 from tamis.scan.plan import describe_files
 from tamis.scan.scan import Scan, checked_limit
@@ -78,7 +79,9 @@ class Table:
         scan = self.scan(where, levels=levels)
         listing = self._source.list_files(scan._predicate, levels, with_rows=True)
         has_own = "num_records" in listing.files.column_names
-        return describe_files(listing.files, listing.partitions, None if has_own else listing.rows)
+        found = describe_files(listing.files, listing.partitions, None if has_own else listing.rows)
+        # No level prunes by what no column is asked about.
+        return found.slice(0, 0) if scan._predicate.expr in (FALSE, NULL) else found
 
     def scan(
         self,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, ParseError
 
 ROWS = pa.table(
     {
@@ -73,6 +73,11 @@ def test_parameters_prune_as_literals_do(session: tamis.Session) -> None:
     written = session.explain("SELECT id FROM t WHERE id = 2")
     assert given.split("As it will run")[1].split("Rules")[0] == written.split("As it will run")[1].split("Rules")[0]
     assert given.split("Scans")[1] == written.split("Scans")[1]
+
+
+def test_a_text_that_is_none_is_told_as_ever(session: tamis.Session) -> None:
+    with pytest.raises(ParseError, match="never closed"):
+        session.sql("SELECT '?")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlglot
 from sqlglot import TokenType, exp
+from sqlglot.errors import SqlglotError
 
 from tamis.errors import InvalidArgument, TamisError, with_article
 from tamis.expr.literals import literal
@@ -19,6 +20,7 @@ from tamis.expr.sql_syntax import SparkCalls
 Arguments = Mapping[str, Any] | Sequence[Any]
 
 _MARKS = (TokenType.PLACEHOLDER, TokenType.QDCOLON)
+"""`?`, and `?::` before a type."""
 
 _NUMBERED = "_{}"
 """The name of a parameter that has none."""
@@ -32,8 +34,12 @@ def number_parameters(text: str) -> str:
     """
     if "?" not in text:
         return text
-    # `?::` is a word to sqlglot.
-    marks = [token for token in SparkCalls().tokenize(text) if token.token_type in _MARKS]
+    try:
+        tokens = SparkCalls().tokenize(text)
+    except SqlglotError:
+        # Whoever reads it says what is wrong.
+        return text
+    marks = [token for token in tokens if token.token_type in _MARKS]
     pieces, place = [], 0
     for number, mark in enumerate(marks, 1):
         pieces += [text[place : mark.start], ":", _NUMBERED.format(number), " " * (mark.text != "?")]

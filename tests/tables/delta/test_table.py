@@ -453,6 +453,8 @@ def test_all_files_of_a_table(log: DeltaLog) -> None:
     assert files["num_records"].to_pylist() == [3, None, 3, 3]
     assert files["p"].to_pylist() == ["a", "a", "b", "b"]
     assert files["size"].to_pylist() == [Path(path).stat().st_size for path in files["path"].to_pylist()]
+    assert tamis.open(log.table).files("p = 'a'").num_rows == 2
+    assert tamis.open(log.table).files("1 = 0").num_rows == tamis.open(log.table).files("NULL").num_rows == 0
 
 
 def test_an_inline_vector_that_deletes_all_rows(tmp_path: Path) -> None:
