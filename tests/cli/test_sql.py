@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -208,17 +204,3 @@ def test_tables_of_a_catalog(in_folder: Path) -> None:
 
 def test_intervals_are_texts(in_folder: Path) -> None:
     assert run("SELECT INTERVAL 3 DAYS AS i")[1] == "i\nP3D\n"
-
-
-def test_an_interrupted_query_is_interrupted(in_folder: Path) -> None:
-    query = "SELECT sum(a.id * b.id) FROM range(0, 10000000) a JOIN range(0, 10000000) b ON a.id <> b.id"
-    # Whoever runs in the background hears no such signal, unless it says so.
-    hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import tamis.__main__"
-    with subprocess.Popen([sys.executable, "-c", hearing, "sql", query], stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(3)
-        process.send_signal(signal.SIGINT)
-        try:
-            _, said = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert (process.returncode, said) == (130, "tamis: interrupted\n")

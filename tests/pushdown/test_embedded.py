@@ -77,3 +77,10 @@ def test_two_sides_of_a_join_are_streamed_and_the_engine_knows_which_is_larger(
 def test_one_table_alone_is_streamed(session: tamis.Session, plans: list[str]) -> None:
     session.sql("SELECT count(DISTINCT customer) FROM orders", rules=False).to_arrow()
     assert "PYTHON_ARROW_SCAN" in plans[-1]
+
+
+def test_an_engine_that_is_interrupted_says_so_as_python_does() -> None:
+    with pytest.raises(KeyboardInterrupt), embedded._interruptible():
+        raise RuntimeError("Query interrupted")
+    with pytest.raises(RuntimeError, match="otherwise"), embedded._interruptible():
+        raise RuntimeError("otherwise")
