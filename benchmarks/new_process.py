@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -47,8 +48,10 @@ def measure(preparation: Callable[..., Work], /, *, longest: float | None = None
     """Run a preparation, named by its module and its name, and its work in a new process, for `longest` seconds."""
     started = time.perf_counter()
     command = [sys.executable, __file__, preparation.__module__, preparation.__name__, json.dumps(arguments)]
+    # Installed packages have their bytecode; ours gets it with the first process.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=longest)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=longest, env=environment)
     except subprocess.TimeoutExpired as expired:
         raise Unfinished(f"not finished after {expired.timeout:,.0f} s") from expired
     elapsed = time.perf_counter() - started

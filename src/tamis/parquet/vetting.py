@@ -414,7 +414,7 @@ def _after_statistics(leaf: LeafType) -> bytes:
     return b"(?:" + b"|".join(fields) + rb")*+\x00"
 
 
-_WALKED_FIRST = 500
+_WALKED_FIRST = 4000
 _walked = count()
 
 
