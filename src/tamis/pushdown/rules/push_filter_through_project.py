@@ -9,7 +9,7 @@ cannot tell of a row, over columns that are not masked: a masked column is compa
 from __future__ import annotations
 
 from tamis.expr.nodes import Column, Expr
-from tamis.pushdown.nodes import Filter, Node, Project
+from tamis.pushdown.nodes import Filter, Node, Project, Sql, TableScan, Values
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.paths import symbols_of
 from tamis.pushdown.policies.leakproof import is_leakproof, policy_may_fail
@@ -22,7 +22,7 @@ class PushFilterThroughProject:
 
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
-            case Filter(Project() as project, predicate, protects=False):
+            case Filter(Project() as project, predicate, protects=False) if not _is_extracted(project):
                 parts = parts_of(predicate)
                 below = [part for part in parts if _may_pass(part, project)]
                 if not below:
@@ -33,6 +33,17 @@ class PushFilterThroughProject:
                 return filtered(moved, (part for part in parts if part not in below))
             case _:
                 return None
+
+
+def _is_extracted(project: Project) -> bool:
+    """Whether a projection only takes fields out of structs, for a scan to take it in.
+
+    `extract_dereferences` puts it below filters: if they went below it again, it would be put there for ever.
+    """
+    exprs = [each.expr for each in project.outputs]
+    is_of_paths = all(isinstance(expr, Column) for expr in exprs) and not project.protects
+    has_fields = any(isinstance(expr, Column) and len(expr.path) > 1 for expr in exprs)
+    return is_of_paths and has_fields and isinstance(project.source, TableScan | Values | Sql)
 
 
 def _may_pass(conjunct: Expr, project: Project) -> bool:
