@@ -1,0 +1,26 @@
+"""The driver of the rules: it ends, and says which rule does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders.plans import context, scan
+from tamis.errors import TamisError
+from tamis.pushdown.nodes import Limit, Node
+from tamis.pushdown.optimizer import Context, optimize
+
+
+class _Restless:
+    name = "restless"
+
+    def apply(self, node: Node, given: Context) -> Node | None:
+        return replace(node, count=node.count + 1) if isinstance(node, Limit) else None
+
+
+def test_a_rule_that_never_has_enough_is_named() -> None:
+    plan = Limit(scan("t"), 1)
+    with pytest.raises(TamisError, match="'restless' finds something to change in every round"):
+        optimize(plan, [_Restless()], context())
+    assert optimize(plan, [_Restless()], context(), switched_off=["restless"]).plan == plan
