@@ -20,11 +20,10 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import sqlglot
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from tamis.errors import EvaluationError, one_line
-from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
+from tamis.expr.sql_syntax import DEEPEST, with_large_stack
 from tamis.pushdown.connector import Connector, as_told
 from tamis.pushdown.connectors.lake_sums import whole_sums
 from tamis.pushdown.engine_types import for_engine
@@ -250,12 +249,7 @@ def _translated_before(text: str) -> str:
 
 def _translated(text: str) -> str:
     def work() -> str:
-        text_of_spark = in_duckdb_syntax(text)
-        try:
-            return to_duckdb(text_of_spark, names_fields=True)
-        except (EvaluationError, SqlglotError):
-            tree = sqlglot.parse_one(text_of_spark, read=SparkText)
-            return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
+        return to_duckdb(in_duckdb_syntax(text), of_query=True)
 
     try:
         return work()

@@ -92,6 +92,17 @@ class Scope:
             raise NotModelled(f"no single source {'.'.join(parts)}")
         return found[0].fields
 
+    def fields_of(self, parts: Sequence[str]) -> list[tuple[str, exp.Expr]]:
+        """What `orders.place.*` means, where that is a column: its fields, and how each is written."""
+        if any(relation.is_called(parts) for relation in self.relations):
+            return []
+        found = self.find(parts)
+        data_type = None if found is None or found[1] else found[0].type
+        if data_type is None or not pa.types.is_struct(data_type):
+            return []
+        names = [data_type.field(place).name for place in range(data_type.num_fields)]
+        return [(name, symbol_tree(parts[0], (*parts[1:], name))) for name in names]
+
     def find(self, parts: Sequence[str]) -> tuple[Field, tuple[str, ...]] | None:
         """The column that a name means, and the fields inside of it; None where there is none."""
         for count in range(len(parts) - 1, 0, -1):
@@ -165,6 +176,9 @@ class Scope:
         """The tree with symbols in the place of names, and the values of symbols that are no columns themselves."""
         root = exp.Paren(this=tree.copy())
         name_fields(root)
+        for pipe in list(root.find_all(exp.DPipe)):
+            # The same under its other name, of which the types of arguments are known.
+            pipe.replace(exp.Anonymous(this="concat", expressions=[pipe.this, pipe.expression]))
         values: dict[str, Expr] = {}
         for top, parts in list(chains(root)):
             found = self.find(parts)

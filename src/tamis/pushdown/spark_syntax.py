@@ -1,4 +1,4 @@
-"""Syntax of Spark that sqlglot does not turn into DuckDB's: lateral views, WITH ROLLUP, `any`, `range`."""
+"""Syntax of Spark that sqlglot does not turn into DuckDB's: lateral views, WITH ROLLUP, `any`, `range`, `UNPIVOT`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sqlglot import exp
 from tamis.expr.sql_syntax import SparkCalls, SparkText
 from tamis.pushdown.spark_aggregates import NAMES, put_in_words
 
-_CHANGED = ("lateral", "range", "with", "grouping", "any", "some", "every", *NAMES)
+_CHANGED = ("lateral", "range", "with", "grouping", "any", "some", "every", "unpivot", "explode", "explode_outer",
+            "posexplode_outer", *NAMES)  # fmt: skip
 _WORDS = re.compile(rf"\b({'|'.join(_CHANGED)})\b", re.IGNORECASE)
 
 
@@ -36,7 +37,12 @@ def in_duckdb_syntax(text: str) -> str:
     put_in_words(tree)
     for group in tree.find_all(exp.Group):
         _bracket_keys(group)
+    for pivot in list(tree.find_all(exp.Pivot)):
+        _keep_partly_null(pivot)
+    for join in list(tree.find_all(exp.Join)):
+        _unnest_joined(join)
     for select in tree.find_all(exp.Select):
+        select.set("expressions", [each for item in select.expressions for each in _unnested(item)])
         views = [each for each in select.args.get("laterals") or () if isinstance(each, exp.Lateral)]
         joins = [_join(each) for each in views if each.args.get("view")]
         if None in joins or len(joins) != len(select.args.get("laterals") or ()):
@@ -71,6 +77,66 @@ def _bracket_keys(group: exp.Group) -> None:
                 group.set("expressions", [])
 
 
+def _keep_partly_null(pivot: exp.Pivot) -> None:
+    """UNPIVOT of several values leaves out rows in which all of them are NULL: DuckDB does where one of them is."""
+    values = pivot.expressions[0] if pivot.args.get("unpivot") and pivot.expressions else None
+    source = pivot.parent
+    if not isinstance(values, exp.Tuple) or pivot.args.get("include_nulls") or not isinstance(source, exp.Expr):
+        return
+    if len(source.args["pivots"]) > 1:
+        return
+    alias = pivot.args.get("alias")
+    pivot.set("alias", None)
+    pivot.set("include_nulls", True)
+    is_there = [
+        exp.Not(this=exp.Is(this=exp.column(each.copy()), expression=exp.null())) for each in values.expressions
+    ]
+    rows = exp.Subquery(alias=alias)
+    source.replace(rows)
+    found = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+    rows.set("this", found.where(exp.or_(*is_there), copy=False))
+
+
+def _unnest_joined(join: exp.Join) -> None:
+    """`FROM t, LATERAL explode(xs) AS v(x)`."""
+    lateral = join.this
+    if isinstance(lateral, exp.Lateral) and isinstance(lateral.this, exp.Anonymous) and not lateral.args.get("view"):
+        found = _join(lateral)
+        if found is not None and found.side and join.kind == "CROSS":
+            join.replace(found)
+        elif found is not None and not found.side:
+            join.set("this", found.this)
+
+
+def _unnested(item: exp.Expr) -> list[exp.Expr]:
+    """What a SELECT returns of maps and of empty lists: `explode(map) AS (k, v)`, `explode_outer(list)`."""
+    names = [each.name for each in item.expressions] if isinstance(item, exp.Aliases) else [item.alias or "col"]
+    call = item.this if isinstance(item, exp.Alias | exp.Aliases) else item
+    if not isinstance(call, exp.Anonymous) or len(call.expressions) != 1:
+        return [item]
+    values = call.expressions[0]
+    match call.name.lower(), len(names):
+        case "explode", 2:
+            found = [_unnest(exp.Anonymous(this=part, expressions=[values])) for part in ("map_keys", "map_values")]
+        case "explode_outer", 1:
+            found = [_unnest(_or_null(values))]
+        case "posexplode_outer", 2:
+            # The shorter of two lists ends with NULL.
+            found = [_places(values), _unnest(_or_null(values))]
+        case _:
+            return [item]
+    return [_named(value, name) for value, name in zip(found, names, strict=True)]
+
+
+def _or_null(values: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="spark_outer_items", expressions=[values.copy()])
+
+
+def _places(values: exp.Expr) -> exp.Expr:
+    subscripts = exp.Anonymous(this="generate_subscripts", expressions=[values.copy(), exp.Literal.number(1)])
+    return exp.Sub(this=subscripts, expression=exp.Literal.number(1))
+
+
 def _join(view: exp.Lateral) -> exp.Join | None:
     call = view.this
     if not isinstance(call, exp.Anonymous) or len(call.expressions) != 1:
@@ -83,11 +149,7 @@ def _join(view: exp.Lateral) -> exp.Join | None:
             columns = [_named(_unnest(values), names[0] if names else "col")]
         case "posexplode", 0 | 2:
             place, item = names or ("pos", "col")
-            count = exp.Sub(
-                this=exp.Anonymous(this="generate_subscripts", expressions=[values.copy(), exp.Literal.number(1)]),
-                expression=exp.Literal.number(1),
-            )
-            columns = [_named(count, place), _named(_unnest(values), item)]
+            columns = [_named(_places(values), place), _named(_unnest(values), item)]
         case "explode", 2:
             entries = exp.Anonymous(this="map_entries", expressions=[values])
             unnested = exp.Select(expressions=[_named(_unnest(entries), "entry")])

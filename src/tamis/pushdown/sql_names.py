@@ -224,7 +224,7 @@ class _Names:
         if isinstance(column.this, exp.Star):
             self._look_at_star(column.this, level)
             parts = tuple(column.args[key].name for key in ("catalog", "db", "table") if column.args.get(key))
-            if level.is_told and not any(source.is_called(parts) for source in level.sources):
+            if level.is_told and not any(source.is_called(parts) or _has(source, parts) for source in level.sources):
                 self._no_source(column, (*parts, "*"), level)
             return
         try:
@@ -345,6 +345,11 @@ def _renamed(fields: _Fields | None, alias: exp.Expr | None) -> _Fields | None:
     if fields is None or len(names) > len(fields):
         return None
     return (*(each.with_name(name) for each, name in zip(fields, names, strict=False)), *fields[len(names) :])
+
+
+def _has(source: _Source, parts: Sequence[str]) -> bool:
+    """Whether a source has a column of this name, with the name of the source before it or without."""
+    return source.has(parts[0]) or (source.is_called(parts[:-1]) and source.has(parts[-1]))
 
 
 def _same(one: str, other: str) -> bool:

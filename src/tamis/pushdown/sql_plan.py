@@ -258,7 +258,8 @@ class _Planner:
                     parts = [
                         each.args[key].name for key in ("catalog", "db", "table") if each.args.get(key) is not None
                     ]
-                    found += _starred(star, scope.of_relation(parts))
+                    inner = [] if any(star.args.values()) else scope.fields_of(parts)
+                    found += [_Item(name, tree) for name, tree in inner] or _starred(star, scope.of_relation(parts))
                 case exp.Alias():
                     found.append(_Item(each.alias, each.this))
                 case exp.Aliases():

@@ -18,6 +18,7 @@ from tamis.pushdown.nodes import Filter, Named, Node, Project
 from tamis.pushdown.scopes import Field, NotModelled, Scope, chains, name_fields, symbol_tree
 from tamis.pushdown.sql_sources import Common, Queries, plan_from
 from tamis.pushdown.sql_trees import conjuncts, has_free_star, may_be_several, text_of
+from tamis.scan.embedded import has_text_of_its_own, is_binary
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,10 @@ def _expand(select: exp.Select, scope: Scope) -> list[str]:
                 fields = scope.visible()
             case exp.Column(this=exp.Star() as star) if not any(star.args.values()):
                 parts = [each.args[key].name for key in ("catalog", "db", "table") if each.args.get(key) is not None]
-                fields = scope.of_relation(parts)
+                inner = scope.fields_of(parts)
+                names += [name for name, _ in inner]
+                found += [tree for _, tree in inner]
+                fields = () if inner else scope.of_relation(parts)
             case exp.Aliases():
                 raise NotModelled("several names for one expression")
             case _ if has_free_star(each) or may_be_several(each):
@@ -150,7 +154,30 @@ def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
         match field.value:
             case Column((symbol,)):
                 used[symbol] = field.value
-                top.replace(symbol_tree(symbol, inner))
+                named = symbol_tree(symbol, inner)
+                around = None if inner else _function_around(top)
+                if around in _JOINING and has_text_of_its_own(field.type):
+                    named = exp.cast(named, "string")
+                elif around in _MEASURING and is_binary(field.type):
+                    named = exp.Anonymous(this="octet_length", expressions=[named])
+                    assert top.parent is not None
+                    top = top.parent
+                top.replace(named)
             case _:
                 raise NotModelled("a column that is computed")
     return used
+
+
+_JOINING = frozenset(("concat", "concat_ws", "||"))
+_MEASURING = frozenset(("length", "len", "char_length", "character_length"))
+
+
+def _function_around(tree: exp.Expr) -> str | None:
+    """The function of which a value is an argument: the engine does not always mean the same by it for all types."""
+    match tree.parent:
+        case exp.DPipe():
+            return "||"
+        case exp.Anonymous() as call:
+            return call.name.lower()
+        case _:
+            return None

@@ -163,6 +163,12 @@ def _in_our_meaning(node: Expr) -> Expr:
             return Call("spark_round_float", (value, digits))
         case Call("round", (value, digits)) if pa.types.is_float32(type_of(value) or types.NULL):
             return Call("spark_round_single", (value, digits))
+        case Call("bround", (value, *digits)) if pa.types.is_float64(type_of(value) or types.NULL):
+            return Call("spark_bround_float", (value, *(digits or [Literal(0, types.LONG)])))
+        case Call("reverse", (value,)) if pa.types.is_nested(type_of(value) or types.NULL):
+            return Call("list_reverse", (value,))
+        case Call("length" | "char_length" | "character_length" | "len", (value,)) if is_binary(type_of(value)):
+            return Call("octet_length", (value,))
         case Call("concat" | "concat_ws", args):
             return with_args(node, tuple(map(_as_text, args)))
         case Call("like", (value, pattern)):
@@ -172,11 +178,17 @@ def _in_our_meaning(node: Expr) -> Expr:
 
 
 def _as_text(value: Expr) -> Expr:
-    """A value that is joined to texts: those of floats and timestamps are Spark's."""
-    data_type = type_of(value) or types.NULL
-    if not (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type)):
-        return value
-    return Call("cast", (value, Literal("string", types.STRING)))
+    """A value that is joined to texts."""
+    return Call("cast", (value, Literal("string", types.STRING))) if has_text_of_its_own(type_of(value)) else value
+
+
+def has_text_of_its_own(data_type: pa.DataType | None) -> bool:
+    """Whether Spark writes values of a type in another way than the engine does."""
+    return data_type is not None and (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type))
+
+
+def is_binary(data_type: pa.DataType | None) -> bool:
+    return data_type is not None and (pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
 
 
 def _engine_arguments(node: Expr) -> tuple[Expr, ...]:

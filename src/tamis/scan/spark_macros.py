@@ -52,6 +52,12 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unix_seconds": (("x",), _since_epoch(1_000_000)),
     "unix_millis": (("x",), _since_epoch(1_000)),
+    "timestamp_seconds": (
+        ("x",),
+        "CASE WHEN isfinite(CAST(x AS DOUBLE)) THEN make_timestamptz(CAST(trunc(x * 1000000) AS BIGINT)) END",
+    ),
+    "timestamp_millis": (("x",), "make_timestamptz(CAST(x AS BIGINT) * 1000)"),
+    "timestamp_micros": (("x",), "make_timestamptz(CAST(x AS BIGINT))"),
     "from_utc_timestamp": (("x", "zone"), "timezone(zone, CAST(CAST(x AS TIMESTAMP) AS TIMESTAMPTZ))"),
     "to_utc_timestamp": (("x", "zone"), "CAST(timezone(zone, CAST(x AS TIMESTAMP)) AS TIMESTAMP)"),
     # Numbers
@@ -62,13 +68,54 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "log2": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE log2(x) END"),
     "isnan": (("x",), "coalesce(isnan(x), FALSE)"),
     "bit_count": (("x",), "bit_count(CAST(x AS BIGINT))"),
-    "factorial": (("x",), "CASE WHEN x BETWEEN 0 AND 20 THEN factorial(CAST(x AS INTEGER)) END"),
+    "factorial": (("x",), "CASE WHEN x BETWEEN 0 AND 20 THEN CAST(factorial(CAST(x AS INTEGER)) AS BIGINT) END"),
+    "pmod": (("x", "n"), "CASE WHEN x % n < 0 THEN (x % n + n) % n ELSE x % n END"),
+    "nanvl": (("x", "y"), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN y ELSE x END"),
+    "rint": (("x",), "round_even(CAST(x AS DOUBLE), 0)"),
+    "positive": (("x",), "+x"),
+    "zeroifnull": (("x",), "coalesce(x, 0)"),
+    "nullifzero": (("x",), "nullif(x, 0)"),
+    "try_add": (("x", "y"), "TRY(x + y)"),
+    "try_subtract": (("x", "y"), "TRY(x - y)"),
+    "try_multiply": (("x", "y"), "TRY(x * y)"),
+    "try_mod": (("x", "y"), "TRY(x % y)"),
+    "format_number": (
+        ("x", "n"),
+        f"CASE WHEN x IS NULL OR n IS NULL OR n < 0 THEN NULL WHEN {_FLOATING} THEN "
+        "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN 'NaN' WHEN isinf(CAST(x AS DOUBLE)) "
+        "THEN CASE WHEN x < 0 THEN '-∞' ELSE '∞' END ELSE format('{:,.' || n || 'f}', CAST(x AS DOUBLE)) END "
+        "ELSE CASE WHEN x < 0 THEN '-' ELSE '' END || spark_grouped(CAST(round_even(abs(x), n) AS VARCHAR), n) END",
+    ),
     "sign": (("x",), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) ELSE CAST(sign(x) AS DOUBLE) END"),
     # Texts
     **dict.fromkeys(("char", "chr"), (("x",), "CASE WHEN x < 0 THEN '' ELSE chr(CAST(x & 255 AS INTEGER)) END")),
     "split": (("x", "pattern"), "CASE WHEN pattern IS NULL THEN NULL ELSE str_split_regex(x, pattern) END"),
-    "json_array_length": (("x",), "CASE WHEN json_type(x) = 'ARRAY' THEN json_array_length(x) END"),
-    "json_object_keys": (("x",), "CASE WHEN json_type(x) = 'OBJECT' THEN json_keys(x) END"),
+    "json_array_length": (
+        ("x",),
+        "CASE WHEN spark_is_json(x) AND json_type(x) = 'ARRAY' THEN json_array_length(x) END",
+    ),
+    "json_object_keys": (("x",), "CASE WHEN spark_is_json(x) AND json_type(x) = 'OBJECT' THEN json_keys(x) END"),
+    "octet_length": (
+        ("x",),
+        "CASE WHEN typeof(x) = 'BLOB' THEN octet_length(TRY_CAST(x AS BLOB)) ELSE strlen(CAST(x AS VARCHAR)) END",
+    ),
+    "sha2": (
+        ("x", "bits"),
+        "CASE WHEN bits IN (0, 256) THEN sha256(x) "
+        "WHEN x IS NOT NULL AND bits IN (224, 384, 512) THEN error('sha2 has 256 bits here') END",
+    ),
+    "substring_index": (
+        ("x", "delimiter", "n"),
+        "CASE WHEN x IS NULL OR delimiter IS NULL OR n IS NULL THEN NULL WHEN delimiter = '' OR n = 0 THEN '' "
+        "WHEN n > 0 THEN array_to_string(string_split(x, delimiter)[1:n], delimiter) "
+        "ELSE array_to_string(string_split(x, delimiter)[n:], delimiter) END",
+    ),
+    "find_in_set": (
+        ("x", "texts"),
+        "CASE WHEN x IS NULL OR texts IS NULL THEN NULL WHEN contains(x, ',') THEN 0 "
+        "ELSE coalesce(list_position(string_split(texts, ','), x), 0) END",
+    ),
+    "regexp_substr": (("x", "pattern"), "nullif(regexp_extract(x, pattern), '')"),
     "left": (("x", "n"), "CASE WHEN n <= 0 THEN left(x, 0) ELSE left(x, n) END"),
     "right": (("x", "n"), "CASE WHEN n <= 0 THEN left(x, 0) ELSE right(x, n) END"),
     "levenshtein": (
@@ -85,6 +132,19 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "url_decode": (("x",), "url_decode(replace(x, '+', ' '))"),
     "url_encode": (("x",), "replace(replace(replace(url_encode(x), '%20', '+'), '~', '%7E'), '%2A', '*')"),
     # Arrays and maps
+    "get": (("x", "n"), "CASE WHEN n >= 0 THEN list_extract(x, n + 1) END"),
+    "array_repeat": (("item", "n"), "list_transform(range(CAST(n AS BIGINT)), lambda e: item)"),
+    "array_union": (
+        ("x", "y"),
+        "CASE WHEN x IS NULL OR y IS NULL THEN NULL ELSE spark_array_distinct(list_concat(x, y)) END",
+    ),
+    "arrays_overlap": (
+        ("x", "y"),
+        "CASE WHEN x IS NULL OR y IS NULL THEN NULL WHEN list_has_any(x, y) THEN TRUE "
+        "WHEN len(x) > 0 AND len(y) > 0 AND (list_position(x, NULL) IS NOT NULL OR list_position(y, NULL) IS NOT NULL) "
+        "THEN NULL ELSE FALSE END",
+    ),
+    "map_contains_key": (("x", "key"), "list_contains(map_keys(x), key)"),
     "array_contains": (
         ("x", "item"),
         "CASE WHEN list_contains(x, item) THEN TRUE WHEN list_position(x, NULL) IS NOT NULL THEN NULL "
@@ -131,11 +191,22 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
 """Functions by their name in Spark."""
 
 _PARSED = (
-    "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(x, shape) THEN strptime(x, format) "
+    "CASE WHEN x IS NULL THEN NULL "
+    "WHEN regexp_full_match(CAST(x AS VARCHAR), shape) THEN strptime(CAST(x AS VARCHAR), format) "
     "ELSE error('a text is not written as the pattern says') END"
 )
 _DIGITS = "replace(ltrim(text, '-'), '.', '')"
 _NOT_WHOLE = "error('a text is no whole number')"
+
+_TEXT = (
+    f"CASE WHEN {_FLOATING} THEN spark_number_text(CAST(x AS VARCHAR)) "
+    "WHEN typeof(x) = 'BLOB' THEN decode(CAST(CAST(x AS VARCHAR) AS BLOB)) "
+    "WHEN typeof(x) = 'TIMESTAMP WITH TIME ZONE' THEN regexp_replace(CAST(x AS VARCHAR), '\\+00$', '') "
+    "WHEN typeof(x) LIKE '%[]' OR typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' "
+    "THEN CASE WHEN x IS NOT NULL THEN error('lists, maps and structs have no text here') END "
+    "ELSE CAST(x AS VARCHAR) END"
+)
+"""The text of a value, as Spark casts it."""
 
 MACROS = FUNCTIONS | {
     "round_float": (
@@ -143,6 +214,16 @@ MACROS = FUNCTIONS | {
         # Halves are those of the number as it is written: 1.005 rounds to 1.01, though the double is a little less.
         "CASE WHEN abs(x) < 1e15 THEN CAST(round(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS DOUBLE) "
         "ELSE round(x, n) END",
+    ),
+    "bround_float": (
+        ("x", "n"),
+        "CASE WHEN abs(x) < 1e15 THEN CAST(round_even(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS DOUBLE) "
+        "ELSE round_even(x, n) END",
+    ),
+    "bround_unknown": (
+        ("x", "n"),
+        f"CASE WHEN {_FLOATING} THEN error('bround of a computed float: cast it to a decimal first') "
+        "ELSE round_even(x, n) END",
     ),
     "round_single": (("x", "n"), "round(x, n)"),
     "round_unknown": (
@@ -193,7 +274,41 @@ MACROS = FUNCTIONS | {
     ),
     "parsed": (("x", "format", "shape"), _PARSED),
     "parsed_date": (("x", "format", "shape"), f"CAST({_PARSED} AS DATE)"),
-    "parsed_seconds": (("x", "format", "shape"), f"epoch_us({_PARSED}) // 1000000"),
+    "parsed_seconds": (
+        ("x", "format", "shape"),
+        # A moment has no pattern. Parts of a second before 1970 are cut off upwards.
+        f"CASE WHEN typeof(x) = 'VARCHAR' THEN epoch_us({_PARSED}) ELSE epoch_us(CAST(x AS TIMESTAMP)) END // 1000000",
+    ),
+    "json_value": (("x", "path"), "CASE WHEN spark_is_json(x) THEN json_extract_string(x, path) END"),
+    "is_json": (
+        ("x",),
+        # Spark also reads texts in single quotes, control characters in texts, and what other text follows on.
+        "CASE WHEN json_valid(x) THEN TRUE WHEN regexp_matches(x, '[\\x00-\\x1f'']') OR "
+        "len(list_filter(range(1, length(x)), lambda i: x[i] IN ('}', ']') AND json_valid(left(x, i)))) > 0 "
+        "THEN error('a text is no JSON, and Spark would read some of it') ELSE FALSE END",
+    ),
+    "grouped": (
+        ("text", "n"),
+        "format('{:,}', CAST(split_part(text, '.', 1) AS HUGEINT)) "
+        "|| CASE WHEN n > 0 THEN '.' || rpad(split_part(text, '.', 2), CAST(n AS INTEGER), '0') ELSE '' END",
+    ),
+    "any_of": (
+        ("x",),
+        "CASE WHEN list_contains(x, TRUE) THEN TRUE WHEN list_position(x, NULL) IS NOT NULL THEN NULL "
+        "WHEN x IS NOT NULL THEN FALSE END",
+    ),
+    "all_of": (
+        ("x",),
+        "CASE WHEN list_contains(x, FALSE) THEN FALSE WHEN list_position(x, NULL) IS NOT NULL THEN NULL "
+        "WHEN x IS NOT NULL THEN TRUE END",
+    ),
+    "signed": (("x",), "CAST(x AS INTEGER)"),
+    "outer_items": (("x",), "CASE WHEN len(x) > 0 THEN x ELSE [NULL] END"),
+    "day_of_difference": (
+        ("x",),
+        "CASE WHEN typeof(x) = 'INTERVAL' THEN datepart('day', TRY_CAST(x AS INTERVAL)) "
+        "ELSE day(TRY_CAST(CAST(x AS VARCHAR) AS DATE)) END",
+    ),
     "replacement": (
         ("x",),
         "CASE WHEN contains(x, '$') OR contains(x, '\\') "
@@ -239,15 +354,7 @@ MACROS = FUNCTIONS | {
         "ELSE lpad(CAST(x AS VARCHAR), CAST(greatest(width, length(CAST(x AS VARCHAR))) AS INTEGER), '0') END "
         "ELSE spark_padded(x, width, flag) END",
     ),
-    "string": (
-        ("x",),
-        f"CASE WHEN {_FLOATING} THEN spark_number_text(CAST(x AS VARCHAR)) "
-        "WHEN typeof(x) = 'BLOB' THEN decode(CAST(CAST(x AS VARCHAR) AS BLOB)) "
-        "WHEN typeof(x) = 'TIMESTAMP WITH TIME ZONE' THEN regexp_replace(CAST(x AS VARCHAR), '\\+00$', '') "
-        "WHEN typeof(x) LIKE '%[]' OR typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' "
-        "THEN CASE WHEN x IS NOT NULL THEN error('lists, maps and structs have no text here') END "
-        "ELSE CAST(x AS VARCHAR) END",
-    ),
+    **dict.fromkeys(("string", "plain_string"), (("x",), _TEXT)),
     "number_text": (
         ("text",),
         # Java writes 1.0E10 for what DuckDB writes as 10000000000.0, and 1.0E-5 for 1e-05.
