@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, tzinfo
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
@@ -257,16 +256,16 @@ class Session(_Answering[Answer]):
             principal=self._principal,
             knows_principal=knows,
             on_spark=self._spark_session is not None,
-            zone=self._zone,
+            **self._spark_settings,
         )
 
     @property
-    def _zone(self) -> tzinfo:
+    def _spark_settings(self) -> dict[str, Any]:
         if self._spark_session is None:
-            return UTC
-        from tamis.spark.queries import zone_of
+            return {}
+        from tamis.spark.queries import is_ansi, zone_of
 
-        return zone_of(self._spark_session)
+        return {"zone": zone_of(self._spark_session), "is_ansi": is_ansi(self._spark_session)}
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session cannot be pickled: make one where it is needed, with tamis.connect()")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tamis
@@ -179,3 +181,76 @@ def test_rows_after_a_batch_without_rows_are_not_lost(spark: Any) -> None:
     assert sorted(session.sql("SELECT id FROM m").collect()) == [(1,), (2,)]
     nothing = pa.table({"s": pa.array([], pa.struct([("a", pa.list_(pa.int64()))]))})
     assert session.register("n", nothing).sql("SELECT s FROM n").collect() == []
+
+
+DECIMAL = pa.decimal128(10, 2)
+OF_ALL_TYPES = pa.table(
+    {
+        "id": pa.array(range(6), pa.int32()),
+        "i": pa.array([0, 1, -7, 2**31 - 1, 86400, None], pa.int32()),
+        "l": pa.array([0, 2, -7, 2**53 + 1, 1_600_000_000, None], pa.int64()),
+        "f": pa.array([0.1, -0.0, float("nan"), 1.5, 16777216.0, None], pa.float32()),
+        "d": pa.array([0.1, -0.0, float("nan"), 1.5, 1e15, None], pa.float64()),
+        "c": pa.array([Decimal("0.10"), Decimal("1.50"), Decimal("-2.55"), Decimal(0), Decimal(7), None], DECIMAL),
+        "s": pa.array(["ß", "é", "2020-1-1", " 5", "1e3", None]),
+        "dt": pa.array([0, 18321, -1, 20087, None, 18262], pa.date32()),
+        "ts": pa.array([0, 1583020799999999, -1, 1604208600000000, 1583650800000000, None], pa.timestamp("us", "UTC")),
+        "ntz": pa.array([0, 1583020799999999, -1, 1604208600000000, 1583650800000000, None], pa.timestamp("us")),
+    }
+)
+CONDITIONS = (
+    *("upper(s) = 'SS'", "lower(s) = 'é' AND id < 5", "CAST(s AS BINARY) = X'C39F'", "try_cast(s AS INT) = 5"),
+    *("CAST(l AS TIMESTAMP) > TIMESTAMP '2020-01-01 00:00:00'", "try_cast(s AS DATE) = DATE '2020-01-01'"),
+    *("l = 9007199254740993D", "l IN (2, 9007199254740993D)", "c = 0.1D", "f = 0.1", "i % 2 = 1", "f + f > 0.2"),
+    *("dt = '2020-02-29 10:00:00'", "dt = TIMESTAMP '1970-01-01 00:00:00'", "ntz < TIMESTAMP '2020-03-08 02:30:00'"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ["UTC", pytest.param("America/New_York", marks=pytest.mark.interop)])
+def test_filters_mean_what_plain_spark_means_by_them(spark: Any, tmp_path: Path, zone: str) -> None:
+    pq.write_table(OF_ALL_TYPES, tmp_path / "t.parquet")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.read.parquet(str(tmp_path / "t.parquet")).createOrReplaceTempView("plain_types")
+    try:
+        session = tamis.connect(spark=spark)
+        session.register("types", tmp_path / "t.parquet")
+        # All of them at once, since each query costs Spark a second.
+        found, expected = (
+            " UNION ALL ".join(
+                f"SELECT {place} AS place, id FROM {table} WHERE {condition}"
+                for place, condition in enumerate(CONDITIONS)
+            )
+            for table in ("types", "plain_types")
+        )
+        assert sorted(session.sql(found).collect()) == sorted(spark.sql(expected).collect())
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.catalog.dropTempView("plain_types")
+
+
+def test_overflows_without_ansi_are_sparks(spark: Any, tmp_path: Path) -> None:
+    pq.write_table(OF_ALL_TYPES, tmp_path / "t.parquet")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        session = tamis.connect(spark=spark)
+        session.register("types", tmp_path / "t.parquet")
+        found = session.sql("SELECT id FROM types WHERE i + 1 < -7 OR CAST(s AS INT) = 1000")
+        assert found.collect() == [(3,)]
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_windows_of_time(spark: Any, on_spark: tamis.Session) -> None:
+    query = (
+        "SELECT window.start AS start, count(*) AS n FROM (SELECT id, CAST(day AS TIMESTAMP) AS ts FROM orders) "
+        "GROUP BY window(ts, '2 days') ORDER BY window.start"
+    )
+    found = on_spark.sql(query).collect()
+    assert sum(row.n for row in found) == on_spark.sql("SELECT count(*) AS n FROM orders").collect()[0].n
+    assert [row.start for row in found] == sorted({row.start for row in found})
+
+
+def test_no_session_is_no_session(places: dict[str, Path]) -> None:
+    query = sql_tables.session(places).sql("SELECT id FROM orders")
+    with pytest.raises(tamis.TamisError, match="spark is a SparkSession, not a NoneType"):
+        query.to_spark(None)

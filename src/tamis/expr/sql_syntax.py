@@ -273,6 +273,10 @@ def _keep_functions(tokens: Sequence[Token]) -> None:
     kinds: list[TokenType | None] = [*(token.token_type for token in tokens), *[None] * 6]
     number, end = TokenType.NUMBER, TokenType.R_PAREN
     for place, token in enumerate(tokens):
+        if kinds[place] is TokenType.WINDOW and kinds[place + 1] in (TokenType.L_PAREN, TokenType.DOT):
+            # The windows that a query names have a name there.
+            token.token_type = TokenType.VAR
+            continue
         if kinds[place + 1] is not TokenType.L_PAREN or kinds[place] not in Spark.Parser.TYPE_TOKENS:
             continue
         arguments = kinds[place + 2 : place + 6]

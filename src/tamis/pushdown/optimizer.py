@@ -17,6 +17,7 @@ from tamis.expr.nodes import Expr
 from tamis.pushdown.connector import Connector, Properties
 from tamis.pushdown.nodes import Node, TableScan, transform_up, walk_plan
 from tamis.pushdown.policies.reading import silence
+from tamis.pushdown.spark_meaning import is_as_on_spark
 from tamis.pushdown.zones import depends_on_zone
 
 ROUNDS_PER_NODE = 4
@@ -35,10 +36,14 @@ class Context:
     """Whether the engine reads in workers of its own, which sum what they read."""
     is_utc: bool = True
     """Whether the engine computes in UTC, as tables do."""
+    is_ansi: bool = True
+    """Whether what overflows, or does not fit, is an error of the engine."""
 
     def means_the_same(self, *exprs: Expr) -> bool:
         """Whether a table would make of expressions what the engine makes of them."""
-        return self.is_utc or not any(map(depends_on_zone, exprs))
+        if not self.is_utc and any(map(depends_on_zone, exprs)):
+            return False
+        return not self.has_workers or all(is_as_on_spark(expr, ansi=self.is_ansi) for expr in exprs)
 
     def connector(self, name: str) -> Connector:
         return self.connectors[name]

@@ -23,6 +23,7 @@ from tamis.pushdown.optimizer import Context, Optimized, optimize
 from tamis.pushdown.parameters import Arguments, fill_parameters, number_parameters
 from tamis.pushdown.rules import ALL
 from tamis.pushdown.run_time import prune_joins
+from tamis.pushdown.scopes import Now
 from tamis.pushdown.sql_names import has_unknown_function, quoted_columns, wrong_name
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
@@ -48,7 +49,8 @@ class Query:
 
     `rules` switches rules off by name, or all of them with False; the rows are the same with any. `current_user()` is
     the principal, NULL without one; it is the engine's idea of it where nobody `knows_principal`. What is explained is
-    the plan for the embedded engine, or that for Spark with `on_spark`, whose session is in a `zone`.
+    the plan for the embedded engine, or that for Spark with `on_spark`, whose session is in a `zone`, and
+    fails where a value does not fit if it `is_ansi`.
     """
 
     def __init__(
@@ -63,12 +65,13 @@ class Query:
         knows_principal: bool = True,
         on_spark: bool = False,
         zone: tzinfo = UTC,
+        is_ansi: bool = True,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(f"a query is a text in SQL, not {text!r}")
         self.text = text
         self._tables = tables
-        self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC)
+        self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi)
         self._switched_off = _switched_off(rules)
         self._moment = datetime.now(zone)
         tree = read_query(number_parameters(text))
@@ -76,7 +79,7 @@ class Query:
         name_states(tree, self._moment)
         self._tree = with_principal(tree, principal) if knows_principal else tree
         tables.check(self._tree)
-        self._planned = plan_query(self._tree, tables, moment=self._moment)
+        self._planned = plan_query(self._tree, tables, now=self._now)
         scans = (node for node in walk_plan(self.plan) if isinstance(node, TableScan))
         columns = {output.name.rpartition(".")[2] for scan in scans for output in scan.columns}
         for comparison in quoted_columns(self._tree, columns):
@@ -98,6 +101,10 @@ class Query:
         return self._tables.has_policies
 
     @property
+    def _now(self) -> Now:
+        return Now(self._moment, on_spark=self._context.has_workers)
+
+    @property
     def names(self) -> tuple[str, ...] | None:
         """The names of the columns; None where only the engine knows them."""
         return self._planned.names
@@ -113,7 +120,7 @@ class Query:
     @cached_property
     def plain(self) -> PlannedQuery:
         """The query as one text over its tables, for engines that cannot take the plan."""
-        return plan_query(self._tree, self._tables, moment=self._moment, plain=True)
+        return plan_query(self._tree, self._tables, now=self._now, plain=True)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -131,17 +138,18 @@ class Query:
     def context(self) -> Context:
         return self._context
 
-    def on_spark(self, zone: tzinfo = UTC) -> Query:
+    def on_spark(self, zone: tzinfo = UTC, *, is_ansi: bool = True) -> Query:
         """The same query, with a plan for Spark, whose session is in a zone."""
-        if self._context.has_workers and self._moment.tzinfo == zone:
+        context = replace(self._context, has_workers=True, is_utc=zone is UTC, is_ansi=is_ansi)
+        if context == self._context and self._moment.tzinfo == zone:
             return self
         found = Query.__new__(Query)
         vars(found).update(vars(self))
         for known in ("optimized", "plain", "schema"):
             vars(found).pop(known, None)
-        found._context = replace(self._context, has_workers=True, is_utc=zone is UTC)
+        found._context = context
         found._moment = self._moment.astimezone(zone)
-        found._planned = plan_query(found._tree, found._tables, moment=found._moment)
+        found._planned = plan_query(found._tree, found._tables, now=found._now)
         return found
 
     def explain(self, format: str = "text") -> str:
@@ -242,7 +250,7 @@ class Query:
     def to_spark(self, spark: Any) -> Any:
         """The rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
         on_spark = import_module(_ON_SPARK)
-        return on_spark.frame_of(spark, self.on_spark(on_spark.zone_of(spark)))
+        return on_spark.frame_of(spark, self.on_spark(on_spark.zone_of(spark), is_ansi=on_spark.is_ansi(spark)))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a query as it is."""

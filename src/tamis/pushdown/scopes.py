@@ -19,6 +19,7 @@ from tamis.expr.bind import bind
 from tamis.expr.clock import stop_clocks
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.sql import expression_of
+from tamis.pushdown.spark_meaning import compares_as_spark
 from tamis.pushdown.sql_functions import is_scalar
 from tamis.pushdown.symbols import is_deterministic, substitute
 from tamis.pushdown.zones import name_zones, place_times
@@ -26,6 +27,14 @@ from tamis.pushdown.zones import name_zones, place_times
 
 class NotModelled(Exception):
     """A part of a query that stays text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """When a query is asked, in its zone, and whether Spark will run it."""
+
+    moment: datetime
+    on_spark: bool = False
 
 
 class Name(str):
@@ -143,7 +152,7 @@ class Scope:
     def _schema(self) -> pa.Schema:
         return pa.schema([(name, data_type or pa.null()) for name, data_type in self._columns.items()])
 
-    def expression(self, tree: exp.Expr, moment: datetime) -> Expr:
+    def expression(self, tree: exp.Expr, now: Now) -> Expr:
         """The expression that a part of a query means, bound to the columns of the sources."""
         if not isinstance(tree, exp.Condition | exp.Interval | exp.Tuple):
             raise NotModelled(f"{tree.key} is no value")
@@ -153,16 +162,20 @@ class Scope:
             if not is_scalar(call.name):
                 raise NotModelled(f"the function {call.name} may be one of many rows")
         named, values = self._with_symbols(tree)
-        zone = moment.tzinfo or UTC
+        zone = now.moment.tzinfo or UTC
         try:
             if zone is not UTC and not name_zones(named, zone):
                 raise NotModelled("a time of the zone of the session")
-            found = stop_clocks(expression_of(named), lambda: moment)
+            found = stop_clocks(expression_of(named), lambda: now.moment)
             if zone is not UTC:
                 found = place_times(found, self._columns, zone)
         except (ExpressionError, OverflowError) as error:
             raise NotModelled(str(error)) from error
-        return self.bound(substitute(found, values) if values else found)
+        meant = substitute(found, values) if values else found
+        if now.on_spark and not compares_as_spark(meant, self._columns, is_utc=zone is UTC):
+            # Bound, it would be about other values than Spark's.
+            raise NotModelled("a comparison that Spark makes of other types")
+        return self.bound(meant)
 
     def bound(self, expr: Expr) -> Expr:
         """An expression over the columns of the sources, with their types."""

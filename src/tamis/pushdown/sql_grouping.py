@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 import pyarrow as pa
 from sqlglot import exp
@@ -13,7 +12,7 @@ from tamis import types
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Column, Expr, columns_of, fold, operands_of, with_args
 from tamis.pushdown.nodes import AggregateCall, Named
-from tamis.pushdown.scopes import Field, NotModelled, Scope, hidden_name, symbol_tree
+from tamis.pushdown.scopes import Field, NotModelled, Now, Scope, hidden_name, symbol_tree
 from tamis.pushdown.sql_functions import is_aggregate
 from tamis.pushdown.symbols import Symbols, is_deterministic
 from tamis.types import is_number
@@ -47,10 +46,10 @@ def _calls(tree: exp.Expr) -> list[exp.Expr]:
 class Grouping:
     """Collects what an Aggregate has to compute while the expressions above it are read."""
 
-    def __init__(self, scope: Scope, symbols: Symbols, moment: datetime) -> None:
+    def __init__(self, scope: Scope, symbols: Symbols, now: Now) -> None:
         self._scope = scope
         self._symbols = symbols
-        self._moment = moment
+        self._now = now
         self.keys: list[Named] = []
         self.calls: list[AggregateCall] = []
         self._key_symbols: dict[Expr, Column] = {}
@@ -79,7 +78,7 @@ class Grouping:
         for call in _calls(root):
             call.replace(symbol_tree(hidden_name(self._call(call))))
         scope = self._scope.with_fields([*self._outputs(), *self._beside]).with_aliases(aliases)
-        return self.above(scope.expression(root.this, self._moment))
+        return self.above(scope.expression(root.this, self._now))
 
     def _outputs(self) -> list[Field]:
         """What the groups have, under names that no query gives to anything."""
@@ -105,7 +104,7 @@ class Grouping:
         """The symbol of a call."""
         kept = None
         if isinstance(tree, exp.Filter):
-            kept = self._scope.expression(tree.expression.this, self._moment)
+            kept = self._scope.expression(tree.expression.this, self._now)
             tree = tree.this
         if not isinstance(tree, exp.Anonymous) or not is_aggregate(tree.name):
             raise NotModelled("a filter of what is no aggregate function")
@@ -120,7 +119,7 @@ class Grouping:
             given = []
         if function == "count" and len(given) > 1:
             raise NotModelled("a count of several columns")
-        args = tuple(self._scope.expression(each, self._moment) for each in given)
+        args = tuple(self._scope.expression(each, self._now) for each in given)
         wanted = AggregateCall("", function, args, distinct, kept, _type_of(function, args))
         for known in self.calls:
             if replace(known, name="") == wanted:

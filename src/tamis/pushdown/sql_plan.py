@@ -36,7 +36,7 @@ from tamis.pushdown.nodes import (
     Union,
     outputs_of,
 )
-from tamis.pushdown.scopes import Field, NotModelled, Scope, chains
+from tamis.pushdown.scopes import Field, NotModelled, Now, Scope, chains
 from tamis.pushdown.sql_grouping import Grouping, has_aggregates
 from tamis.pushdown.sql_rest import RestOfQuery
 from tamis.pushdown.sql_sources import Common, Planned, Tables, plan_from, with_commons
@@ -72,12 +72,12 @@ def read_query(text: str) -> exp.Query:
     return tree
 
 
-def plan_query(tree: exp.Query, tables: Tables, *, moment: datetime | None = None, plain: bool = False) -> PlannedQuery:
+def plan_query(tree: exp.Query, tables: Tables, *, now: Now | None = None, plain: bool = False) -> PlannedQuery:
     """The plan of a query. With `plain` it is one text over all rows of its tables, for engines to make of it what
     they can."""
 
     def work() -> PlannedQuery:
-        return _Planner(tables, tree, moment or datetime.now(UTC)).whole(plain=plain)
+        return _Planner(tables, tree, now or Now(datetime.now(UTC))).whole(plain=plain)
 
     try:
         return work()
@@ -99,9 +99,9 @@ _MODELLED = {"with_", "expressions", "hint", "distinct", "from_", "joins", "wher
 
 
 class _Planner:
-    def __init__(self, tables: Tables, tree: exp.Query, moment: datetime) -> None:
+    def __init__(self, tables: Tables, tree: exp.Query, now: Now) -> None:
         self.tables = tables
-        self.moment = moment
+        self.now = now
         self.symbols = Symbols()
         self.commons_planned = 0
         self._tree = tree
@@ -191,12 +191,12 @@ class _Planner:
         return self._project(self._limited(tree, self._sorted(tree, node, keys)), fields)
 
     def _value(self, tree: exp.Expr, scope: Scope) -> Expr:
-        return scope.expression(tree, self.moment)
+        return scope.expression(tree, self.now)
 
     def _grouped(
         self, tree: exp.Select, node: Node, scope: Scope, items: Sequence[_Item], beside: OneRowQueries
     ) -> Planned:
-        grouping = Grouping(scope, self.symbols, self.moment)
+        grouping = Grouping(scope, self.symbols, self.now)
         grouping.add_beside(beside.fields)
         self._add_keys(tree, grouping, scope, items)
         fields: list[Field] = []

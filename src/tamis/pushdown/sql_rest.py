@@ -350,7 +350,7 @@ class RestOfQuery:
             if owner is None:
                 continue
             try:
-                predicate = Scope((scopes[owner][1],)).expression(conjunct, self._queries.moment)
+                predicate = Scope((scopes[owner][1],)).expression(conjunct, self._queries.now)
             except NotModelled:
                 continue
             if is_deterministic(predicate) and not may_fail(predicate):

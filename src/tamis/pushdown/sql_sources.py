@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from sqlglot import exp
@@ -12,7 +11,7 @@ from sqlglot import exp
 from tamis.expr.functions import NOT_DETERMINISTIC
 from tamis.expr.nodes import Call, Column, Expr, and_, columns_of, conjuncts_of
 from tamis.pushdown.nodes import Join, JoinKind, Node, outputs_of
-from tamis.pushdown.scopes import Field, NotModelled, Relation, Scope
+from tamis.pushdown.scopes import Field, NotModelled, Now, Relation, Scope
 from tamis.pushdown.symbols import Symbols
 
 
@@ -60,7 +59,7 @@ class Queries(Protocol):
     commons_planned: int
     tables: Tables
     symbols: Symbols
-    moment: datetime
+    now: Now
 
     def query(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned: ...
 
@@ -221,7 +220,7 @@ def _join(
     if using:
         pairs, both = _using(using, left_scope, right_scope, both, kind)
     elif on is not None:
-        pairs, rest = split_condition(both.expression(on, queries.moment), left, right)
+        pairs, rest = split_condition(both.expression(on, queries.now), left, right)
     elif kind not in ("inner", "cross"):
         raise NotModelled("an outer join without a condition")
     else:

@@ -28,9 +28,9 @@ def filtered(queries: Queries, node: Node, scope: Scope, where: exp.Expr, common
     for each in conjuncts(where):
         (plain if next(each.find_all(exp.Query), None) is None else nested).append(each)
     if not nested:
-        return Filter(node, scope.expression(where, queries.moment))
+        return Filter(node, scope.expression(where, queries.now))
     if plain:
-        node = Filter(node, and_(*(scope.expression(each, queries.moment) for each in plain)))
+        node = Filter(node, and_(*(scope.expression(each, queries.now) for each in plain)))
     for each in nested:
         node = _nested(queries, node, scope, each, commons)
     return node
@@ -47,7 +47,7 @@ def _nested(queries: Queries, node: Node, scope: Scope, tree: exp.Expr, commons:
     beside = OneRowQueries(queries, commons)
     root = exp.Select(expressions=[tree.copy()])
     (taken,) = beside.taken_out(root).expressions
-    condition = scope.with_fields(beside.fields).expression(taken, queries.moment)
+    condition = scope.with_fields(beside.fields).expression(taken, queries.now)
     return Filter(beside.joined(node), condition)
 
 
@@ -56,7 +56,7 @@ def _member(queries: Queries, node: Node, scope: Scope, tree: exp.In, commons: M
     inner = inner.this if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Query) else inner
     if isinstance(tree.this, exp.Tuple):
         raise NotModelled("several columns IN a subquery")
-    value = scope.expression(tree.this, queries.moment)
+    value = scope.expression(tree.this, queries.now)
     planned = queries.query(inner, commons)
     if len(planned.fields) != 1:
         raise NotModelled("IN a subquery of several columns")
@@ -82,9 +82,9 @@ def _existing(
     both: list[Expr] = []
     for each in conjuncts(where.this):
         try:
-            alone.append(own.expression(each, queries.moment))
+            alone.append(own.expression(each, queries.now))
         except NotModelled:
-            both.append(within.expression(each, queries.moment))
+            both.append(within.expression(each, queries.now))
     if not both:
         raise NotModelled("EXISTS that is the same for all rows")
     return _joined(node, Filter(inner, and_(*alone)) if alone else inner, and_(*both), is_there=is_there)

@@ -65,7 +65,7 @@ def _filtered(queries: Queries, node: Node, scope: Scope, tree: exp.Select) -> t
     others: list[exp.Expr] = []
     for each in [] if where is None else conjuncts(where.this):
         try:
-            known.append(scope.expression(each, queries.moment))
+            known.append(scope.expression(each, queries.now))
         except NotModelled:
             if next(each.find_all(exp.Query), None) is not None:
                 raise

@@ -15,7 +15,7 @@ from sqlglot import exp
 from tamis.errors import InvalidArgument, TamisError
 from tamis.expr.evaluate import evaluate_constant
 from tamis.expr.nodes import Literal
-from tamis.pushdown.scopes import NotModelled, Scope
+from tamis.pushdown.scopes import NotModelled, Now, Scope
 from tamis.pushdown.sql_trees import shorten_names
 from tamis.tables.moments import EPOCH
 
@@ -80,7 +80,7 @@ def _moment(tree: exp.Expr, table: str, now: datetime) -> str:
     if isinstance(tree, exp.Literal) and tree.is_string:
         return str(tree.this)
     try:
-        value = evaluate_constant(Scope().expression(tree, now))
+        value = evaluate_constant(Scope().expression(tree, Now(now)))
     except (NotModelled, TamisError) as error:
         raise InvalidArgument(
             f"{table} TIMESTAMP AS OF {tree.sql('spark')}: a moment is a text, a timestamp, or what is computed of "

@@ -71,13 +71,7 @@ def place_times(expr: Expr, columns: Mapping[str, pa.DataType | None], zone: tzi
     """Texts and dates that are compared with instants, as instants of a zone. Columns are not bound yet."""
 
     def data_type(node: Expr) -> pa.DataType | None:
-        if not isinstance(node, Column):
-            return type_of(node)
-        found = columns.get(node.path[0])
-        for name in node.path[1:]:
-            index = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
-            found = found.field(index).type if index >= 0 and found is not None else None
-        return found
+        return column_type(node, columns) if isinstance(node, Column) else type_of(node)
 
     def placed(node: Expr) -> Expr:
         if not isinstance(node, Call) or (node.function not in COMPARISONS and node.function != "in"):
@@ -87,6 +81,15 @@ def place_times(expr: Expr, columns: Mapping[str, pa.DataType | None], zone: tzi
         return Call(node.function, tuple(_placed(arg, zone) if isinstance(arg, Literal) else arg for arg in node.args))
 
     return transform(expr, placed)
+
+
+def column_type(column: Column, columns: Mapping[str, pa.DataType | None]) -> pa.DataType | None:
+    """The type of a column, or of a field inside of it, that is not bound yet."""
+    found = columns.get(column.path[0])
+    for name in column.path[1:]:
+        index = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
+        found = found.field(index).type if index >= 0 and found is not None else None
+    return found
 
 
 def _placed(value: Literal, zone: tzinfo) -> Literal:
@@ -122,10 +125,11 @@ _OF_ANY_VALUE = COMPARISONS | {"in", "and", "or", "not", "is_null", "is_not_null
 
 def depends_on_zone(expr: Expr) -> bool:
     """Whether an expression may mean something else in another zone."""
-    return any(isinstance(node, Call) and _call_depends(node) for node in walk(expr))
+    return any(isinstance(node, Call) and call_depends_on_zone(node) for node in walk(expr))
 
 
-def _call_depends(call: Call) -> bool:
+def call_depends_on_zone(call: Call) -> bool:
+    """The same of a function, whatever its arguments do."""
     given = [type_of(arg) for arg in call.args]
     if call.function in _OF_ANY_VALUE:
         # What is compared with an instant must be one.

@@ -28,7 +28,13 @@ logger = logging.getLogger("tamis")
 
 def zone_of(spark: Any) -> tzinfo:
     """The zone in which a session reads times that name none."""
+    check_session(spark)
     return zone_called(str(spark.conf.get("spark.sql.session.timeZone")))
+
+
+def is_ansi(spark: Any) -> bool:
+    """Whether what overflows is an error in a session, and not another number."""
+    return str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
 
 
 def frame_of(spark: Any, query: Query) -> Any:
