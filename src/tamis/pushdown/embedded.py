@@ -29,7 +29,7 @@ from tamis.pushdown.connectors.lake_sums import whole_sums
 from tamis.pushdown.engine_types import for_engine
 from tamis.pushdown.engine_words import plain
 from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
-from tamis.pushdown.own_files import OwnFiles, all_own_files
+from tamis.pushdown.own_files import OwnFiles, all_own_files, engine_name
 from tamis.pushdown.plan_sql import Printed, print_plan
 from tamis.pushdown.policies.reach import refuse_other_tables
 from tamis.pushdown.policies.reading import check_protected, is_protected, protected_batches, protected_schema
@@ -391,19 +391,15 @@ def _with_whole_sums(stream: str, names: Sequence[str]) -> str:
     """A stream whose sums of whole numbers have the type that the engine gives to them, and Arrow has not."""
     if not names:
         return f"FROM {stream}"
-    replaced = ", ".join(f"{_quoted(name)}::HUGEINT AS {_quoted(name)}" for name in names)
+    replaced = ", ".join(f"{engine_name(name)}::HUGEINT AS {engine_name(name)}" for name in names)
     return f"SELECT * REPLACE ({replaced}) FROM {stream}"
 
 
 def _under_names(leaf: Node, held: str, first: Node) -> str:
     """A table that has the rows of a scan, under the names that another scan of the same handle has for them."""
     pairs = zip(outputs_of(first), outputs_of(leaf), strict=True)
-    named = ", ".join(f"{_quoted(own.name)} AS {_quoted(other.name)}" for own, other in pairs)
+    named = ", ".join(f"{engine_name(own.name)} AS {engine_name(other.name)}" for own, other in pairs)
     return f"SELECT {named or '*'} FROM {held}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:

@@ -35,7 +35,7 @@ from tamis.pushdown.connectors.lake_handle import Aggregation, LakeHandle
 from tamis.pushdown.nodes import Node, Output, TableScan
 from tamis.scan.embedded import duckdb_sql
 from tamis.scan.projection import narrow
-from tamis.scan.stored_names import AskedColumns, known_otherwise
+from tamis.scan.stored_names import AskedColumns, columns_told_apart
 from tamis.tables.source import FILE_FORMAT, PARQUET, FileListing, TableSource
 from tamis.types import STRING, type_name, without_views
 
@@ -112,7 +112,7 @@ def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False)
     if (size is None or size >= WORTH) and not _is_much(connector, handle):
         return None
     columns = zip(handle.columns, scan.columns, strict=True)
-    selected = ", ".join(f"{_quoted(own.path[0])} AS {_quoted(output.name)}" for own, output in columns)
+    selected = ", ".join(f"{engine_name(own.path[0])} AS {engine_name(output.name)}" for own, output in columns)
     where = "" if handle.predicate == TRUE else f" WHERE {duckdb_sql(handle.predicate)}"
     files = fitting.listing.files
     query = f"SELECT {selected} FROM ({' UNION ALL '.join(groups)}){where}"
@@ -141,13 +141,13 @@ def _own_groups(
     found = own_files(replace(scan, handle=rows, columns=columns), connector, is_beside=is_beside)
     if found is None:
         return None
-    names = {each.path: _quoted(each.name) for each in rows.columns}
+    names = {each.path: engine_name(each.name) for each in rows.columns}
     keys = [names[key.path] for key in aggregation.keys]
     calls = [
         f"{each.function}({'*' if each.column is None else names[each.column.path]})" for each in aggregation.measures
     ]
     pairs = zip((*keys, *calls), scan.columns, strict=True)
-    selected = ", ".join(f"{value} AS {_quoted(output.name)}" for value, output in pairs)
+    selected = ", ".join(f"{value} AS {engine_name(output.name)}" for value, output in pairs)
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
     return replace(found, query=f"SELECT {selected} FROM ({found.query}){grouped}")
 
@@ -174,8 +174,8 @@ def _alike(source: TableSource, fitting: _Fitting, needed: Sequence[str]) -> lis
         stored = zip(names, of_files, strict=True)
         constants = ((_constant(column[place]), name) for name, column in zip(partitions, values, strict=True))
         key = (
-            *(f"{_quoted(own)} AS {_quoted(name)}" for own, name in stored),
-            *(f"{constant} AS {_quoted(name)}" for constant, name in constants),
+            *(f"{engine_name(own)} AS {engine_name(name)}" for own, name in stored),
+            *(f"{constant} AS {engine_name(name)}" for constant, name in constants),
         )
         groups.setdefault(key, []).append(f"'{path}'")
         if len(groups) > MOST_PARTITIONS:
@@ -229,7 +229,7 @@ def _fitting(
     if any(_PATTERN.search(path) for path in paths):
         return None
     columns = [(name,) for name in needed if name not in source.partition_columns]
-    asked = AskedColumns(narrow(source.schema, columns), columns, source.field_names, known_otherwise(files))
+    asked = AskedColumns(narrow(source.schema, columns), columns, source.field_names, columns_told_apart(files))
 
     def names_in(file: tuple[str, int, int | None]) -> tuple[str, ...] | None:
         footer = load_footer(source.storage, *file)[0]
@@ -294,5 +294,5 @@ def _is_much(connector: LakeConnector, handle: LakeHandle) -> bool:
     return False
 
 
-def _quoted(name: str) -> str:
+def engine_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -23,6 +23,7 @@ from tamis.errors import TableNotFound
 from tamis.expr.evaluate import may_fail
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.pushdown.nodes import Filter, Named, Node, Output, Project, Sql, Values
+from tamis.pushdown.plan_sql import quoted
 from tamis.pushdown.scopes import Field, NotModelled, Relation, Scope, chains, refuse_twins, symbol_tree
 from tamis.pushdown.sql_sources import (
     Common,
@@ -120,7 +121,7 @@ class RestOfQuery:
 
     def _wrapped(self, text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> Planned:
         symbols = [self._queries.symbols.fresh(name) for name in names]
-        columns = ", ".join(_quoted(symbol) for symbol in symbols)
+        columns = ", ".join(quoted(symbol) for symbol in symbols)
         return _planned(f"SELECT * FROM ({text}) AS `rest`({columns})", inputs, names, symbols)
 
     def set_operation(self, operator: str, sides: Sequence[Planned], symbols: Sequence[str]) -> Planned:
@@ -404,10 +405,6 @@ def value_tree(field: Field) -> exp.Expr:
 def _select_from(table: exp.Table, fields: Sequence[Field]) -> exp.Select:
     columns = [exp.alias_(value_tree(each), each.name, quoted=True) for each in fields]
     return exp.Select(expressions=columns or [exp.Literal.number(1)], from_=exp.From(this=table))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _planned(text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str], symbols: Sequence[str]) -> Planned:

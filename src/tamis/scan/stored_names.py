@@ -27,7 +27,7 @@ class AskedColumns:
     schema: pa.Schema
     paths: Sequence[Path]
     names: FieldNames | None
-    known_otherwise: Collection[str]
+    columns_told_apart: Collection[str]
     """Columns that have a value of their own in some file that may lack them."""
 
     def to_json(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class AskedColumns:
             "schema": b64encode(self.schema.serialize()).decode(),
             "paths": [list(path) for path in self.paths],
             "names": None if self.names is None else self.names.to_json(),
-            "known_otherwise": sorted(self.known_otherwise),
+            "columns_told_apart": sorted(self.columns_told_apart),
         }
 
     @staticmethod
@@ -46,7 +46,7 @@ class AskedColumns:
             pa.ipc.read_schema(pa.BufferReader(b64decode(given["schema"]))),
             [tuple(path) for path in given["paths"]],
             None if given["names"] is None else FieldNames.from_json(given["names"]),
-            given["known_otherwise"],
+            given["columns_told_apart"],
         )
 
     def names_in_file(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> Stored | None:
@@ -79,7 +79,7 @@ class AskedColumns:
 
     def _has_value_if_absent(self, column: str) -> bool:
         assert self.names is not None
-        return column in self.known_otherwise or any(path[0] == column for path in self.names.defaults)
+        return column in self.columns_told_apart or any(path[0] == column for path in self.names.defaults)
 
     def _has_instants_of_old(self, own: FileSchema, renamed: FileSchema) -> bool:
         """Whether Spark would move old times otherwise than they are here: see `tamis.parquet.old_calendar`.
@@ -92,7 +92,7 @@ class AskedColumns:
         return any(leaf in own.old_leaves and own.types[leaf].physical not in days for leaf in leaves)
 
 
-def known_otherwise(files: pa.Table) -> frozenset[str]:
+def columns_told_apart(files: pa.Table) -> frozenset[str]:
     """The columns that have a value of their own in some file that may lack them."""
     if IDENTITY_VALUES not in files.column_names:
         return frozenset()

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tamis.parquet.field_names import FieldName, FieldNames
 from tamis.scan.projection import Path, narrow
-from tamis.scan.stored_names import AskedColumns, known_otherwise
+from tamis.scan.stored_names import AskedColumns, columns_told_apart
 from tamis.spark.stored_names import stored_names, stored_names_in
 from tamis.tables.delta.table import DeltaTable
 from tamis.tables.jobs import Engine, can_travel
@@ -104,7 +104,7 @@ def _by_footers(
     source: TableSource, files: pa.Table, paths: Sequence[Path], is_plain: npt.NDArray[np.bool_], engine: Engine
 ) -> ReadableFiles:
     candidates = np.flatnonzero(is_plain)
-    asked = AskedColumns(narrow(source.schema, paths), paths, source.field_names, known_otherwise(files))
+    asked = AskedColumns(narrow(source.schema, paths), paths, source.field_names, columns_told_apart(files))
     taken = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
     if len(candidates) <= MOST_READ_HERE:
         told = stored_names(source.storage, taken, asked)
