@@ -88,6 +88,16 @@ def test_what_cannot_be_attached(catalog: SqlCatalog, tmp_path: Path) -> None:
         session.detach("prod")
 
 
+def test_another_catalog_under_the_same_name(catalog: SqlCatalog, tmp_path: Path) -> None:
+    other = SqlCatalog("other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=str(tmp_path / "elsewhere"))
+    other.create_namespace("shop")
+    other.create_table("shop.orders", pa.schema([("id", pa.int64())])).append(pa.table({"id": [70]}))
+    session = tamis.connect().attach("prod", catalog)
+    assert ids(session, "SELECT id FROM prod.shop.orders") == [1, 2]
+    session.detach("prod").attach("prod", other)
+    assert ids(session, "SELECT id FROM prod.shop.orders") == [70]
+
+
 @pytest.mark.parametrize("name", ["prod.shop.orders", "shop.orders", "Here.Shop.Orders", "orders"])
 def test_policies_go_by_every_name_also_where_a_catalog_is_attached_twice(catalog: SqlCatalog, name: str) -> None:
     policies = {"default": "allow", "tables": {name: [{"principals": ["ana"], "rows": "region = 'eu'"}]}}

@@ -267,6 +267,8 @@ def test_functions_that_go_past_the_tables_of_the_session_are_denied(ana: Sessio
 
 def test_functions_that_make_rows_of_their_arguments_are_not(ana: Session) -> None:
     for query, rows in (
+        ("SELECT id, x AS `a name` FROM orders, unnest(array(1, 2)) AS t(x)", 12),
+        ("SELECT `orders`.`id` AS `an id -- of it`, 'it''s `' FROM `orders` -- `no` name", 6),
         ("SELECT id, x FROM orders LATERAL VIEW explode(array(1, 2)) t AS x", 12),
         ("SELECT * FROM range(3)", 3),
         ("SELECT o.id, l.m FROM orders o JOIN LATERAL (SELECT max(p.y) AS m FROM orders p WHERE p.y > o.y) l", 6),
@@ -453,6 +455,8 @@ def test_why_a_policy_denies_is_told_to_whoever_runs_the_session(
 
 
 INJECTED = (
+    "SELECT id FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT y FROM orders --` AS z WHERE id IN "
+    "(SELECT id FROM orders)",
     "SELECT id FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT count(*) FROM duckdb_views() "
     "LATERAL VIEW explode(array(1)) k` AS `v`",
     "SELECT CAST(NULL AS STRUCT<a: `INT>) AS x, (SELECT count(*) FROM duckdb_views()) AS y, CAST(NULL AS STRUCT<a: "

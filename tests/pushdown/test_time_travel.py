@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import deltalake
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
+from sqlglot import exp
 
 import tamis
 from tamis.errors import AccessDenied, InvalidArgument, TableNotFound, TamisError, UnsupportedFeature, VersionNotFound
+from tamis.pushdown.sql_plan import read_query
+from tamis.pushdown.time_travel import name_states
 
 
 @pytest.fixture
@@ -90,6 +95,31 @@ def test_a_name_that_is_registered_anew_means_versions_of_the_new_table(session:
     deltalake.write_deltalake(tmp_path / "other", pa.table({"id": [70]}))
     session.register("orders", tmp_path / "other")
     assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [70]
+
+
+def test_a_table_that_came_in_the_place_of_another_is_read(place: Path) -> None:
+    session = tamis.connect()
+    query = f"SELECT id FROM delta.`{place}` VERSION AS OF 0"
+    assert ids(session, query) == [0]
+    shutil.rmtree(place)
+    deltalake.write_deltalake(place, pa.table({"id": [70], "label": ["other"]}))
+    assert ids(session, query) == [70]
+
+
+def test_texts_and_dates_are_of_the_zone_of_the_query() -> None:
+    berlin = datetime(2024, 7, 1, 15, tzinfo=ZoneInfo("Europe/Berlin"))
+    for moment, expected in (
+        ("'2024-07-01 12:00:00'", "2024-07-01T10:00:00+00:00"),
+        ("'2024-07-01 12:00:00Z'", "2024-07-01 12:00:00Z"),
+        ("TIMESTAMP '2024-07-01 12:00:00'", "2024-07-01T10:00:00+00:00"),
+        ("DATE '2024-07-01'", "2024-06-30T22:00:00+00:00"),
+        ("current_date()", "2024-06-30T22:00:00+00:00"),
+    ):
+        tree = read_query(f"SELECT * FROM t TIMESTAMP AS OF {moment}")
+        name_states(tree, berlin)
+        table = tree.find(exp.Table)
+        assert table is not None
+        assert table.name == f"t TIMESTAMP AS OF {expected}"
 
 
 def test_explain_tells_the_version(session: tamis.Session) -> None:

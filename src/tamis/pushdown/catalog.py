@@ -94,6 +94,7 @@ class Catalog:
         if found is None:
             attached = ", ".join(sorted(self._databases())) or "nothing"
             raise InvalidArgument(f"nothing is attached as {name!r}; attached: {attached}")
+        self._earlier.forget()
         if self._lake_catalogs.pop(found, None) is None:
             close = getattr(self.connectors.pop(found), "close", None)
             if close is not None:

@@ -78,7 +78,7 @@ class Query:
         fill_parameters(tree, arguments)
         name_states(tree, self._moment)
         self._tree = with_principal(tree, principal) if knows_principal else tree
-        tables.check(self._tree)
+        tables.check(text, self._tree)
         self._planned = plan_query(self._tree, tables, now=self._now)
         scans = (node for node in walk_plan(self.plan) if isinstance(node, TableScan))
         columns = {output.name.rpartition(".")[2] for scan in scans for output in scan.columns}

@@ -40,7 +40,7 @@ class Tables(Protocol):
     @property
     def has_policies(self) -> bool: ...
 
-    def check(self, tree: exp.Expr) -> None:
+    def check(self, text: str, tree: exp.Expr) -> None:
         """Raise AccessDenied where a query names what nobody may look at."""
         ...
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import pyarrow as pa
 from sqlglot import exp
@@ -17,6 +17,7 @@ from tamis.expr.evaluate import evaluate_constant
 from tamis.expr.nodes import Literal
 from tamis.pushdown.scopes import NotModelled, Now, Scope
 from tamis.pushdown.sql_trees import shorten_names
+from tamis.pushdown.zones import instant, instant_of_text
 from tamis.tables.moments import EPOCH
 
 _NAMED = re.compile(r"(?P<name>.*) (?P<kind>VERSION|TIMESTAMP) AS OF (?P<state>.*)", re.DOTALL)
@@ -77,8 +78,9 @@ def _version(tree: exp.Expr) -> str:
 
 
 def _moment(tree: exp.Expr, table: str, now: datetime) -> str:
+    zone = now.tzinfo or UTC
     if isinstance(tree, exp.Literal) and tree.is_string:
-        return str(tree.this)
+        return _text_of_instant(instant_of_text(tree.this, zone)) or str(tree.this)
     try:
         value = evaluate_constant(Scope().expression(tree, Now(now)))
     except (NotModelled, TamisError) as error:
@@ -86,16 +88,20 @@ def _moment(tree: exp.Expr, table: str, now: datetime) -> str:
             f"{table} TIMESTAMP AS OF {tree.sql('spark')}: a moment is a text, a timestamp, or what is computed of "
             f"constants: {error}"
         ) from error
-    return _text_of(value, table)
+    return _text_of(value, table, zone)
 
 
-def _text_of(value: Literal, table: str) -> str:
+def _text_of_instant(microseconds: int | None) -> str | None:
+    return None if microseconds is None else (EPOCH + timedelta(microseconds=microseconds)).isoformat()
+
+
+def _text_of(value: Literal, table: str, zone: tzinfo) -> str:
     if value.is_null or value.type is None:
         raise InvalidArgument(f"{table} TIMESTAMP AS OF NULL: give a moment")
     if pa.types.is_string(value.type):
-        return str(value.value)
+        return _text_of_instant(instant_of_text(value.value, zone)) or str(value.value)
     if pa.types.is_date(value.type):
-        return (EPOCH + timedelta(days=value.value)).isoformat()
+        return _text_of_instant(instant(EPOCH + timedelta(days=value.value), zone)) or ""
     if pa.types.is_timestamp(value.type):
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[value.type.unit]
         return (EPOCH + timedelta(microseconds=value.value * 10**6 // per_second)).astimezone(UTC).isoformat()

@@ -61,6 +61,10 @@ class EarlierTables:
     def get(self, name: Name) -> TableSource | None:
         return self._sources.get(name)
 
+    def forget(self) -> None:
+        """A name may mean another table from now on."""
+        self._sources.clear()
+
     def keep(self, name: Name, source: TableSource) -> None:
         self._sources.pop(name, None)
         self._sources[name] = source
@@ -135,6 +139,11 @@ class UnregisteredTables:
                 f"a {now.format} table has no versions, so that {'.'.join(name)} is only there as it is now"
             )
         then = self._opener.open_state(now, state)
+        if known is None or not _is_same_state(then, known):
+            return then, names
         # What was read of that state stays of use.
-        is_known = known is not None and (known.storage.uri, known.version) == (then.storage.uri, then.version)
-        return (known if known is not None and is_known and known.schema == then.schema else then), names
+        return known, names
+
+
+def _is_same_state(then: TableSource, known: TableSource) -> bool:
+    return isinstance(then, Versioned) and then.is_same_state(known)

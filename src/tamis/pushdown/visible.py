@@ -30,9 +30,9 @@ class VisibleTables:
     def has_policies(self) -> bool:
         return self._policies is not None
 
-    def check(self, tree: exp.Expr) -> None:
+    def check(self, text: str, tree: exp.Expr) -> None:
         if self._policies is not None:
-            refuse_to_reach_out(tree)
+            refuse_to_reach_out(text, tree)
 
     def scan(self, name: tuple[str, ...], symbols: Symbols) -> Planned | None:
         try:

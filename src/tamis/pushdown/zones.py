@@ -60,7 +60,7 @@ def name_zones(tree: exp.Expr, zone: tzinfo) -> bool:
     for each in tree.find_all(exp.Cast):
         text = each.this
         if each.to.this in _INSTANTS and isinstance(text, exp.Literal) and text.is_string:
-            placed = _instant_of_text(text.this, zone)
+            placed = instant_of_text(text.this, zone)
             if placed is not None:
                 text.set("this", (EPOCH + timedelta(microseconds=placed)).isoformat())
     calls = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in _OF_TEXTS)
@@ -97,23 +97,23 @@ def _placed(value: Literal, zone: tzinfo) -> Literal:
     if value.is_null or value.type is None:
         return value
     if isinstance(value.value, str):
-        found = _instant_of_text(value.value, zone)
+        found = instant_of_text(value.value, zone)
     elif pa.types.is_date32(value.type):
-        found = _instant(EPOCH + timedelta(days=value.value), zone)
+        found = instant(EPOCH + timedelta(days=value.value), zone)
     elif pa.types.is_timestamp(value.type) and value.type.tz is None and value.type.unit == "us":
-        found = _instant(EPOCH + timedelta(microseconds=value.value), zone)
+        found = instant(EPOCH + timedelta(microseconds=value.value), zone)
     return value if found is None else Literal(found, types.TIMESTAMP)
 
 
-def _instant_of_text(text: str, zone: tzinfo) -> int | None:
+def instant_of_text(text: str, zone: tzinfo) -> int | None:
     """The microsecond that a text without a zone means; None for one that has a zone, or is no time."""
     parsed = parse_timestamp(text)
     if parsed is None or parsed[1]:
         return None
-    return _instant(EPOCH + timedelta(microseconds=parsed[0] // 1000), zone)
+    return instant(EPOCH + timedelta(microseconds=parsed[0] // 1000), zone)
 
 
-def _instant(local: datetime, zone: tzinfo) -> int:
+def instant(local: datetime, zone: tzinfo) -> int:
     # An hour that a clock leaves out is the one after it, and one that it has twice is the first, as in Java.
     return (local.replace(tzinfo=zone) - EPOCH) // timedelta(microseconds=1)
 

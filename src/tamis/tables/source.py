@@ -253,6 +253,10 @@ class Versioned(Protocol):
         """The table at another version: by its number or name, or as it was at a moment."""
         ...
 
+    def is_same_state(self, other: object) -> bool:
+        """Whether another is the same table at the same version, and not one that came in its place."""
+        ...
+
 
 @runtime_checkable
 class Catalogued(Protocol):

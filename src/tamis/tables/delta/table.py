@@ -161,6 +161,12 @@ class DeltaTable:
         wanted = None if version is None else int(version)
         return replace(self, snapshot=Snapshot.load(self.storage, wanted, timestamp))
 
+    def is_same_state(self, other: object) -> bool:
+        if not isinstance(other, DeltaTable) or self.storage.uri != other.storage.uri:
+            return False
+        mine, theirs = self.snapshot, other.snapshot
+        return (mine.segment, mine.metadata) == (theirs.segment, theirs.metadata)
+
 
 def _enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:
     """The files that together hold so many rows, those of which the number of rows is known first."""

@@ -152,3 +152,10 @@ class IcebergTable:
             timestamp=timestamp,
         )
         return replace(self, opened=newest, chosen=chosen)
+
+    def is_same_state(self, other: object) -> bool:
+        if not isinstance(other, IcebergTable) or self.storage.uri != other.storage.uri:
+            return False
+        mine, theirs = self.metadata.table, other.metadata.table
+        is_same_table = (mine.table_uuid, self.metadata.schemas) == (theirs.table_uuid, other.metadata.schemas)
+        return is_same_table and (self.version, self.chosen.schema) == (other.version, other.chosen.schema)
