@@ -442,6 +442,7 @@ def test_why_a_policy_denies_is_told_to_whoever_runs_the_session(
     def broken(table: str, principal: str | None) -> dict[str, str]:
         raise LookupError("the directory of principals is down")
 
+    caplog.set_level("INFO", logger="tamis")
     place = write_orders(tmp_path, "delta")
     for policies, reason in (
         (broken, "LookupError: the directory of principals is down"),
@@ -455,6 +456,8 @@ def test_why_a_policy_denies_is_told_to_whoever_runs_the_session(
 
 
 INJECTED = (
+    "SELECT DISTINCT ON (id) region AS `t AS x) AS _t UNION ALL SELECT region FROM duckdb_views --` FROM orders "
+    "LATERAL VIEW explode(array(1)) `t AS x) AS _t UNION ALL SELECT region FROM duckdb_views --` AS y",
     "SELECT id FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT y FROM orders --` AS z WHERE id IN "
     "(SELECT id FROM orders)",
     "SELECT id FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT count(*) FROM duckdb_views() "
@@ -469,8 +472,13 @@ INJECTED = (
 
 @pytest.mark.parametrize("query", INJECTED)
 def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, query: str) -> None:
-    with pytest.raises(TamisError):
-        ana.sql(query).to_arrow()
+    try:
+        found = ana.sql(query).to_arrow()
+    except TamisError:
+        return
+    # An odd name, and nothing more.
+    assert found.num_rows == len(EU)
+    assert {*found[0].to_pylist()} in ({*EU}, {"eu"})
 
 
 def test_a_policy_that_fails_does_not_tell_which_rows_were_asked_for(tmp_path: Path) -> None:

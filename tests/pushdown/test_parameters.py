@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -44,6 +45,9 @@ def session(tmp_path: Path) -> tamis.Session:
         ("SELECT id FROM t WHERE id IN (:ids)", {"ids": [1, 4]}, [1, 4]),
         ("SELECT id FROM t WHERE id IN (2, :ids, 3)", {"ids": (1,)}, [1, 2, 3]),
         ("SELECT id FROM t WHERE id IN (:ids)", {"ids": []}, []),
+        ("SELECT id FROM t WHERE id IN (?)", [range(2, 4)], [2, 3]),
+        ("SELECT id FROM t WHERE id IN (?)", [pa.array([2, 9])], [2]),
+        ("SELECT id FROM t WHERE id IN (?)", [np.array([2, 9])], [2]),
         ("SELECT id FROM t WHERE id NOT IN (:ids)", {"ids": []}, [1, 2, 3, 4]),
         ("SELECT id FROM t ORDER BY id LIMIT ?", [2], [1, 2]),
         ("SELECT id - ? FROM t WHERE id = 1", [-3], [4]),

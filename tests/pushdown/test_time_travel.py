@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import deltalake
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 from sqlglot import exp
 
@@ -104,6 +105,24 @@ def test_a_table_that_came_in_the_place_of_another_is_read(place: Path) -> None:
     shutil.rmtree(place)
     deltalake.write_deltalake(place, pa.table({"id": [70], "label": ["other"]}))
     assert ids(session, query) == [70]
+
+
+def test_places_that_differ_by_case_and_folders_that_one_goes_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(("a/Orders", "a/orders", "b/orders")):
+        deltalake.write_deltalake(tmp_path / name, pa.table({"id": [number]}))
+    session = tamis.connect()
+    both = f"SELECT id FROM delta.`{tmp_path}/a/Orders` UNION ALL SELECT id FROM delta.`{tmp_path}/a/orders`"
+    assert ids(session, both) == [0, 1]
+    for folder, expected in (("a", 1), ("b", 2)):
+        monkeypatch.chdir(tmp_path / folder)
+        assert ids(session, "SELECT id FROM delta.`orders`") == [expected]
+    shutil.rmtree(tmp_path / "b" / "orders")
+    (tmp_path / "b" / "orders").mkdir()
+    pq.write_table(pa.table({"id": [70]}), tmp_path / "b" / "orders" / "x.parquet")
+    by_files = "SELECT id FROM parquet.`orders`"
+    assert ids(session, by_files) == ids(session, by_files) == [70]
 
 
 def test_texts_and_dates_are_of_the_zone_of_the_query() -> None:

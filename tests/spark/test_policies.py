@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PythonException
+from pyspark.errors import ParseException, PythonException
 
 import tamis
 from builders.protected import EU, POLICIES, write_orders
@@ -130,5 +130,18 @@ def test_what_stands_between_back_ticks_is_a_name_and_no_query(ana: Session, pla
         "SELECT region FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT card FROM "
         f"parquet.``{place}/*.parquet`` LATERAL VIEW explode(array(1)) k` AS `v`"
     )
-    with pytest.raises(TamisError):
-        ana.sql(query).collect()
+    evil = f"t AS x) AS _t UNION ALL SELECT card FROM parquet.``{place}/*.parquet`` --"
+    twice = f"SELECT DISTINCT ON (id) card AS `{evil}` FROM orders LATERAL VIEW explode(array(1)) `{evil}` AS y"
+    counted = (
+        "SELECT id FROM orders LATERAL VIEW explode(array(1)) `t AS x UNION ALL SELECT id FROM orders --` AS y "
+        "WHERE id IN (SELECT id FROM orders)"
+    )
+    for each in (query, twice, counted):
+        try:
+            found = ana.sql(each).collect()
+        except (TamisError, ParseException):
+            continue
+        # An odd name, and nothing more.
+        assert len(found) == len(EU)
+        assert {row[0] for row in found} in ({"eu"}, {*EU}, {f"****{number:04}" for number in EU})
+    assert ana.sql("SELECT `my x` FROM orders LATERAL VIEW explode(array(1)) `my tab` AS `my x`").count() == 6

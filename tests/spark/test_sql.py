@@ -175,6 +175,11 @@ def test_what_spark_takes_is_not_refused(
     assert found == expected
 
 
+def test_parameters_are_never_read_as_anything_else(on_spark: tamis.Session) -> None:
+    for text in ("${env:HOME}", "${spark.app.name} ${x}", "`tamis_scan_1`", "{tamis_scan_1}", "${"):
+        assert on_spark.sql("SELECT :a AS x FROM orders LIMIT 1", {"a": text}).collect() == [(text,)]
+
+
 def test_rows_after_a_batch_without_rows_are_not_lost(spark: Any) -> None:
     batches = [pa.record_batch({"id": pa.array(values, pa.int64())}) for values in ([1], [], [2])]
     session = tamis.connect(spark=spark).register("m", pa.Table.from_batches(batches))

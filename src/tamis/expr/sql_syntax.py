@@ -65,6 +65,17 @@ class SparkText(Spark):
 
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
+
+        def lateral_sql(self, expression: exp.Lateral) -> str:
+            """A lateral view whose name keeps its quotes."""
+            alias = expression.args.get("alias")
+            if not expression.args.get("view") or alias is None or not isinstance(alias.this, exp.Identifier):
+                return str(super().lateral_sql(expression))
+            columns = self.expressions(alias, key="columns", flat=True)
+            outer = " OUTER" if expression.args.get("outer") else ""
+            named = f" {self.sql(alias, 'this')}{f' AS {columns}' if columns else ''}"
+            return f"{self.seg(f'LATERAL VIEW{outer}')}{self.sep()}{self.sql(expression, 'this')}{named}"
+
         # Both engines know QUALIFY, which sqlglot would write as a query around the query.
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **Spark.Generator.TRANSFORMS,

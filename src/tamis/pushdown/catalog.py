@@ -185,7 +185,7 @@ class Catalog:
         place = _real_place(source)
         return [
             names
-            for (_, handle), names in self._known_as.items()
+            for (_, handle), names in list(self._known_as.items())  # others may register meanwhile
             if isinstance(handle, LakeHandle) and f"{place}/".startswith(f"{_real_place(handle.source)}/")
         ]
 

@@ -209,7 +209,8 @@ def schema_of(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, 
             connection.execute(_lenient(macro))
         for name, leaf in printed.leaves:
             connection.register(name, _empty(leaf, connectors))
-        return _named(connection.sql(text).to_arrow_reader().schema, names)
+        # Functions that make rows would run.
+        return _named(connection.sql(text).limit(0).to_arrow_reader().schema, names)
     except duckdb.Error as error:
         raise CannotTranslate(one_line(error)) from error
     finally:

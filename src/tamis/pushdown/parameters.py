@@ -5,6 +5,7 @@ They are put into the tree of the query as literals, so that they prune as those
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,7 +90,10 @@ def _spoken(name: str) -> str:
 
 
 def _replace(parameter: exp.Expr, value: Any) -> None:
-    if isinstance(value, list | tuple | set | frozenset):
+    listed = getattr(value, "to_pylist", None) or getattr(value, "tolist", None)
+    if listed is not None and not hasattr(value, "as_py"):
+        value = listed()
+    if isinstance(value, list | tuple | set | frozenset | range):
         around = parameter.parent
         if not isinstance(around, exp.In):
             raise InvalidArgument(f"the parameter {_spoken(parameter.name)} is a list, which only stands in IN (…)")
@@ -110,5 +114,9 @@ def _tree_of(name: str, value: Any) -> exp.Expr:
     except TamisError as error:
         raise InvalidArgument(f"the parameter {_spoken(name)} has a value that SQL has not: {error}") from error
     found: exp.Expr = sqlglot.parse_one(text, read=SparkCalls)
+    if isinstance(found, exp.Literal) and "${" in found.this:
+        # Spark would put a setting of its process there.
+        parts = [exp.Literal.string(part) for part in re.split(r"(?<=\$)(?=\{)", found.this)]
+        return exp.Anonymous(this="concat", expressions=parts)
     # What would bind less than what is around it.
     return exp.Paren(this=found) if isinstance(found, exp.Unary | exp.Binary) else found

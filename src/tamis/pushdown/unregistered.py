@@ -12,9 +12,10 @@ Each is opened once for a query, at its newest state; what the queries before op
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
-from tamis.errors import UnsupportedFeature
+from tamis.errors import TamisError, UnsupportedFeature
 from tamis.pushdown.connectors.lake_handle import LakeHandle
 from tamis.pushdown.time_travel import State, split_state
 from tamis.tables.source import TableSource, Versioned
@@ -95,19 +96,19 @@ class UnregisteredTables:
         return None if found is None else (LakeHandle.of(name, found[0]), found[1])
 
     def _source(self, name: Name) -> tuple[TableSource, Sequence[str]] | None:
-        folded = tuple(part.casefold() for part in name)
-        if folded not in self._found:
+        # Places, and names in catalogs, may differ by case alone.
+        if name not in self._found:
             found = self._opened(name)
             if found is None:
                 return None
-            self._found[folded] = found
-            self._earlier.keep(name, found[0])
-        return self._found[folded]
+            self._found[name] = found
+            self._earlier.keep(_key(name), found[0])
+        return self._found[name]
 
     def _opened(self, name: Name) -> tuple[TableSource, Sequence[str]] | None:
         split = split_state(name[-1])
         if split is not None:
-            return self._as_it_was((*name[:-1], split[0]), split[1], self._earlier.get(name))
+            return self._as_it_was((*name[:-1], split[0]), split[1], self._earlier.get(_key(name)))
         if len(name) < 2:
             return None
         first, *rest = name
@@ -124,8 +125,12 @@ class UnregisteredTables:
         return None
 
     def _refreshed(self, name: Name) -> TableSource | None:
-        known = self._earlier.get(name)
-        return known.refresh() if isinstance(known, Versioned) else None
+        known = self._earlier.get(_key(name))
+        try:
+            return known.refresh() if isinstance(known, Versioned) else None
+        except TamisError:
+            # Something else may be there now: it is opened anew, or that says what is wrong.
+            return None
 
     def _as_it_was(
         self, name: Name, state: State, known: TableSource | None
@@ -143,6 +148,12 @@ class UnregisteredTables:
             return then, names
         # What was read of that state stays of use.
         return known, names
+
+
+def _key(name: Name) -> Name:
+    """A name by which a table is known in later queries: a relative path leads elsewhere from another folder."""
+    is_relative = name[0].casefold() in PLACES and "://" not in name[-1] and not Path(name[-1]).is_absolute()
+    return (*name, str(Path.cwd())) if is_relative else name
 
 
 def _is_same_state(then: TableSource, known: TableSource) -> bool:

@@ -25,6 +25,19 @@ _SAME_AS_UTC = frozenset(("utc", "etc/utc", "gmt", "etc/gmt", "z", "uct", "etc/u
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.IGNORECASE)
 
 
+_OF_JAVA = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare", "CNT": "America/St_Johns", "CST": "America/Chicago", "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa", "ECT": "Europe/Paris", "EST": "-05:00", "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "MIT": "Pacific/Apia",
+    "MST": "-07:00", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland", "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
+}  # fmt: skip
+"""Short names, which Java has from the time when there were no others."""
+
+
 def zone_called(name: str) -> tzinfo:
     """The zone of a name, as Spark takes them.
 
@@ -33,6 +46,7 @@ def zone_called(name: str) -> tzinfo:
     """
     if name.casefold() in _SAME_AS_UTC:
         return UTC
+    name = _OF_JAVA.get(name, name)
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         sign, *parts = offset.groups(default="0")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import TokenType
 
 from tamis.engines.sessions import check_session, session_functions
 from tamis.errors import AccessDenied, EngineError, one_line
+from tamis.expr.sql_syntax import SparkCalls
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.embedded import leaf_schema, read_leaf
@@ -91,15 +93,29 @@ def _frame(spark: Any, query: Query, plan: Node, leaf_of: _Leaf | None = None) -
         raise AccessDenied("${…} may look at more than the tables of the session, which has policies: leave it away")
     leaf_of = leaf_of or _leaf
     frames = {name: leaf_of(spark, leaf, query.context.connectors) for name, leaf in printed.leaves}
-    # Names between braces stand for DataFrames: Spark makes views of them for this one text, and drops them again.
-    # It looks for braces only where there are some.
-    text = printed.text.replace("{", "{{").replace("}", "}}") if frames else printed.text
-    for name in frames:
-        text = text.replace(f"`{name}`", f"{{{name}}}")
-    found = spark.sql(text, **frames)
+    found = spark.sql(_with_frames(printed.text, frames), **frames)
     # Spark analyses a Connect plan when it is asked: whoever can take the query in another way must know now.
     _ = found.columns
     return found
+
+
+def _with_frames(text: str, frames: Collection[str]) -> str:
+    """A text in which names between braces stand for DataFrames: Spark makes views of them, and drops them again.
+
+    Where there are none, it does not look for braces.
+    """
+    if not frames:
+        return text
+    pieces, place = [], 0
+    for token in SparkCalls().tokenize(text):
+        if token.token_type == TokenType.IDENTIFIER and token.text in frames:
+            pieces += [_doubled(text[place : token.start]), f"{{{token.text}}}"]
+            place = token.end + 1
+    return "".join([*pieces, _doubled(text[place:])])
+
+
+def _doubled(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:

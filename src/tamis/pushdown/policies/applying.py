@@ -118,7 +118,7 @@ def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: s
     except AccessDenied:
         raise
     except TamisError as error:
-        logger.warning("the policy of %s does not fit its columns: %s", table, error)
+        logger.info("the policy of %s does not fit its columns: %s", table, error)
         raise _denied(table, "it does not fit the columns of the table") from None
     row_type = type_of(rows)
     if row_type is not None and not pa.types.is_boolean(row_type) and not pa.types.is_null(row_type):

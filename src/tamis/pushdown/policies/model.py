@@ -129,7 +129,7 @@ class Policies:
         except AccessDenied:
             raise
         except Exception as error:  # noqa: BLE001 - it is the user's, may fail in any way, and must not let anybody in
-            logger.warning("%s: %s: %s", refusal, type(error).__name__, error)
+            logger.info("%s: %s: %s", refusal, type(error).__name__, error)
             raise AccessDenied(refusal) from None
 
 

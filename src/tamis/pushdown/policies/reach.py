@@ -9,14 +9,12 @@ but their arguments, the few are left out that do see more.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from sqlglot import TokenType, exp
-from sqlglot.errors import SqlglotError
 
-from tamis.errors import AccessDenied
-from tamis.expr.sql_syntax import SparkCalls
+from tamis.errors import AccessDenied, ParseError
+from tamis.expr.sql_syntax import SparkCalls, read_statement
 from tamis.pushdown.sql_trees import text_of
 
 ROWS_OF_ARGUMENTS = frozenset((
@@ -35,7 +33,7 @@ SEES_MORE = frozenset((
 
 def refuse_to_reach_out(text: str, tree: exp.Expr) -> None:
     """Raise AccessDenied where a query, as a text and as its tree, names something that no policy is asked about."""
-    _refuse_unquoted_names(text, tree)
+    _refuse_unquoted_names(text)
     for node in tree.find_all(exp.Table, exp.Lateral, exp.Anonymous):
         match node:
             case exp.Anonymous():
@@ -48,28 +46,40 @@ def refuse_to_reach_out(text: str, tree: exp.Expr) -> None:
                 _check_rows(node.this)
 
 
-_WORD = re.compile(r"[A-Za-z0-9_]+")
+def _refuse_unquoted_names(text: str) -> None:
+    """Raise AccessDenied for a query in which a name between back-ticks would be printed without them.
 
-
-def _refuse_unquoted_names(text: str, tree: exp.Expr) -> None:
-    """Raise AccessDenied for a name between back-ticks that would be printed without them.
-
-    Those of lateral views and of types are, and there could be a whole query in one.
+    Those of types and of units are, and there could be a whole query in one. So every such name is replaced by one that
+    is no word, and that must still be between back-ticks when the query is printed.
     """
-    try:
-        lost = _odd_names(text) - _odd_names(text_of(tree))
-    except SqlglotError:
-        raise AccessDenied("the query cannot be checked against the policies of the session") from None
-    if lost:
+    tokens = [token for token in SparkCalls().tokenize(text) if token.token_type == TokenType.IDENTIFIER]
+    if not tokens:
+        return
+    mark = "a name"
+    while mark in text.casefold():
+        mark += "_"
+    given = {name: f"{mark} {number:06}" for number, name in enumerate(dict.fromkeys(token.text for token in tokens))}
+    pieces, place = [], 0
+    for token in tokens:
+        pieces += [text[place : token.start], f"`{given[token.text]}`"]
+        place = token.end + 1
+    printed = text_of(_read("".join([*pieces, text[place:]])))
+    quoted = sum(
+        token.token_type == TokenType.IDENTIFIER and token.text.startswith(mark)
+        for token in SparkCalls().tokenize(printed)
+    )
+    if quoted != printed.casefold().count(mark):
         raise AccessDenied(
-            f"the name {min(lost)!r} cannot be checked against the policies of the session: of letters, digits and "
-            "underscores it can be"
+            "a name between back-ticks cannot be checked against the policies of the session: leave them away around "
+            "names that are not of columns or tables"
         )
 
 
-def _odd_names(text: str) -> Counter[str]:
-    names = (token.text for token in SparkCalls().tokenize(text) if token.token_type == TokenType.IDENTIFIER)
-    return Counter(name for name in names if not _WORD.fullmatch(name))
+def _read(text: str) -> exp.Expr:
+    try:
+        return read_statement(text, lambda tree: tree)
+    except ParseError:
+        raise AccessDenied("the query cannot be checked against the policies of the session") from None
 
 
 def refuse_other_tables(read: Iterable[str], given: Collection[str]) -> None:

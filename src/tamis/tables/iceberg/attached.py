@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -52,8 +53,7 @@ class AttachedIceberg:
             return False
         one, two = self.catalog, other.catalog
         # A name tells apart only the catalogs that share a database. Rather too many are the same than too few.
-        places = [(each.properties.get("uri"), each.properties.get("warehouse")) for each in (one, two)]
-        return one is two or places[0] == places[1]
+        return one is two or _place(one) == _place(two)
 
     def table_names(self) -> Sequence[str]:
         try:
@@ -68,3 +68,10 @@ class AttachedIceberg:
             # Some list themselves, or namespaces that are further down.
             if len(each) == len(namespace) + 1:
                 yield from self._tables(tuple(each))
+
+
+def _place(catalog: Catalog) -> str:
+    """Where a catalog is, however that is written."""
+    uri = str(catalog.properties.get("uri") or catalog.properties.get("warehouse") or catalog.name)
+    scheme, _, path = uri.partition(":///")
+    return os.path.realpath(path) if scheme.startswith("sqlite") else uri.rstrip("/").casefold()
