@@ -166,6 +166,10 @@ class InvalidArgument(TamisError):
     """A call that asks for something that does not exist."""
 
 
+class MissingValue(InvalidArgument):
+    """A parameter of a query without a value."""
+
+
 class MisusedExpression(InvalidArgument, TypeError):
     """A filter used as a Python value, which it has none of. A TypeError too, because Python expects one there."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
-from tamis.errors import AccessDenied, InvalidArgument
+from tamis.errors import AccessDenied, InvalidArgument, MissingValue, ParseError
 from tamis.table import Table, open_source
 from tamis.tables.jobs import Engine
 from tamis.tables.planning import AUTO, LOCAL, SPARK, Planning, check_mode
@@ -225,11 +225,29 @@ class Session(_Answering[Answer]):
         `args` are the values of its parameters: a mapping for `:name`, or a list for one `?` after the other.
         `rules` switches rules of the optimizer off by name, as in `{"push_limit_into_scan": False}`; False: all.
         """
-        found = self._query(query, args, rules)
+        try:
+            found = self._query(query, args, rules)
+        except (ParseError, MissingValue):
+            if self._spark_session is None or self._policies is not None or args is not None:
+                raise
+            as_written = self._as_written(query)
+            if as_written is None:
+                raise
+            return cast(Answer, as_written)
         if self._spark_session is not None:
             return cast(Answer, found.to_spark(self._spark_session))
         found.check(only_if_doubtful=True)
         return cast(Answer, found)
+
+    def _as_written(self, query: str) -> Any:
+        """What Spark makes of a query that is not understood here; None where it does not understand it either."""
+        from tamis.spark.as_written import frame_as_written
+
+        def frame_of(name: str) -> Any:
+            is_known = self._catalog.find((name,)) is not None
+            return self.sql(f"SELECT * FROM `{name.replace('`', '``')}`") if is_known else None
+
+        return frame_as_written(self._spark_session, query, frame_of)
 
     def explain(self, query: str, format: str = "text", *, args: Arguments | None = None, rules: Rules = True) -> str:
         """What becomes of a query, as `text` or as `json`: plans, rules, and what each scan will read."""

@@ -175,6 +175,29 @@ def test_what_spark_takes_is_not_refused(
     assert found == expected
 
 
+def test_what_only_spark_reads_it_runs_as_it_was_written(
+    on_spark: tamis.Session, spark: Any, tmp_path: Path, places: dict[str, Path]
+) -> None:
+    on_spark.register("texts", pa.table({"id": [1, 2], "js": ['{"a": 5}', '{"a": 7}']}))
+    query = "SELECT texts.id, parse_json(js):a::int AS a FROM texts WHERE id > 1"
+    assert on_spark.sql(query).collect() == [(2, 7)]
+    assert on_spark.sql("SELECT parse_json(t.js):a::int AS a FROM texts t JOIN texts u ON t.id = u.id").count() == 2
+    assert sorted(on_spark.sql("SELECT TRANSFORM(id) USING 'cat' AS (b) FROM texts").collect()) == [("1",), ("2",)]
+    for wrong in ("SELECT parse_json(js):a:: FROM texts", "SELECT js:a FROM nothing", "SELEC js:a FROM texts"):
+        with pytest.raises(tamis.TamisError):
+            on_spark.sql(wrong)
+    # Nothing but queries, and nothing under policies.
+    for statement in (
+        "FROM texts INSERT INTO other SELECT js:a",
+        "WITH x AS (SELECT js:a FROM texts) INSERT INTO y SELECT 1",
+    ):
+        with pytest.raises(tamis.TamisError):
+            on_spark.sql(statement)
+    protected = tamis.connect(spark=spark, policies={"default": "allow", "tables": {}})
+    with pytest.raises(tamis.TamisError):
+        protected.register("texts", pa.table({"js": ["{}"]})).sql("SELECT parse_json(js):a::int FROM texts")
+
+
 def test_parameters_are_never_read_as_anything_else(on_spark: tamis.Session) -> None:
     for text in ("${env:HOME}", "${spark.app.name} ${x}", "`tamis_scan_1`", "{tamis_scan_1}", "${"):
         assert on_spark.sql("SELECT :a AS x FROM orders LIMIT 1", {"a": text}).collect() == [(text,)]

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from tamis.errors import InvalidArgument, TamisError, with_article
+from tamis.errors import InvalidArgument, MissingValue, TamisError, with_article
 from tamis.expr.literals import literal
 from tamis.expr.printer import to_sql
 from tamis.expr.sql_syntax import SparkCalls
@@ -55,7 +55,7 @@ def fill_parameters(tree: exp.Expr, arguments: Arguments | None) -> None:
     for each in list(tree.find_all(exp.Placeholder, exp.Parameter)):
         name = each.name
         if name not in values:
-            raise InvalidArgument(_no_value(name, values))
+            raise MissingValue(_no_value(name, values))
         used.add(name)
         _replace(each, values[name])
     unused = [name for name in values if name not in used]
