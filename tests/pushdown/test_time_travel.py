@@ -154,6 +154,7 @@ def test_explain_tells_the_version(session: tamis.Session) -> None:
         ("SELECT * FROM orders TIMESTAMP AS OF '2001-01-01'", VersionNotFound, "the oldest one, 0"),
         ("SELECT * FROM orders TIMESTAMP AS OF 'soon'", InvalidArgument, "'soon' is no timestamp"),
         ("SELECT * FROM orders TIMESTAMP AS OF id", InvalidArgument, "what is computed of constants"),
+        ("SELECT * FROM orders TIMESTAMP AS OF DATE '9999-12-31' + INTERVAL 2 DAYS", InvalidArgument, "a moment is"),
         ("SELECT * FROM orders TIMESTAMP AS OF NULL", InvalidArgument, "give a moment"),
         ("SELECT * FROM orders TIMESTAMP AS OF TRUE", InvalidArgument, "a date or a timestamp"),
         ("SELECT * FROM ordres VERSION AS OF 1", TableNotFound, "no table 'ordres VERSION AS OF 1'"),

@@ -79,16 +79,17 @@ def _version(tree: exp.Expr) -> str:
 
 def _moment(tree: exp.Expr, table: str, now: datetime) -> str:
     zone = now.tzinfo or UTC
-    if isinstance(tree, exp.Literal) and tree.is_string:
-        return _text_of_instant(instant_of_text(tree.this, zone)) or str(tree.this)
     try:
-        value = evaluate_constant(Scope().expression(tree, Now(now)))
-    except (NotModelled, TamisError) as error:
+        if isinstance(tree, exp.Literal) and tree.is_string:
+            return _text_of_instant(instant_of_text(tree.this, zone)) or str(tree.this)
+        return _text_of(evaluate_constant(Scope().expression(tree, Now(now))), table, zone)
+    except InvalidArgument:
+        raise
+    except (NotModelled, TamisError, OverflowError) as error:
         raise InvalidArgument(
             f"{table} TIMESTAMP AS OF {tree.sql('spark')}: a moment is a text, a timestamp, or what is computed of "
             f"constants: {error}"
         ) from error
-    return _text_of(value, table, zone)
 
 
 def _text_of_instant(microseconds: int | None) -> str | None:

@@ -10,6 +10,7 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from tamis.expr.sql_syntax import SparkCalls
+from tamis.spark.queries import doubled_braces
 
 logger = logging.getLogger("tamis")
 
@@ -43,12 +44,12 @@ def frame_as_written(spark: Any, text: str, frame_of: Callable[[str], Any | None
         name = f"table_{len(frames) + 1}"
         frames[name] = frame
         alias = "" if _has_alias(tokens, number) else f" AS `{token.text.replace('`', '``')}`"
-        pieces += [_doubled(text[place : token.start]), f"{{{name}}}{alias}"]
+        pieces += [doubled_braces(text[place : token.start]), f"{{{name}}}{alias}"]
         place = token.end + 1
     if not frames:
         return None
     try:
-        found = spark.sql("".join([*pieces, _doubled(text[place:])]), **frames)
+        found = spark.sql("".join([*pieces, doubled_braces(text[place:])]), **frames)
         _ = found.columns
     except (AnalysisException, ParseException):
         return None
@@ -71,7 +72,3 @@ def _may_be_table(tokens: Sequence[Token], number: int) -> bool:
 def _has_alias(tokens: Sequence[Token], number: int) -> bool:
     following = tokens[number + 1].token_type if number + 1 < len(tokens) else None
     return following == TokenType.ALIAS or following in _NAMES
-
-
-def _doubled(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")

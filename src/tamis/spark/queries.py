@@ -109,12 +109,13 @@ def _with_frames(text: str, frames: Collection[str]) -> str:
     pieces, place = [], 0
     for token in SparkCalls().tokenize(text):
         if token.token_type == TokenType.IDENTIFIER and token.text in frames:
-            pieces += [_doubled(text[place : token.start]), f"{{{token.text}}}"]
+            pieces += [doubled_braces(text[place : token.start]), f"{{{token.text}}}"]
             place = token.end + 1
-    return "".join([*pieces, _doubled(text[place:])])
+    return "".join([*pieces, doubled_braces(text[place:])])
 
 
-def _doubled(text: str) -> str:
+def doubled_braces(text: str) -> str:
+    """A text in which Spark takes braces for braces."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
