@@ -48,6 +48,8 @@ def session(tmp_path: Path) -> tamis.Session:
         ("SELECT id FROM t WHERE id IN (?)", [range(2, 4)], [2, 3]),
         ("SELECT id FROM t WHERE id IN (?)", [pa.array([2, 9])], [2]),
         ("SELECT id FROM t WHERE id IN (?)", [np.array([2, 9])], [2]),
+        ("SELECT id FROM t WHERE day IN (?)", [np.array(["2024-01-02"], "datetime64[ns]")], [2]),
+        ("SELECT id FROM t WHERE day = ? AND id = ?", [np.datetime64("2024-01-03", "ns"), np.int64(3)], [3]),
         ("SELECT id FROM t WHERE id NOT IN (:ids)", {"ids": []}, [1, 2, 3, 4]),
         ("SELECT id FROM t ORDER BY id LIMIT ?", [2], [1, 2]),
         ("SELECT id - ? FROM t WHERE id = 1", [-3], [4]),

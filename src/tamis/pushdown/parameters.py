@@ -90,9 +90,11 @@ def _spoken(name: str) -> str:
 
 
 def _replace(parameter: exp.Expr, value: Any) -> None:
-    listed = getattr(value, "to_pylist", None) or getattr(value, "tolist", None)
-    if listed is not None and not hasattr(value, "as_py"):
-        value = listed()
+    if hasattr(value, "to_pylist"):
+        value = value.to_pylist()
+    elif getattr(value, "ndim", 0):
+        # Its scalars know their types, where Python's would be numbers of nanoseconds.
+        value = list(value)
     if isinstance(value, list | tuple | set | frozenset | range):
         around = parameter.parent
         if not isinstance(around, exp.In):
