@@ -91,7 +91,7 @@ def build(
     `count_nan` NaN are counted, without which `x > 5` skips no file of floats. What is not given is as in the index
     that is there. `on` is `local`, `spark` (the active session), a Spark session or an engine. `to` puts the index
     elsewhere, and `tamis.open(…, index=…)` finds it there. `progress` is told how far it is. Further arguments are
-    those of `tamis.open`: `format`, `partitioning`, `merge_schema`, `allow_outside`.
+    those of `tamis.open`: `format`, `partitioning`, `merge_schema`, `allow_outside`, `int96`.
 
     Whoever is killed meanwhile leaves the index as it was, and the next build goes on where that one was.
     """

@@ -242,3 +242,29 @@ def integer_range(data_type: pa.DataType) -> tuple[int, int]:
     if pa.types.is_unsigned_integer(data_type):
         return 0, 2**bits - 1
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def holds_number(table_type: pa.DataType, file_type: pa.DataType) -> bool:
+    """Whether every number of the second type is a number of the first, so that a cast keeps all apart and in order.
+
+    >>> holds_number(pa.int64(), pa.int32()), holds_number(pa.float64(), pa.int64())
+    (True, False)
+    """
+    if pa.types.is_floating(file_type):
+        return bool(pa.types.is_floating(table_type) and file_type.bit_width <= table_type.bit_width)
+    scale = file_type.scale if pa.types.is_decimal(file_type) else 0
+    if scale < 0:
+        return False
+    if pa.types.is_integer(file_type):
+        smallest, largest = integer_range(file_type)
+    else:
+        largest = 10 ** (file_type.precision - scale) - 1
+        smallest = -largest
+    if pa.types.is_floating(table_type):
+        exact = 2 ** {16: 11, 32: 24, 64: 53}[table_type.bit_width]
+        return scale == 0 and -exact <= smallest and largest <= exact
+    if pa.types.is_integer(table_type):
+        lowest, highest = integer_range(table_type)
+        return scale == 0 and lowest <= smallest and largest <= highest
+    limit = 10 ** (table_type.precision - table_type.scale)
+    return bool(scale <= table_type.scale and largest < limit)

@@ -11,6 +11,20 @@ import pyarrow.parquet as pq
 import tamis
 
 
+def read_whole(path: Path) -> pa.Table:
+    """All rows of a file as pyarrow reads them, its columns of 96 bits (INT96) as the instants that they are."""
+    file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+    rows = file.read()
+    wide = {
+        column.path for column in map(file.schema.column, range(len(file.schema))) if column.physical_type == "INT96"
+    }
+    fields = [
+        field.with_type(pa.timestamp("us", field.type.tz or "UTC")) if field.name in wide else field
+        for field in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))
+
+
 def written(path: Path, columns: dict[str, pa.Array], rows: int = 2, **options: object) -> tamis.Table:
     """A file of small row groups, with the number of each row."""
     count = len(next(iter(columns.values())))

@@ -362,7 +362,7 @@ def _has_partition(transform: str, kind: str, value: Any) -> bool:
 
 def _mapping(fields: list[Field]) -> list[dict[str, Any]]:
     return [
-        {"field-id": each["id"], "names": ["never seen", each["name"]]}
+        {"field-id": each["id"], "names": [f"never seen {each['id']}", each["name"]]}
         | ({"fields": _mapping(each["type"]["fields"])} if isinstance(each["type"], dict) else {})
         for each in fields
     ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import fastavro
 
 
 def edit_metadata(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
@@ -25,3 +28,14 @@ def add_column(folder: Path, number: int, name: str, kind: Any) -> None:
         told["last-column-id"] = max(number, told["last-column-id"])
 
     edit_metadata(folder, change)
+
+
+def edit_manifest_list(metadata: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change every row of the manifest list of the current snapshot, in place."""
+    told = json.loads(metadata.read_bytes())
+    current = next(each for each in told["snapshots"] if each["snapshot-id"] == told["current-snapshot-id"])
+    path = Path(current["manifest-list"].removeprefix("file://"))
+    reader = fastavro.reader(io.BytesIO(path.read_bytes()))
+    rows = [change(row) for row in reader]
+    with path.open("wb") as file:
+        fastavro.writer(file, reader.writer_schema, rows)

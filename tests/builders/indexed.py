@@ -35,11 +35,11 @@ def write_files(root: Path, numbers: Iterable[int], **options: object) -> Path:
 
 
 def index_of(root: Path) -> Path:
-    return root / "_tamis" / "index"
+    return root.parent / "_tamis" / root.name / "index"
 
 
 def data_files(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*.parquet") if "_tamis" not in path.parts)
+    return sorted(path for path in root.rglob("*.parquet"))
 
 
 def make_unreadable(paths: Iterable[Path]) -> None:

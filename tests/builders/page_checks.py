@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import tamis
+from builders.files import read_whole
 from builders.judge import truth
 from builders.predicates import Said, judge_literal
 from builders.probes import leaf_paths, probes
@@ -28,7 +28,7 @@ def check_by_pages(
 
     Of the probes, which are many, one in `every` is tried. All columns are read, unless some are named.
     """
-    full = pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read()
+    full = read_whole(path)
     table = tamis.open(path)
     assert same_rows(table.scan().to_arrow(), full), path
     wanted = columns or full.column_names

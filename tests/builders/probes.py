@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import tamis
+from builders.files import read_whole
 from builders.judge import truth
 from builders.predicates import OPERATORS, Said
 from builders.same_rows import same_rows
@@ -78,7 +78,7 @@ def _pivots(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
 
 def check_file(path: Path, names: Collection[str] | None = None) -> int:
     """Scan a file with every probe and compare rows with the judge's; how many row groups were skipped in all."""
-    full = pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read()
+    full = read_whole(path)
     table = tamis.open(path)
     judged = _judged_columns(full)
     skipped = 0

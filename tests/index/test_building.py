@@ -220,7 +220,7 @@ def test_a_build_that_makes_no_sense_is_refused(
     pq.write_table(pa.table({"id": [1], "b": [True], "l": [[1]]}), tmp_path / "day=1" / "0.parquet")
     with pytest.raises(error, match=text):
         tamis.index.build(tmp_path, **options)  # type: ignore[arg-type]
-    assert not (tmp_path / "_tamis").exists()
+    assert not (tmp_path.parent / "_tamis" / tmp_path.name).exists()
 
 
 def test_a_single_file_has_no_index(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_drop_removes_the_index_and_its_folders_and_nothing_else(tmp_path: Path)
     tamis.index.build(root)
     (index_of(root) / "aside-left-behind").write_bytes(b"x")
     assert tamis.index.drop(root)
-    assert not (root / "_tamis").exists()
+    assert not (tmp_path / "_tamis").exists()
     tamis.index.build(root)
     (index_of(root) / "notes.txt").write_text("mine")
     assert tamis.index.drop(root)

@@ -45,7 +45,7 @@ def check_rows(root: Path) -> None:
 
 
 def part_of(root: Path) -> Path:
-    return next(index_of(root).glob("part-*.parquet"))
+    return next(index_of(root).glob("part-*.tamis"))
 
 
 DAMAGES = {
@@ -129,7 +129,7 @@ def test_an_index_of_a_later_version_is_not_read(root: Path, caplog: pytest.LogC
 
 def test_X7_a_part_is_nowhere_but_in_the_folder_of_the_index(root: Path) -> None:
     current = index_of(root) / "current.json"
-    for name in ("../part.parquet", "/etc/passwd", "part-0.parquet"):
+    for name in ("../part.tamis", "/etc/passwd", "part-0.tamis"):
         text = (
             Current.from_bytes(current.read_bytes(), "").to_bytes().replace(part_of(root).name.encode(), name.encode())
         )
@@ -153,7 +153,7 @@ def test_E6_a_full_disk_is_an_error_that_leaves_the_index_in_force(root: Path, m
 
 def test_E6_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     root = write_files(tmp_path / "t", range(2))
-    (root / "_tamis").write_text("a file in the way")
+    (tmp_path / "_tamis").write_text("a file in the way")
     with pytest.raises(StorageError, match="cannot write"):
         tamis.index.build(root)
     assert tamis.open(root).scan("id = 5").count() == 1
@@ -273,6 +273,7 @@ def test_E5_a_build_killed_at_any_moment_leaves_an_index_that_is_whole(tmp_path:
     for number in moments:
         copy = tmp_path / f"copy{number}"
         shutil.copytree(original, copy, copy_function=shutil.copy2)
+        shutil.copytree(index_of(original), index_of(copy), copy_function=shutil.copy2)
         copies.append(copy)
         write_files(copy, [1, *range(6, 12)])
         (copy / "0002.parquet").unlink()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tamis.errors import StorageError, TableNotFound
-from tamis.io.listing import find_file, list_directories, list_directory
+from tamis.io.listing import _is_same_time, find_file, list_directories, list_directory
 from tamis.io.storage import open_storage
 
 
@@ -68,3 +68,21 @@ def test_a_name_that_is_not_utf8_is_an_error_that_names_the_directory(tmp_path: 
         pytest.skip("this file system takes UTF-8 names only")
     with pytest.raises(StorageError, match=str(tmp_path)):
         list_directory(open_storage(tmp_path), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("listed", "now", "is_exact", "expected"),
+    [
+        (5_000_000_000, 5_000_000_000, True, True),
+        (5_000_000_000, 5_000_000_001, True, False),
+        (None, 5_000_000_000, True, True),
+        (5_000_000_000, None, True, True),
+        (5_123_000_000, 5_000_000_000, False, True),
+        (5_123_000_000, 5_124_000_000, False, False),
+        (5_123_000_000, 6_000_000_000, False, False),
+    ],
+)
+def test_H12_a_look_up_that_tells_seconds_agrees_with_a_listing_that_tells_more(
+    listed: int | None, now: int | None, is_exact: bool, expected: bool
+) -> None:
+    assert _is_same_time(listed, now, is_exact=is_exact) is expected

@@ -49,6 +49,7 @@ def _by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         ("int96_from_spark", ("dictionary",)),  # T3
         ("list_columns", ()),
         ("nan_in_stats", ("row_groups",)),  # F2
+        ("nation.dict-malformed", ()),  # P10
         ("nested_maps.snappy", ("row_groups",)),
         ("nested_structs.rust", ()),  # N9
         ("nulls.snappy", ()),  # N5

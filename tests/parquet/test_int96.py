@@ -1,8 +1,8 @@
-"""Timestamps of 96 bits, as Spark and Impala wrote them: microseconds, which reach every year that they can hold."""
+"""Timestamps of 96 bits, as Spark and Impala wrote them: instants in microseconds, which reach every year."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -11,8 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.delta_log import DeltaLog, add
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from tamis.errors import InvalidArgument, UnsupportedFeature
 
 MOMENTS = [datetime(9999, 12, 31, 23, 59, 59), datetime(2020, 1, 1), None, datetime(1, 1, 1), datetime(1582, 1, 1)]
+INSTANTS = [None if each is None else each.replace(tzinfo=UTC) for each in MOMENTS]
 INNER = pa.struct([("at", pa.timestamp("us")), ("n", pa.int64())])
 
 
@@ -38,14 +43,77 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_T3_years_that_nanoseconds_cannot_count_are_read_as_they_are(path: Path) -> None:
     table = tamis.open(path)
-    assert table.schema.field("at").type == pa.timestamp("us")
-    found = table.scan().to_arrow()
-    assert found["at"].to_pylist() == MOMENTS
-    assert [row["at"] for row in found["s"].to_pylist()] == MOMENTS
-    assert [row[1] for row in found["l"].to_pylist()] == MOMENTS
-    assert [row[0][1]["at"] for row in found["m"].to_pylist()] == MOMENTS
+    assert table.schema.field("at").type == pa.timestamp("us", "UTC")
+    assert table.schema.field("s").type.field("at").type == pa.timestamp("us", "UTC")
+    check(table.scan().to_arrow(), INSTANTS)
     judged = duckdb.sql(f"SELECT t.at FROM '{path}' t ORDER BY id").fetchall()
     assert [moment for (moment,) in judged] == MOMENTS
+
+
+def check(found: pa.Table, expected: list[datetime | None]) -> None:
+    assert found["at"].to_pylist() == expected
+    assert [row["at"] for row in found["s"].to_pylist()] == expected
+    assert [row[1] for row in found["l"].to_pylist()] == expected
+    assert [row[0][1]["at"] for row in found["m"].to_pylist()] == expected
+
+
+def test_T3_an_option_reads_them_without_a_zone(path: Path) -> None:
+    for place, options in ((path, {}), (path.parent, {}), (path.parent, {"merge_schema": True})):
+        table = tamis.open(place, int96="local", **options)
+        assert table.schema.field("at").type == pa.timestamp("us")
+        assert table.schema.field("l").type.value_type == pa.timestamp("us")
+        check(table.scan().to_arrow(), MOMENTS)
+        assert table.scan("at = TIMESTAMP_NTZ '2020-01-01'").to_arrow()["at"].to_pylist() == MOMENTS[1:2]
+    info = tamis.hive.table_info(path.parent, int96="local")
+    assert info.schema.field("at").type == pa.timestamp("us")
+    assert tamis.hive.table_info(path.parent).schema.field("at").type == pa.timestamp("us", "UTC")
+
+
+def test_T3_an_index_holds_for_both_readings(path: Path) -> None:
+    tamis.index.build(path.parent, bloom=["id"])
+    assert tamis.open(path.parent).scan("id = 1").to_arrow()["at"].to_pylist() == INSTANTS[1:2]
+    assert tamis.open(path.parent, int96="local").scan("id = 1").to_arrow()["at"].to_pylist() == MOMENTS[1:2]
+    assert tamis.open(path.parent).scan("at < TIMESTAMP '1600-01-01 00:00:00Z'").count() == 2
+    assert tamis.open(path.parent, int96="local").scan("at < TIMESTAMP_NTZ '1600-01-01'").count() == 2
+
+
+def test_T3_what_the_option_may_be(path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="int96 is 'instant' or 'local', not 'UTC'"):
+        tamis.open(path, int96="UTC")
+    log = DeltaLog(path.parent / "t", {"at": "timestamp"})
+    log.commit()
+    with pytest.raises(InvalidArgument, match="int96= was given, but the log of a Delta table tells its schema"):
+        tamis.open(log.table, int96="local")
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_T3_the_schema_of_a_delta_table_decides(path: Path, kind: str) -> None:
+    features = ["timestampNtz"] if kind == "timestamp_ntz" else None
+    log = DeltaLog(path.parent, {"id": "long", "at": kind}, features=features)
+    log.commit(add(path.name, size=path.stat().st_size))
+    table = tamis.open(path.parent)
+    expected = INSTANTS if kind == "timestamp" else MOMENTS
+    assert table.scan().to_arrow()["at"].to_pylist() == expected
+    literal = "TIMESTAMP '2020-01-01 00:00:00Z'" if kind == "timestamp" else "TIMESTAMP_NTZ '2020-01-01'"
+    assert table.scan(f"at = {literal}").to_arrow()["id"].to_pylist() == [1]
+    assert table.scan(f"at <= {literal}").count() == 3
+
+
+@pytest.mark.parametrize("kind", ["timestamptz", "timestamp"])
+def test_T3_the_schema_of_an_iceberg_table_decides(tmp_path: Path, kind: str) -> None:
+    expected = INSTANTS if kind == "timestamptz" else MOMENTS
+    folder = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "at", kind)])
+    rows = pa.table({"id": range(5), "at": pa.array(expected, folder.arrow_schema.field("at").type)})
+    options = {"use_deprecated_int96_timestamps": True, "store_schema": False}
+    folder.commit(folder.data_file("0.parquet", rows, options=options))
+    assert pq.read_metadata(tmp_path / "data" / "0.parquet").schema.column(1).physical_type == "INT96"
+    table = tamis.open(tmp_path)
+    assert table.scan().to_arrow()["at"].to_pylist() == expected
+    literal = "TIMESTAMP '2020-01-01 00:00:00Z'" if kind == "timestamptz" else "TIMESTAMP_NTZ '2020-01-01'"
+    assert table.scan(f"at = {literal}").to_arrow()["id"].to_pylist() == [1]
+    assert table.scan(f"at < {literal}").count() == 2
+    with pytest.raises(UnsupportedFeature, match="int96= was given, which an Iceberg table does not have"):
+        tamis.open(tmp_path, int96="local")
 
 
 @pytest.mark.parametrize(

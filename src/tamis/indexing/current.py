@@ -22,7 +22,10 @@ from tamis.io.listing import FileEntry
 
 CURRENT = "current.json"
 
-PART_NAME = re.compile(r"part-[0-9a-f]{32}\.parquet")
+PART_SUFFIX = ".tamis"
+"""Parts are Parquet files, and have another suffix so that no `**/*.parquet` takes them for data."""
+
+PART_NAME = re.compile(rf"part-[0-9a-f]{{32}}\{PART_SUFFIX}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 | name                     | what                                                                            |
 |--------------------------|---------------------------------------------------------------------------------|
 | `current.json`           | names the parts that count; see `tamis.indexing.current`                        |
-| `part-<number>.parquet`  | entries of some data files; never written again once it is there                |
+| `part-<number>.tamis`    | entries of some data files, in Parquet; never written again once it is there    |
 | `aside-<number>`         | a file on its way to one of the other names, or what a killed process left of it |
 
 A local file gets its name in one step after it was written. Object stores show a file when it is whole. On other file
@@ -30,7 +30,8 @@ import pyarrow.parquet as pq
 import xxhash
 
 from tamis.errors import CorruptFile, MissingFile, StorageError, TableNotFound, UnsupportedFeature
-from tamis.indexing.current import CURRENT, PART_NAME, Current, Part
+from tamis.indexing.current import CURRENT, PART_NAME, PART_SUFFIX, Current, Part
+from tamis.indexing.finding import HIDDEN_FOLDER, INDEX_FOLDER
 from tamis.indexing.spec import IndexSpec
 from tamis.io.listing import FileEntry, list_directory
 from tamis.io.open_files import OBJECT_STORES
@@ -207,7 +208,7 @@ class IndexStore:
             write_page_checksum=True,
         )
         content = sink.getvalue()
-        name = f"part-{uuid4().hex}.parquet"
+        name = f"part-{uuid4().hex}{PART_SUFFIX}"
         self._write(name, content)
         return self._describe(name, content.size)
 
@@ -238,12 +239,19 @@ class IndexStore:
         ours = [name for name in names if name == CURRENT or _is_ours(name)]
         self.remove(sorted(ours))
         if ours and set(ours) == set(names) and self.storage.is_local:
-            # The folders that a build made; others may have put something there.
-            for folder in (Path(self.storage.root), Path(self.storage.root).parent):
-                if folder.name not in ("index", "_tamis") or any(folder.iterdir()):
-                    break
-                folder.rmdir()
+            self._remove_folders(Path(self.storage.root))
         return bool(ours)
+
+    def _remove_folders(self, folder: Path) -> None:
+        """Remove the folders that a build made, unless others have put something there."""
+        around = [folder, folder.parent, folder.parent.parent]
+        names = [each.name for each in around]
+        if names[0] != INDEX_FOLDER or HIDDEN_FOLDER not in names:
+            return
+        for each in around[: names.index(HIDDEN_FOLDER) + 1]:
+            if any(each.iterdir()):
+                return
+            each.rmdir()
 
     def _write(self, name: str, content: pa.Buffer) -> None:
         path, filesystem = self.path(name), self.storage.filesystem

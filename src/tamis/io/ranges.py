@@ -19,6 +19,7 @@ from functools import partial
 from types import TracebackType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, MissingFile, StorageError
 from tamis.io.open_files import OBJECT_STORES, OpenFile
@@ -106,6 +107,16 @@ def is_never_changed(modified_ns: int | None) -> bool:
     return modified_ns is not None and modified_ns < _LAST_MARK
 
 
+def may_change(modified_ns: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Whether files are not of those, for the times of many."""
+    return pc.fill_null(pc.greater_equal(modified_ns, _LAST_MARK), True)
+
+
+def replaced_file(place: str, what: str) -> CorruptFile:
+    """The error for a file that is not the one that was listed."""
+    return CorruptFile(f"'{place}' was replaced: {what}; open the table again, or refresh() it")
+
+
 _SECOND = 1_000_000_000
 
 
@@ -118,6 +129,7 @@ class RangedFile:
     """
 
     def __init__(self, storage: Storage, path: str, size: int | None = None, modified_ns: int | None = None) -> None:
+        storage.check_links(path)
         self._storage = storage
         self._place = storage.place(path)
         self._is_local = storage.is_local
@@ -141,7 +153,7 @@ class RangedFile:
             raise self._replaced("it was written again after it was listed")
 
     def _replaced(self, what: str) -> CorruptFile:
-        return CorruptFile(f"'{self._place}' was replaced: {what}; open the table again")
+        return replaced_file(self._place, what)
 
     def _unlike_log(self, size: int) -> CorruptFile:
         # Opening the table again reads the same log, so that is no way out.

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -21,6 +21,7 @@ import pyarrow.fs as pafs
 
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, with_article
 from tamis.io.counters import IoCounters
+from tamis.io.links import LinkGuard
 from tamis.io.open_files import OpenFiles
 from tamis.io.retries import RetryPolicy
 from tamis.io.storage_options import S3Options, check_option_names
@@ -48,10 +49,15 @@ class Storage:
     """Files that need not be opened again before the end of a scan."""
     given: tuple[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     """The URI and options with which another process opens the same place; None for an opened file system."""
+    links: LinkGuard = field(default_factory=LinkGuard, compare=False, repr=False)
+    """What symbolic links on a local disk may lead to."""
 
     @property
     def is_local(self) -> bool:
         filesystem = self.filesystem
+        if isinstance(filesystem, pafs.PyFileSystem):
+            # One that also opens files of other stores: see `tamis.io.other_stores`.
+            filesystem = getattr(filesystem.handler, "own", filesystem)
         while isinstance(filesystem, pafs.SubTreeFileSystem):
             filesystem = filesystem.base_fs
         return isinstance(filesystem, pafs.LocalFileSystem)
@@ -60,6 +66,25 @@ class Storage:
     def threads(self) -> int:
         """How many requests one call keeps under way."""
         return default_threads(is_local=self.is_local)
+
+    def allowing_outside(self, allow_outside: bool) -> Storage:
+        """The same, where symbolic links may lead out of the root, or may not."""
+        return replace(self, links=LinkGuard(allow_outside=allow_outside))
+
+    def check_links(self, path: str) -> None:
+        """An error where a symbolic link leads a path below the root out of it, and that is not allowed."""
+        if isinstance(self.filesystem, pafs.LocalFileSystem):
+            self.links.check(self.root, path)
+
+    def check_all_links(self, paths: pa.Array | pa.ChunkedArray) -> None:
+        """The same for many paths."""
+        if isinstance(self.filesystem, pafs.LocalFileSystem):
+            self.links.check_all(self.root, paths)
+
+    def links_outside(self, folder: str) -> frozenset[str]:
+        """The paths of the symbolic links in a folder that lead out of the root, where that is not allowed."""
+        is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+        return self.links.find_outside(self.root, folder) if is_local else frozenset()
 
     def place(self, path: str) -> str:
         """A path of the file system as a person would write it, for messages."""
@@ -86,7 +111,9 @@ def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any]
     match = _SCHEME.match(text)
     scheme = match[1].lower() if match else "file"
     if scheme == "file":
-        return _local(text)
+        local = _local(text)
+        # A local table may name files of other stores: see `tamis.io.other_stores`.
+        return replace(local, given=(local.uri, options)) if options else local
     if scheme in _S3_SCHEMES:
         return _s3(text, options)
     if scheme in _ARROW_SCHEMES:

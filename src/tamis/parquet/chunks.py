@@ -60,6 +60,28 @@ TYPE_ORDER, TOTAL_ORDER = 1, 2
 ByteRange = tuple[int, int]
 """Offset and length."""
 
+MOST_SLACK = 100
+"""How many bytes more than the footer says pyarrow reads of a chunk that `may_be_short`, if the file has so many."""
+_PLAIN_PARQUET_MR = re.compile(r"parquet-mr version (?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})")
+_FIRST_TO_COUNT_DICTIONARY_HEADERS = (1, 2, 9)
+
+
+def may_be_short(created_by: str | None) -> bool:
+    """Whether chunks of a writer may be some bytes longer than the footer says (PARQUET-816); None is an unknown one.
+
+    parquet-mr before 1.2.9 did not count the header of the dictionary page. pyarrow reads more of such files, also of
+    those whose version it cannot read, so that as much must be at hand: a version is believed only where it is plain.
+
+    >>> may_be_short("parquet-mr"), may_be_short("parquet-mr version 1.10.1 (build a)"), may_be_short("DuckDB")
+    (True, False, False)
+    """
+    if created_by is None:
+        return True
+    if "parquet-mr" not in created_by.lower():
+        return False
+    plain = _PLAIN_PARQUET_MR.match(created_by)
+    return plain is None or tuple(map(int, plain["version"].split("."))) < _FIRST_TO_COUNT_DICTIONARY_HEADERS
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkLayout:
@@ -89,9 +111,11 @@ class ChunkLayout:
     null_count: int | None
     nan_count: int | None
     byte_range: ByteRange
-    """Of the whole chunk: its dictionary and its data pages."""
+    """Of the whole chunk: its dictionary and its data pages, and what may follow them."""
     text_bytes: int | None = None
     """How many bytes the texts of all rows have together; None where nobody says."""
+    slack: int = 0
+    """How many of the bytes at the end may not belong to the chunk: see `may_be_short`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +132,14 @@ class FooterMap:
     column_orders: tuple[int | None, ...] | None
     """How the bounds of each leaf are ordered; None for an order that is unknown, or where no orders are named."""
     created_by: bytes | None
+
+    @property
+    def may_be_short(self) -> bool:
+        """Whether chunks may be longer than the footer says."""
+        try:
+            return may_be_short((self.created_by or b"").decode())
+        except UnicodeDecodeError:
+            return True
 
     def column_order(self, leaf: int) -> int | None:
         return self.column_orders[leaf] if self.column_orders and leaf < len(self.column_orders) else None
@@ -148,7 +180,7 @@ def chunk_layouts(
         for leaf in leaves:
             what = f"column {leaf} in row group {group} of '{place}'"
             found = decoded(_read_chunk, where.footer, int(where.chunks[group, leaf]), what)
-            layouts[group, leaf] = _layout(found, group, leaf, end, what)
+            layouts[group, leaf] = _layout(found, group, leaf, end, what, is_short=where.may_be_short)
     return layouts
 
 
@@ -298,7 +330,7 @@ _REQUIRED = {
 _REQUIRED_OF_ENCODING = {1: "type of page with an encoding", 2: "encoding of its pages", 3: "count of its pages"}
 
 
-def _layout(chunk: Struct, group: int, leaf: int, end: int, what: str) -> ChunkLayout:
+def _layout(chunk: Struct, group: int, leaf: int, end: int, what: str, *, is_short: bool) -> ChunkLayout:
     if chunk.get(1):
         raise UnsupportedFeature(f"{what} is stored in another file, which Tamis does not read; write it into one file")
     if 8 in chunk:
@@ -323,6 +355,7 @@ def _layout(chunk: Struct, group: int, leaf: int, end: int, what: str) -> ChunkL
     if dictionary is not None and data > start + length:
         raise CorruptFile(f"{what} has its data {data - start} bytes into {length} bytes; write the file again")
     statistics = metadata.get(12, {})
+    slack = min(MOST_SLACK, end - start - length) if is_short and length else 0
     return ChunkLayout(
         row_group=group,
         leaf=leaf,
@@ -342,7 +375,8 @@ def _layout(chunk: Struct, group: int, leaf: int, end: int, what: str) -> ChunkL
         max_exact=statistics.get(7),
         null_count=_count(statistics.get(3)),
         nan_count=_count(statistics.get(9)),
-        byte_range=(start, length),
+        byte_range=(start, length + slack),
+        slack=slack,
         text_bytes=_count(metadata.get(16, {}).get(1)),
     )
 

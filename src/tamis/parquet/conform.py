@@ -45,6 +45,14 @@ def conform_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def about_shredded(column: str) -> str:
+    """That values of a variant are in columns of their own, which a table that knows no such columns would lose."""
+    return (
+        f"column '{column}' has shredded variants, which are not read: leave it out with columns=…, "
+        "or write its files again with spark.sql.variant.writeShredding.enabled=false"
+    )
+
+
 def _inside_of_structs(constants: Constants) -> dict[FieldPath, pa.Scalar]:
     """The constants of fields inside of structs: where those are not NULL, neither are the structs around them."""
     found: dict[FieldPath, pa.Scalar] = {}
@@ -113,6 +121,8 @@ class _Shape:
 
     def _struct(self, values: pa.StructArray, target: pa.StructType, path: FieldPath) -> pa.Array:
         names = [child.name for child in values.type]
+        if "typed_value" in names and {child.name for child in target} == {"metadata", "value"}:
+            raise UnsupportedFeature(about_shredded(".".join(path)))
         children = []
         for child in target:
             index = find_name(names, child.name, exact=self.exact)

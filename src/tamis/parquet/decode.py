@@ -54,7 +54,7 @@ def decode_pages(
     """
     what = f"column {layout.leaf} in row group {layout.row_group} of '{place}'"
     _check_codec(layout.codec, what)
-    headers = [header for buffer in data for header in _page_headers(buffer, layout.codec, what)]
+    headers = [header for buffer in data for header in _page_headers(buffer, layout, what)]
     if dictionary is not None:
         header = _dictionary_header(dictionary, layout.codec, what)
         dictionary = dictionary.slice(0, header.page_length)
@@ -167,16 +167,20 @@ def leaf_value_field(field: pa.Field) -> pa.Field:
         field = data_type.field(0)
 
 
-def _page_headers(buffer: pa.Buffer, codec: int, what: str) -> list[PageHeader]:
+def _page_headers(buffer: pa.Buffer, layout: ChunkLayout, what: str) -> list[PageHeader]:
+    codec = layout.codec
     headers = []
     view = as_bytes(buffer)
     position, end = 0, buffer.size
-    while position < end:
+    values = 0
+    # Behind the pages of a chunk that may be longer than its footer says comes what is no page of it.
+    while position < end and not (end - position <= layout.slack and values >= layout.num_values):
         header = decode_page_header(view, what, position)
         check_page_fits(header, end - position, what)
         _check_sizes(header, codec, what)
         headers.append(header)
         position += header.page_length
+        values += header.num_values if header.is_data else 0
     return headers
 
 

@@ -51,6 +51,8 @@ class FieldNames:
     by_id: bool
     without_ids: FieldNames | None = None
     """For files that give no id to any field, where the table knows their names."""
+    wrong_mapping: str | None = None
+    """Why the names that the table has for such files cannot be used. Files with ids do not need them."""
     has_one_calendar: bool = False
     """Whether days are those of today's calendar, whatever Spark noted in a file: so they are to Iceberg."""
     _known: dict[FileSchema, FileSchema] = field(default_factory=dict, repr=False)
@@ -62,6 +64,7 @@ class FieldNames:
             "by_id": self.by_id,
             "fields": _fields_to_json(self.fields),
             "without_ids": without_ids,
+            "wrong_mapping": self.wrong_mapping,
             "has_one_calendar": self.has_one_calendar,
         }
 
@@ -69,7 +72,13 @@ class FieldNames:
     def from_json(given: Mapping[str, Any]) -> FieldNames:
         """The names that `to_json` described."""
         without_ids = None if given["without_ids"] is None else FieldNames.from_json(given["without_ids"])
-        return FieldNames(_fields_from_json(given["fields"]), given["by_id"], without_ids, given["has_one_calendar"])
+        return FieldNames(
+            _fields_from_json(given["fields"]),
+            given["by_id"],
+            without_ids,
+            given["wrong_mapping"],
+            given["has_one_calendar"],
+        )
 
     @cached_property
     def defaults(self) -> Mapping[FieldPath, pa.Scalar]:
@@ -109,6 +118,8 @@ class FieldNames:
         """The names that are good for a file with this schema, which is its own."""
         if not self.by_id or not len(own) or any(map(_field_id, own)):
             return self
+        if self.wrong_mapping is not None and not _has_ids(own):
+            raise CorruptFile(f"'{place}' gives no field ids to its columns, and {self.wrong_mapping}")
         if self.without_ids is None:
             raise CorruptFile(
                 f"'{place}' gives no field ids to its columns, and its table knows them by ids: write it again with "

@@ -92,6 +92,8 @@ def load_footer(
 
     With `names` its schema is in the words of a table.
     """
+    # What is in memory may have been read for a caller who allowed it.
+    storage.check_links(path)
     footer, content = _load(storage, path, size, modified_ns)
     if names is None:
         return footer, content
@@ -171,7 +173,25 @@ def footer_from_bytes(content: bytes, place: str) -> Footer:
     metadata = _parse(content, place)
     schema = file_schema(metadata, place)
     vetted, places = vet_footer(content, schema.types, f"'{place}'")
-    return Footer(content, metadata if vetted is content else _parse(vetted, place), schema, places=places)
+    metadata = metadata if vetted is content else _parse(vetted, place)
+    # One column of each row group is enough to see whether a number of rows is wrong; others are checked when read.
+    leaf = next((number for number, each in enumerate(schema.types) if not each.repetition_level), 0)
+    for number in range(metadata.num_row_groups if schema.types else 0):
+        check_values(metadata, schema, number, leaf, place)
+    return Footer(content, metadata, schema, places=places)
+
+
+def check_values(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, place: str) -> None:
+    """Raise where a column has fewer values than its row group has rows, or more and no lists."""
+    group = metadata.row_group(row_group)
+    rows, values = group.num_rows, group.column(leaf).num_values
+    if values == rows or (values > rows and schema.types[leaf].repetition_level):
+        return
+    name = schema.parquet.column(leaf).path
+    raise CorruptFile(
+        f"the footer of '{place}' gives row group {row_group} {rows:,} rows, and its column {name!r} "
+        f"{values:,} values; write the file again"
+    )
 
 
 def _parse(footer: bytes, place: str) -> pq.FileMetaData:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +26,9 @@ from tamis.parquet.vetting import LeafType
 T = TypeVar("T")
 
 FieldPath = tuple[str, ...]
+
+Int96 = Literal["instant", "local"]
+"""What timestamps of 96 bits mean: instants (of UTC), or wall clocks without a zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,17 @@ class FileSchema:
     old_leaves: frozenset[int] = frozenset()
     """Those of all leaves whose old values are in that calendar."""
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    def arrow_with(self, int96: Int96) -> pa.Schema:
+        """The Arrow schema in the file's own names, where timestamps of 96 bits mean what `int96` says."""
+        if int96 == "instant":
+            return self.own_arrow
+
+        def read() -> pa.Schema:
+            columns = [self.parquet.column(index) for index in range(len(self.parquet))]
+            return _in_microseconds(self.parquet.to_arrow_schema(), columns, zone=None)
+
+        return self._keep(("arrow", int96), read)
 
     @property
     def columns(self) -> tuple[tuple[pa.Field, range], ...]:
@@ -308,7 +322,7 @@ def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, place: 
     others: set[FieldPath] = set()
     structs: set[FieldPath] = set()
     end = 0
-    arrow = _in_microseconds(schema.to_arrow_schema(), columns)
+    arrow = _in_microseconds(schema.to_arrow_schema(), columns, zone="UTC")
     for path, indices, arrow_type in _walk(arrow):
         structs.update(path[:depth] for depth in range(1, len(path)))
         end = indices.stop
@@ -328,10 +342,12 @@ def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, place: 
     return _file_schema(schema, arrow, arrow, types, leaves, structs, others, **more)
 
 
-def _in_microseconds(arrow: pa.Schema, columns: Sequence[pq.ColumnSchema]) -> pa.Schema:
-    """Timestamps of 96 bits, which reach far beyond what 64 bits of nanoseconds can count, in microseconds.
+def _in_microseconds(arrow: pa.Schema, columns: Sequence[pq.ColumnSchema], *, zone: str | None) -> pa.Schema:
+    """Return the schema with timestamps of 96 bits in microseconds and in `zone`.
 
-    As nanoseconds pyarrow would read the year 9999 as 1816, without a word.
+    They reach far beyond what 64 bits of nanoseconds can count: as nanoseconds pyarrow would read the year 9999 as
+    1816, without a word. Parquet does not say whether they are instants. Spark, Hive and Impala on a cluster write
+    instants of UTC and read them so, so that a wall clock without a zone would shift by the zone of a session.
     """
     if not any(column.physical_type == "INT96" for column in columns):
         return arrow
@@ -349,7 +365,7 @@ def _in_microseconds(arrow: pa.Schema, columns: Sequence[pq.ColumnSchema]) -> pa
             return pa.large_list(data_type.value_field.with_type(retyped(data_type.value_type)))
         own = [next(leaves, None) for _ in range(count_leaves(data_type))]
         is_wide = len(own) == 1 and own[0] is not None and own[0].physical_type == "INT96"
-        return pa.timestamp("us", data_type.tz) if is_wide and pa.types.is_timestamp(data_type) else data_type
+        return pa.timestamp("us", zone) if is_wide and pa.types.is_timestamp(data_type) else data_type
 
     return pa.schema([field.with_type(retyped(field.type)) for field in arrow], arrow.metadata)
 

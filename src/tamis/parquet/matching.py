@@ -12,7 +12,7 @@ from tamis.types import (
     STRING,
     UNITS_PER_SECOND,
     a_type,
-    integer_range,
+    holds_number,
     is_bytes,
     is_number,
     is_ordered,
@@ -127,7 +127,7 @@ def holds(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     if not (is_ordered(table_type) and is_ordered(file_type)):
         return True
     if is_number(table_type) and is_number(file_type):
-        return _holds_number(table_type, file_type)
+        return holds_number(table_type, file_type)
     if is_bytes(table_type):
         return is_text(file_type) or is_bytes(file_type)
     if pa.types.is_timestamp(table_type):
@@ -143,27 +143,6 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(data_type):
         return _plain(data_type.value_type)
     return STRING if is_text(data_type) else data_type
-
-
-def _holds_number(table_type: pa.DataType, file_type: pa.DataType) -> bool:
-    if pa.types.is_floating(file_type):
-        return bool(pa.types.is_floating(table_type) and file_type.bit_width <= table_type.bit_width)
-    scale = file_type.scale if pa.types.is_decimal(file_type) else 0
-    if scale < 0:
-        return False
-    if pa.types.is_integer(file_type):
-        smallest, largest = integer_range(file_type)
-    else:
-        largest = 10 ** (file_type.precision - scale) - 1
-        smallest = -largest
-    if pa.types.is_floating(table_type):
-        exact = 2 ** {16: 11, 32: 24, 64: 53}[table_type.bit_width]
-        return scale == 0 and -exact <= smallest and largest <= exact
-    if pa.types.is_integer(table_type):
-        lowest, highest = integer_range(table_type)
-        return scale == 0 and lowest <= smallest and largest <= highest
-    limit = 10 ** (table_type.precision - table_type.scale)
-    return bool(scale <= table_type.scale and largest < limit)
 
 
 def path_to_read(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) -> tuple[str, ...] | None:

@@ -13,6 +13,22 @@ January, and so must everybody who compares it with a literal, or with the bound
 
 Before 1900 the zones of such writers differ from those of today by minutes, and Spark moves instants by that; here they
 stay what they are, which is why bounds of that time say nothing.
+
+Bounds that a log keeps apart from the file
+-------------------------------------------
+Who wrote the file is in the file. Where bounds come from elsewhere (the statistics of a Delta log), they may name a day
+by one calendar while the rows of the file are read by the other. A runtime of Databricks of 2020 stored 1 January 100
+as the day that today's calendar calls 30 December 99, noted '0100-01-01' in the log, and left no note in the footer,
+so that the row is 30 December 99 to every reader. Let d be the stored day and h(d) = `new_days(d)` the day of the same
+name. Then h keeps the order, h(d) = d from 15 October 1582 on, h(d) < 15 October 1582 exactly when d is, and from the
+year 1 on
+
+    d - 10 <= h(d) <= d + 2
+
+Whichever of d and h(d) a bound names, and whichever of both the rows are read as, they differ by less than 12 days, and
+only where both are before 15 October 1582. So an old bound moved out by 12 days holds (`beyond_old`), and any other
+holds as it is. Instants before 1900 may differ by the zone of the writer too, which is at most a day and some hours:
+they are moved by 14 days.
 """
 
 from __future__ import annotations
@@ -39,6 +55,9 @@ FIRST_DAY = -141_427
 """15 October 1582, the first day on which both calendars agree."""
 
 _DAY_1900 = -25_567
+_YEAR_ONE = -719_162
+_SLACK_OF_DATES, _SLACK_OF_INSTANTS = 12, 14
+"""How many days an old bound is moved out by: see the derivation above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +105,24 @@ def new_days(days: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def first_new(data_type: pa.DataType) -> int:
     """From which value on what is stored is beyond doubt, as bounds and in questions."""
     return FIRST_DAY if pa.types.is_date(data_type) else _DAY_1900 * _ticks_of_a_day(data_type)
+
+
+def beyond_old(values: pa.Array, *, up: bool) -> tuple[pa.Array, pa.BooleanArray]:
+    """Return bounds that hold whichever calendar old ones are in, and which of them are others than given.
+
+    Lower bounds go down and, with `up`, upper bounds go up. What is before the year 1 becomes unknown.
+    """
+    is_date = pa.types.is_date32(values.type)
+    ticks = 1 if is_date else _ticks_of_a_day(values.type)
+    counts = values.view(pa.int32() if is_date else pa.int64())
+    is_old = pc.fill_null(pc.less(counts, pa.scalar(first_new(values.type), counts.type)), False)
+    if not pc.any(is_old, min_count=0).as_py():
+        return values, is_old
+    slack = (_SLACK_OF_DATES if is_date else _SLACK_OF_INSTANTS) * ticks
+    is_beyond = pc.less(counts, pa.scalar(_YEAR_ONE * ticks, counts.type))
+    near = pc.if_else(is_beyond, pa.scalar(None, counts.type), counts)
+    moved = pc.add(near, pa.scalar(slack if up else -slack, counts.type))
+    return pc.if_else(is_old, moved, counts).view(values.type), is_old
 
 
 def batch_in_new_calendar(

@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 from tamis.errors import CorruptFile
 from tamis.io.ranges import PrefetchedFile
 from tamis.parquet import batches
+from tamis.parquet.decode import as_bytes
 from tamis.parquet.decoded_size import decoded_size_of_row_group
-from tamis.parquet.footer import Footer
+from tamis.parquet.footer import Footer, check_values
 from tamis.parquet.old_calendar import batch_in_new_calendar
+from tamis.parquet.page_header import count_values
+from tamis.parquet.statistics import chunk_ranges
 
 FEW_ROWS = 32 * 1024
 """A row group of so few rows is decoded faster by one thread than it takes to wake others."""
@@ -29,6 +32,10 @@ def decode_row_group(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some leaves of a row group. `reader` reads `source`, which has at least the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
+    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=file_size, place=place)
+    for leaf, (start, _) in zip(leaves, ranges, strict=True):
+        check_values(footer.metadata, footer.schema, row_group, leaf, place)
+        _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{place}'")
     size = decoded_size_of_row_group(footer, row_group, leaves, source, file_size, place)
     rows = batches.rows_of_a_batch(group.num_rows, size)
     decoded = 0
@@ -43,6 +50,20 @@ def decode_row_group(
         # Pages that end early would otherwise be rows that silently went missing.
         raise CorruptFile(
             f"row group {row_group} of '{place}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
+        )
+
+
+def _check_pages(chunk: pq.ColumnChunkMetaData, source: pa.NativeFile | PrefetchedFile, start: int, what: str) -> None:
+    """Raise where the pages of a chunk have more values than its footer says: pyarrow would stop before the last ones.
+
+    Where they have fewer, or cannot be read, pyarrow tells.
+    """
+    source.seek(start)
+    pages = as_bytes(pa.py_buffer(source.read_buffer(chunk.total_compressed_size)))
+    found = count_values(pages)
+    if found is not None and found > chunk.num_values:
+        raise CorruptFile(
+            f"{what} has {chunk.num_values:,} values by its footer, and {found:,} in its pages; write the file again"
         )
 
 

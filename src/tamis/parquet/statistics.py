@@ -29,6 +29,7 @@ from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
 from tamis.parquet.bounds import UNKNOWN, BoundsOfColumn, bounds_of_column
+from tamis.parquet.chunks import MOST_SLACK, may_be_short
 from tamis.parquet.footer import Footer
 from tamis.parquet.leaves import FieldPath, FileSchema, Leaf, file_schema
 from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
@@ -39,8 +40,6 @@ _FIRST_TRUSTED_PARQUET_MR = (1, 10, 0)
 _WRITERS_OF_ORDERED_BOUNDS = frozenset(
     ("parquet-mr", "parquet-cpp-arrow", "parquet-rs", "delta-rs", "DuckDB", "Polars (python)")
 )
-_FIRST_PARQUET_MR_TO_COUNT_DICTIONARY_HEADERS = (1, 2, 9)
-_LONGEST_DICTIONARY_HEADER = 100
 
 
 def row_group_metadata(
@@ -128,13 +127,26 @@ def _column_metadata(
     metadata: pq.FileMetaData, schema: FileSchema, column: Column, path: FieldPath, groups: list[pq.RowGroupMetaData]
 ) -> dict[str, pa.Array]:
     leaf = schema.leaves.get(path)
-    if leaf is None and not schema.lacks(path):
-        return {}
     rows = [group.num_rows for group in groups]
+    if leaf is None and not schema.lacks(path):
+        # A required struct, list or map has no level for NULL: the file cannot even write one.
+        is_required = _is_required(schema.arrow, path)
+        return {metadata_name("null_count", column.path): pa.array([0] * len(rows), types.LONG)} if is_required else {}
     if leaf is None:
         return _absent(column, pa.array(rows, types.LONG), *schema.value_lacking(path))
     reader = bounds_of_column(leaf, column.type, trust_bytes=trusts_bytes(metadata))
     return _described(column, leaf, reader, groups, rows)
+
+
+def _is_required(schema: pa.Schema, path: FieldPath) -> bool:
+    """Whether a file says of a field, and of every struct around it, that it is never NULL."""
+    fields = list(schema)
+    for part in path:
+        found = [field for field in fields if field.name == part]
+        if len(found) != 1 or found[0].nullable:
+            return False
+        fields = list(found[0].type) if pa.types.is_struct(found[0].type) else []
+    return True
 
 
 def _described(
@@ -199,12 +211,17 @@ def _constant(column: Column, row_count: pa.Array, value: pa.Scalar, is_everywhe
     return arrays
 
 
-def _writer(metadata: pq.FileMetaData) -> re.Match[str] | None:
-    """Who wrote the file; None where that cannot be read."""
+def _created_by(metadata: pq.FileMetaData) -> str | None:
+    """What the file says about its writer; None where that is not text."""
     try:
-        return _WRITER.match((metadata.created_by or "")[:_LONGEST_WRITER])
+        return (metadata.created_by or "")[:_LONGEST_WRITER]
     except UnicodeDecodeError:
         return None
+
+
+def _writer(metadata: pq.FileMetaData) -> re.Match[str] | None:
+    """Who wrote the file; None where that cannot be read."""
+    return _WRITER.match(_created_by(metadata) or "")
 
 
 def trusts_bytes(metadata: pq.FileMetaData) -> bool:
@@ -239,6 +256,11 @@ def row_group_sizes(metadata: pq.FileMetaData, leaf_indices: Sequence[int]) -> l
     ]
 
 
+def has_short_chunks(metadata: pq.FileMetaData) -> bool:
+    """Whether column chunks may be longer than the footer says: see `may_be_short`."""
+    return may_be_short(_created_by(metadata))
+
+
 def chunk_ranges(
     metadata: pq.FileMetaData,
     row_group: int,
@@ -252,7 +274,7 @@ def chunk_ranges(
     A chunk that would lie outside the file is a CorruptFile; its end is checked where `size` says how long that is.
     """
     group = metadata.row_group(row_group)
-    short = _is_parquet_mr_before(_writer(metadata), _FIRST_PARQUET_MR_TO_COUNT_DICTIONARY_HEADERS)
+    short = has_short_chunks(metadata)
     ranges = []
     for leaf in leaf_indices:
         chunk = group.column(leaf)
@@ -267,9 +289,6 @@ def chunk_ranges(
                 f"in a file of {'unknown size' if size is None else f'{size} bytes'}; write the file again"
             )
         if short:
-            # Those did not count the header of the dictionary page, so the chunk is a little longer than it says.
-            length += (
-                _LONGEST_DICTIONARY_HEADER if size is None else min(_LONGEST_DICTIONARY_HEADER, size - start - length)
-            )
+            length += MOST_SLACK if size is None else min(MOST_SLACK, size - start - length)
         ranges.append((start, length))
     return ranges

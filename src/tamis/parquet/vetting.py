@@ -5,8 +5,8 @@ throws, and read past memory where a row group disagrees with the schema. So the
 
 | what is found                                                       | what is done                           |
 |---------------------------------------------------------------------|----------------------------------------|
-| a row group with more or fewer chunks than the schema has leaves    | `CorruptFile`                          |
-| a chunk of another physical type than its leaf                      | `CorruptFile`                          |
+| a row group with more or fewer chunks than the schema has leaves,   | `CorruptFile`                          |
+| or rows than the file says; a chunk of another type than its leaf   |                                        |
 | an encrypted column chunk                                           | `UnsupportedFeature`                   |
 | statistics whose bytes do not fit the type (parquet-rs cuts the     | min and max are cut out of the footer: |
 | bounds of long fixed-length columns, for one)                       | unknown, as if never written           |
@@ -108,8 +108,7 @@ class _SeenParts:
             self.parts = (part, *self.parts[: self.MOST - 1])
 
 
-# The files of a table differ in their row groups. What comes before them (up to the schema) and after them (up to the
-# end) is mostly the same, and a walk over the same bytes from the same state ends as it did before.
+# What comes before the row groups of files and after them is mostly the same: a walk over the same bytes ends alike.
 _starts = _SeenParts()
 _ends = _SeenParts()
 
@@ -137,13 +136,14 @@ class _Walk:
     """Statistics to replace: begin, end, and the bytes to put there."""
     is_odd: bool = False
     """Whether something about the row groups is wrong that whoever looks for them will object to."""
+    rows: int = 0
     places: RowGroupPlaces | None = None
     shapes: dict[int, ChunkShape | None] = field(default_factory=dict)
     """By leaf, in a file of many row groups: that of its first chunk, if there was nothing to object to."""
 
     def file(self) -> None:
         start = next((known for known in _starts.parts if self.footer.startswith(known)), b"")
-        position, identifier, end = len(start), 2 if start else 0, None
+        position, identifier, end, total = len(start), 2 if start else 0, None, None
         while True:
             identifier, kind, position = self.header(position, identifier)
             if kind == 0:
@@ -159,14 +159,18 @@ class _Walk:
                 end = self.footer[position:]
                 if count >= MANY_ROW_GROUPS and not self.is_odd and len(seen.rows) == len(seen.chunks) == count:
                     self.places = seen._replace(end=position)
-                if end in _ends.parts:
-                    return
+                if total is not None and end in _ends.parts:
+                    break
+            elif identifier == 3 and kind == _INT64:
+                total, position = self.varint(position)
             else:
                 position = self.skip(kind, position)
                 if identifier == 2 and end is None:
                     _starts.add(self.footer[:position])
         if end is not None:
             _ends.add(end)
+        if total not in (None, 2 * self.rows):  # zigzag, as stored
+            raise self.corrupt(f"says that the file has {total // 2:,} rows, and its row groups have {self.rows:,}")
 
     def row_group(self, position: int, row_group: int, seen: RowGroupPlaces | None) -> int:
         """With `seen` the row group is one of many."""
@@ -194,6 +198,7 @@ class _Walk:
                 rows, position = self.varint(position)
                 if rows & 1:  # zigzag: odd is negative
                     raise self.corrupt(f"has a negative number of rows in row group {row_group}")
+                self.rows += rows >> 1
                 if seen is not None:
                     seen.rows.append(rows >> 1)
             else:

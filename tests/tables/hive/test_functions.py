@@ -9,7 +9,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TableNotFound
+import tamis
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TableNotFound, UnknownColumn
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.tables.hive.functions import list_partition_files, table_info
 
@@ -74,13 +75,29 @@ F = PartitionFilter
             "region=__HIVE_DEFAULT_PARTITION__/day=02", "region=us/day=02",
         ]),
         (F.is_null("region"), ["region=__HIVE_DEFAULT_PARTITION__/day=01", "region=__HIVE_DEFAULT_PARTITION__/day=02"]),
-        (F.eq("id", "1"), []),
-        (F.is_null("id") & F.eq("region", "us"), ["region=us/day=01", "region=us/day=02"]),
+        (F.eq("REGION", "us") & F.eq("Day", "01"), ["region=us/day=01"]),
         (F.in_("region", "us", "eu") & (F.eq("day", "01") & F.neq("region", "us")), ["region=eu/day=01"]),
     ],
 )  # fmt: skip
 def test_table_info_keeps_the_directories_of_the_filter(table: Path, wanted: F, paths: list[str]) -> None:
     assert table_info(table, wanted).directories["path"].to_pylist() == paths
+
+
+@pytest.mark.parametrize("wanted", [F.eq("id", "1"), F.is_null("id") & F.eq("region", "us"), ~F.eq("reigon", "eu")])
+def test_D24_a_filter_on_another_column_is_an_error_and_never_an_empty_result(table: Path, wanted: F) -> None:
+    for ask in (
+        lambda: table_info(table, wanted),
+        lambda: list_partition_files(table, "region=eu/day=01", wanted),
+        lambda: tamis.open(table).scan(wanted).count(),
+    ):
+        with pytest.raises(UnknownColumn, match=r"no partition column '(id|reigon)'.*Partition columns: region, day"):
+            ask()
+
+
+def test_D24_a_filter_takes_partition_columns_without_regard_to_case(table: Path) -> None:
+    assert list_partition_files(table, "region=eu/day=01", F.eq("Region", "eu")).num_rows == 1
+    assert list_partition_files(table, "region=eu/day=01", F.eq("Region", "us")).num_rows == 0
+    assert tamis.open(table).scan(F.eq("Region", "eu")).count() == tamis.open(table).scan("region = 'eu'").count() > 0
 
 
 def test_what_a_filter_rejects_at_one_level_is_not_listed_at_the_next(table: Path) -> None:
@@ -143,7 +160,7 @@ def test_a_filter_that_rejects_the_directory_lists_nothing(table: Path) -> None:
     [
         "..", "../table2/region=eu", "region=eu/..", "region=eu/../../table2/region=eu", "region=eu/../region=us",
         "/", "/etc", "file:///etc", "%2e%2e", "%2E%2E/table2/region=eu", "region=eu/%2e%2e/%2e%2e/table2", "..%2fx",
-        "region=eu\\..\\..", "region=eu/./day=01", "region=eu//day=01", "2/region=eu", "region", "region=", "=eu",
+        "region=eu\\..\\..", "region=eu/./day=01", "region=eu//day=01", "2/region=eu", "region", "=eu",
         "region=eu\0", "region=eu/region=us", " ",
     ],
 )  # fmt: skip
@@ -178,8 +195,9 @@ def test_flat_folders_and_single_files_have_one_directory_without_a_name(table: 
         files = list_partition_files(place, "")
         assert files["path"].to_pylist() == [f"{table}/region=eu/day=01/part.parquet"]
         assert files["partition_values"].to_pylist() == ["{}"]
-        assert table_info(place, F.eq("day", "01")).directories.num_rows == 0
-        assert table_info(place, F.is_null("day")).directories.num_rows == 1
+        for wanted in (F.eq("day", "01"), F.is_null("day")):
+            with pytest.raises(UnknownColumn, match="Partition columns: none"):
+                table_info(place, wanted)
 
 
 def test_a_table_in_an_fsspec_file_system() -> None:

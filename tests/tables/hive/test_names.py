@@ -25,7 +25,15 @@ from tamis.tables.hive.names import (
         ("a%2fb", "a/b"),
         ("%20", " "),
         ("a+b c", "a+b c"),
-        ("%C3%A9", "Ã©"),
+        ("%C3%A9", "é"),
+        ("x%c3%b1%C3%B1y", "xññy"),
+        ("%E6%97%A5%E6%9C%AC%F0%9F%98%80", "日本😀"),
+        ("%C3%A9%25", "é%"),
+        ("%C3%83%C2%B1", "Ã±"),
+        ("%C3%B1%FF", "Ã±ÿ"),
+        ("%C3", "Ã"),
+        ("%C3%28", "Ã("),
+        ("%ED%A0%80", "í\xa0\x80"),
         ("é", "é"),
         ("%FF", "ÿ"),
         ("%00", "\0"),
@@ -41,7 +49,9 @@ from tamis.tables.hive.names import (
         ("", ""),
     ],
 )
-def test_H1_each_escape_is_one_character_and_a_malformed_percent_stays(escaped: str, text: str) -> None:
+def test_H1_utf8_runs_are_utf8_other_escapes_one_character_and_a_malformed_percent_stays(
+    escaped: str, text: str
+) -> None:
     assert unescape(escaped) == text
 
 
@@ -69,10 +79,11 @@ def test_H1_what_was_escaped_comes_back(text: str) -> None:
         ("a.b=1", ("a.b", "1")),
         ("data", None),
         ("", None),
-        (f"a={HIVE_NULL}", ("a", HIVE_NULL)),
+        (f"a={HIVE_NULL}", ("a", None)),
+        ("a=%5F_HIVE_DEFAULT_PARTITION__", ("a", HIVE_NULL)),
     ],
 )
-def test_H2_a_name_is_split_at_the_first_equals(name: str, parts: tuple[str, str] | None) -> None:
+def test_H2_a_name_is_split_at_the_first_equals(name: str, parts: tuple[str, str | None] | None) -> None:
     assert split_directory_name(name) == parts
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, PartitionLayoutError
 from tamis.io.listing import FileEntry
-from tamis.tables.hive.partition_types import check_declared, infer_type
+from tamis.tables.hive.partition_types import can_parse, check_declared, infer_type, loses_zeros, stored_type
 from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, DirectoryTree
 from tamis.types import type_from_name
 
@@ -114,20 +114,56 @@ def declared_types(
     return declared
 
 
-def infer_types(tree: DirectoryTree, branch: Branch, declared: Mapping[str, pa.DataType]) -> pa.Schema:
+@dataclass(frozen=True)
+class PartitionTypes:
+    """The partition columns of a table with their types, and what these were inferred from."""
+
+    schema: pa.Schema
+    seen: Mapping[str, pa.StringArray]
+    """The texts from which the type of a column was inferred; declared columns have none."""
+
+    def fitted_to(self, stored: pa.Schema) -> PartitionTypes:
+        """The same, with the types that files store columns in where all the texts can have them."""
+        by_name = {field.name.lower(): field.type for field in stored}
+        types = {field.name: field.type for field in self.schema}
+        for column, raw in self.seen.items():
+            found = by_name.get(column.lower())
+            wanted = None if found is None else stored_type(found)
+            if wanted is not None and can_parse(raw, wanted):
+                types[column] = wanted
+        return PartitionTypes(pa.schema(list(types.items())), self.seen)
+
+    @property
+    def note(self) -> str | None:
+        """What a report says of columns whose texts begin with zeros that their numbers do not have."""
+        columns = [name for name, raw in self.seen.items() if loses_zeros(raw, self.schema.field(name).type)]
+        if not columns:
+            return None
+        names = " and ".join(f"'{name}'" for name in columns)
+        declared = ", ".join(f'"{name}": "string"' for name in columns)
+        return (
+            f"directories of {names} have leading zeros, which their numbers lose: declare text to keep them, with "
+            f"partitioning={{{declared}}} or --partitioning {columns[0]}=string"
+        )
+
+
+def infer_types(tree: DirectoryTree, branch: Branch, declared: Mapping[str, pa.DataType]) -> PartitionTypes:
     """The partition columns with their types: declared, or inferred from the names of directories."""
     undeclared = [level for level, column in enumerate(branch.columns) if column not in declared]
     inferred: dict[str, pa.DataType] = {}
+    seen: dict[str, pa.StringArray] = {}
     paths = [tree.storage.root]
     for level in range(max(undeclared, default=-1) + 1):
         levels_left = max(undeclared) - level + 1
         chosen = _sample(tree, paths, (INFERENCE_LISTINGS - tree.listed) // levels_left)
         partitions = tree.children(chosen).partitions
         if level in undeclared:
-            inferred[branch.columns[level]] = infer_type(partitions["value"].combine_chunks())
+            texts = pc.drop_null(pc.unique(partitions["value"]))
+            seen[branch.columns[level]] = texts
+            inferred[branch.columns[level]] = infer_type(texts)
         paths = partitions["path"].to_pylist()
     types = {**inferred, **declared}
-    return pa.schema([pa.field(column, types[column]) for column in branch.columns])
+    return PartitionTypes(pa.schema([pa.field(column, types[column]) for column in branch.columns]), seen)
 
 
 def _sample(tree: DirectoryTree, paths: list[str], budget: int) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from pathlib import Path
 from typing import Literal
 
@@ -10,13 +12,14 @@ import pyarrow.compute as pc
 
 from tamis.errors import UnsupportedFeature
 from tamis.io.listing import Listing, has_directory, list_directory
+from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 
 TableFormat = Literal["delta", "iceberg", "hive"]
 
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA = "metadata"
-_METADATA_FILES = (".metadata.json", ".metadata.json.gz")
+_SMALL = 16 * 1024 * 1024
 
 
 def looks_like(storage: Storage) -> TableFormat:
@@ -39,7 +42,7 @@ def is_iceberg(storage: Storage) -> bool:
     """Whether there is an Iceberg table at a place: a folder of metadata files."""
     if storage.root.endswith(".parquet"):
         return False
-    if storage.root.endswith(_METADATA_FILES):
+    if re.search(r"(^|[/.])metadata\.json(\.gz)?$", storage.root) is not None:
         return True
     folder = f"{storage.root.rstrip('/')}/{_ICEBERG_METADATA}"
     return has_directory(storage, folder) and _has_metadata_file(storage, folder)
@@ -100,4 +103,19 @@ def _has_iceberg_metadata(storage: Storage, root: Listing) -> bool:
 
 def _has_metadata_file(storage: Storage, folder: str) -> bool:
     files = list_directory(storage, folder).file_paths
-    return bool(pc.any(pc.match_substring_regex(files, r"\.metadata\.json(\.gz)?$"), min_count=0).as_py())
+    if pc.any(pc.match_substring_regex(files, r"\.metadata\.json(\.gz)?$"), min_count=0).as_py():
+        return True
+    plain = files.filter(pc.match_substring_regex(files, r"/metadata\.json(\.gz)?$")).to_pylist()
+    return any(_is_of_iceberg(storage, path) for path in plain)
+
+
+def _is_of_iceberg(storage: Storage, path: str) -> bool:
+    """Whether a file of a name that others use as well is metadata of Iceberg."""
+    with RangedFile(storage, path) as file:
+        content = bytes(file.read([(0, min(file.size, _SMALL))])[0])
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            content = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(content, _SMALL)
+        except zlib.error:
+            return False
+    return b'"format-version"' in content

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, TableNotFound, with_article
-from tamis.expr.partition_filter import PartitionFilter
+from tamis.expr.partition_filter import PartitionFilter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer import load_footer
+from tamis.parquet.leaves import Int96
 from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.hive.layout import HiveLayout, file_table, leaf_files, nothing_at
-from tamis.tables.hive.names import HIVE_NULL, split_directory_name
+from tamis.tables.hive.names import split_directory_name
 from tamis.tables.hive.partition_types import with_partition_columns
 from tamis.tables.hive.pruning import known_parts
 from tamis.tables.hive.tree import DirectoryTree
@@ -47,16 +49,22 @@ def table_info(
     *,
     partitioning: Mapping[str, str | pa.DataType] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    int96: Int96 = "instant",
 ) -> TableInfo:
-    """Schema, partition columns and the directories that the filter keeps; what it rejects is not listed."""
+    """Schema, partition columns and the directories that the filter keeps; what it rejects is not listed.
+
+    `int96` is that of `tamis.open`.
+    """
     _check_filter(filter)
     storage = open_storage(uri, storage_options)
     layout = HiveLayout.discover(storage, partitioning)
     sample = layout.sample_file
     if sample is None:
         raise TableNotFound(f"no data files in '{storage.uri}'")
-    data_schema = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.arrow
+    data_schema = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.arrow_with(int96)
+    layout = layout.fitted_to(data_schema)
     columns = tuple(layout.partition_schema.names)
+    filter = None if filter is None else resolve_columns(filter, columns, f"'{storage.uri}'")
     directories = layout.directories(keep_raw=None if filter is None else known_parts(filter, columns))
     relative = _last_names(directories.paths, len(columns))
     rows = pa.table([relative, *directories.raw.columns], names=["path", *columns])
@@ -95,7 +103,7 @@ def list_partition_files(
     _check_filter(filter)
     storage = open_storage(uri, storage_options)
     values = _partition_values(directory)
-    if filter is not None and not _keeps(filter, values):
+    if filter is not None and not _keeps(resolve_columns(filter, values, f"'{storage.uri}'"), values):
         return _no_files()
     files = _files_of(storage, directory.removesuffix("/") if values else "")
     files = files.take(pc.sort_indices(files["path"]))
@@ -147,8 +155,9 @@ def _partition_values(directory: str) -> dict[str, str | None]:
     if directory in ("", "."):
         return {}
     parts = [split_directory_name(name) for name in directory.removesuffix("/").split("/")]
-    values = {part[0]: None if part[1] == HIVE_NULL else part[1] for part in parts if part is not None and all(part)}
-    if len(values) != len(parts) or any(character in directory for character in "\\\0"):
+    values = {part[0]: part[1] for part in parts if part is not None and part[0]}
+    # A backslash is a character of a name here, and divides names elsewhere.
+    if len(values) != len(parts) or "\0" in directory or ".." in re.split(r"[\\/]", directory):
         raise InvalidArgument(
             f"{directory!r} is no partition directory: give a path below the table's root, such as "
             "'region=eu/day=2024-03-01', as table_info(…).directories has them"

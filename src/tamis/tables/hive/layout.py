@@ -15,17 +15,18 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, TableNotFound
+from tamis import types
+from tamis.errors import InvalidArgument, PartitionLayoutError, TableNotFound
 from tamis.io.listing import FileEntry, find_file
 from tamis.io.storage import Storage
 from tamis.parquet.footer import NAMES_OF_FILES, about_empty_file
-from tamis.tables.hive.discovery import Branch, declared_types, find_branch, infer_types
+from tamis.tables.hive.discovery import Branch, PartitionTypes, declared_types, find_branch, infer_types
 from tamis.tables.hive.formats import refuse_other_formats, table_inside
 from tamis.tables.hive.partition_types import parse_values
 from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Children, DirectoryTree
@@ -56,13 +57,14 @@ class PartitionDirectories:
     """The leaf directories that were kept, a row each in `paths`, `values` and `raw`.
 
     `values` has the partition columns with their types, `raw` their texts. Without partitions there is one path
-    and no column.
+    and no column. A column with a text that its type cannot represent is not in `values`, but in `unreadable`.
     """
 
     paths: pa.StringArray
     values: pa.Table
     raw: pa.Table
     levels: tuple[LevelCount, ...]
+    unreadable: Mapping[str, PartitionLayoutError] = field(default_factory=dict)
 
     @property
     def num_directories(self) -> int:
@@ -73,10 +75,14 @@ class HiveLayout:
     """The directories of one table at one moment; made with `discover`."""
 
     def __init__(
-        self, tree: DirectoryTree, partition_schema: pa.Schema, branch: Branch, single_file: FileEntry | None = None
+        self,
+        tree: DirectoryTree,
+        partition_types: PartitionTypes,
+        branch: Branch,
+        single_file: FileEntry | None = None,
     ) -> None:
         self.storage = tree.storage
-        self.partition_schema = partition_schema
+        self.partition_types = partition_types
         self.sample_file = branch.sample
         self._tree = tree
         self._branch = branch
@@ -120,7 +126,15 @@ class HiveLayout:
         if file.size == 0:
             raise TableNotFound(about_empty_file(storage.uri))
         declared_types((), partitioning)
-        return cls(tree, pa.schema([]), Branch((), (storage.root,), file), file)
+        return cls(tree, PartitionTypes(pa.schema([]), {}), Branch((), (storage.root,), file), file)
+
+    def fitted_to(self, stored: pa.Schema) -> HiveLayout:
+        """The layout with the types in which files store partition columns, where they do: see `partition_types`."""
+        return HiveLayout(self._tree, self.partition_types.fitted_to(stored), self._branch, self._single_file)
+
+    @property
+    def partition_schema(self) -> pa.Schema:
+        return self.partition_types.schema
 
     @cached_property
     def _single_file_table(self) -> pa.Table:
@@ -131,37 +145,49 @@ class HiveLayout:
     def is_single_file(self) -> bool:
         return self._single_file is not None
 
-    def has_directory(self, name: str) -> bool:
-        """Whether the table's folder has a directory of that name, hidden or not. It is listed already."""
-        paths = self._tree.listings([self.storage.root])[0].directory_paths
-        return bool(pc.any(pc.ends_with(paths, f"/{name}"), min_count=0).as_py())
+    @property
+    def note(self) -> str | None:
+        """What a report says of directories that a folder of files has beside them."""
+        if self._single_file is not None or self._branch.columns:
+            return None
+        plain = self._tree.children([self.storage.root]).plain["path"]
+        if not len(plain):
+            return None
+        first = self.storage.place(plain[0].as_py())
+        return f"{len(plain):,} of the folder's directories not read, such as '{first}': open it by itself"
 
     def directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
         """The leaf directories that `keep` (of typed values) and `keep_raw` (of texts) let pass at every level.
 
         Each is called once a level with the columns known so far, those of upper levels included, so it must
-        keep what a column that is not there yet might still decide. It is not called without partitions.
+        keep what a column that is not there yet might still decide. It is not called without partitions. A column
+        whose texts do not all parse is never among the typed values.
         """
         paths = pa.array([self.storage.root], pa.string())
-        raw: list[pa.Array] = []
-        values: list[pa.Array] = []
+        raw: dict[str, pa.Array] = {}
+        values: dict[str, pa.Array] = {}
+        unreadable: dict[str, PartitionLayoutError] = {}
         levels: list[LevelCount] = []
-        names = self.partition_schema.names
-        for level, field in enumerate(self.partition_schema):
+        for level, column in enumerate(self.partition_schema):
             found = self._partitions_below(paths, level)
             parent, text = (found[name].combine_chunks() for name in ("parent", "value"))
-            raw = [*(column.take(parent) for column in raw), text]
-            values = [*(column.take(parent) for column in values), parse_values(text, field.type, field.name)]
+            if not types.is_text(column.type):
+                text = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
+            raw = {**{name: each.take(parent) for name, each in raw.items()}, column.name: text}
+            values = {name: each.take(parent) for name, each in values.items()}
+            try:
+                values[column.name] = parse_values(text, column.type, column.name)
+            except PartitionLayoutError as error:
+                unreadable[column.name] = error
             paths = found["path"].combine_chunks()
-            known = names[: level + 1]
-            mask = _kept(keep, pa.table(values, names=known), keep_raw, pa.table(raw, names=known))
+            mask = _kept(keep, values, keep_raw, raw, len(paths))
             total = len(paths)
             if mask is not None:
                 paths = paths.filter(mask)
-                raw = [column.filter(mask) for column in raw]
-                values = [column.filter(mask) for column in values]
-            levels.append(LevelCount(field.name, total, len(paths)))
-        return PartitionDirectories(paths, pa.table(values, names=names), pa.table(raw, names=names), tuple(levels))
+                raw = {name: each.filter(mask) for name, each in raw.items()}
+                values = {name: each.filter(mask) for name, each in values.items()}
+            levels.append(LevelCount(column.name, total, len(paths)))
+        return PartitionDirectories(paths, _table(values), _table(raw), tuple(levels), unreadable)
 
     def files(self, directories: PartitionDirectories) -> pa.Table:
         """The data files of leaf directories, ordered by path: `FILE_COLUMNS`, then the typed partition columns."""
@@ -250,15 +276,24 @@ def _with_parent(files: pa.Table, leaves: pa.Int64Array) -> pa.Table:
     return files.set_column(position, "parent", leaves.take(files["parent"].combine_chunks()))
 
 
-def _kept(keep: Keep | None, values: pa.Table, keep_raw: Keep | None, raw: pa.Table) -> pa.BooleanArray | None:
-    masks = [ask(table) for ask, table in ((keep, values), (keep_raw, raw)) if ask is not None]
+def _kept(
+    keep: Keep | None, values: Mapping[str, pa.Array], keep_raw: Keep | None, raw: Mapping[str, pa.Array], count: int
+) -> pa.BooleanArray | None:
+    asked = [(keep_raw, raw)]
+    if values:
+        asked = [(keep, values), *asked]
+    masks = [ask(_table(columns)) for ask, columns in asked if ask is not None]
     if not masks:
         return None
     for mask in masks:
-        if len(mask) != values.num_rows:
-            raise InvalidArgument(f"keep() gave {len(mask)} booleans for {values.num_rows} directories")
+        if len(mask) != count:
+            raise InvalidArgument(f"keep() gave {len(mask)} booleans for {count} directories")
     filled = [pc.fill_null(mask, True) for mask in masks]
     return filled[0] if len(filled) == 1 else pc.and_(*filled)
+
+
+def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
+    return pa.table(list(columns.values()), names=list(columns))
 
 
 def _children_of_root(tree: DirectoryTree) -> Children | None:

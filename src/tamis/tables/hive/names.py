@@ -1,7 +1,12 @@
-"""Names of partition directories: `day=2024-03-01`, escaped the way Hive and Spark do.
+"""Names of partition directories: `day=2024-03-01`, escaped as Hive and Spark do, or as pyarrow, Polars and DuckDB do.
 
-Each `%XX` stands for one character, the one with that code: `%C3%A9` is `Ã©` and not `é`, because Hive never goes
-through UTF-8. A `%` that no two hexadecimal digits follow is a `%`.
+| in the name      | stands for                                                                                     |
+|------------------|------------------------------------------------------------------------------------------------|
+| `%C3%B1`         | `ñ`: a run of bytes of 0x80 and above that is valid UTF-8, as pyarrow, Polars and DuckDB write |
+| any other `%XX`  | the one character with that code, as in Hive: `%3A` is `:`, `%FF` is `ÿ`                       |
+| any other `%`    | itself                                                                                         |
+
+Spark and Hive never escape a character beyond ASCII, so the first rule takes nothing away from what they write.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import pyarrow.compute as pc
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """The value of a directory whose rows have NULL (or, on Hive and Spark, the empty text) in the column."""
 
-_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_ESCAPED = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+|%[0-7][0-9A-Fa-f]")
 _TO_ESCAPE = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 # A name may hold any character, a line break too, hence (?s).
@@ -24,10 +29,19 @@ _DIRECTORY = r"(?s)^(?P<column>[^=]*)=(?P<value>.*)$"
 def unescape(text: str) -> str:
     """The text that was escaped; applied once, so that `%2541` is `%41`.
 
-    >>> unescape("10%3A30"), unescape("100%"), unescape("%zz%20")
-    ('10:30', '100%', '%zz ')
+    >>> unescape("10%3A30"), unescape("100%"), unescape("%zz%20"), unescape("%C3%B1"), unescape("%F1")
+    ('10:30', '100%', '%zz ', 'ñ', 'ñ')
     """
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "%" in text else text
+    return _ESCAPED.sub(_unescape_run, text) if "%" in text else text
+
+
+def _unescape_run(match: re.Match[str]) -> str:
+    content = bytes.fromhex(match[0].replace("%", ""))
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        # Latin-1 has the characters whose codes are the bytes.
+        return content.decode("latin-1")
 
 
 def escape(text: str) -> str:
@@ -48,22 +62,22 @@ def directory_name(column: str, value: str | None) -> str:
     return f"{escape(column)}={escape(value) if value else HIVE_NULL}"
 
 
-def split_directory_name(name: str) -> tuple[str, str] | None:
+def split_directory_name(name: str) -> tuple[str, str | None] | None:
     """Column and value of a partition directory, both unescaped; None for any other directory.
 
-    The first `=` divides, since an escaped column name has none. The value may be `HIVE_NULL`, and may be empty.
+    The first `=` divides, since an escaped column name has none. The value is None for NULL, and may be empty.
 
-    >>> split_directory_name("a=b=c"), split_directory_name("data")
-    (('a', 'b=c'), None)
+    >>> split_directory_name("a=b=c"), split_directory_name(f"a={HIVE_NULL}"), split_directory_name("data")
+    (('a', 'b=c'), ('a', None), None)
     """
     column, equals, value = name.partition("=")
-    return (unescape(column), unescape(value)) if equals else None
+    return (unescape(column), None if value == HIVE_NULL else unescape(value)) if equals else None
 
 
 def split_directory_names(names: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
     """Columns and values of many partition directories, unescaped; a value is null where the directory says NULL.
 
-    Both are null for a name without `=`.
+    Both are null for a name without `=`. An escaped `%5F_HIVE_DEFAULT_PARTITION__` is that text, as DuckDB writes it.
     """
     parts = pc.extract_regex(names, _DIRECTORY)
     columns, values = pc.struct_field(parts, "column"), pc.struct_field(parts, "value")

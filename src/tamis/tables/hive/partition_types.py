@@ -18,8 +18,11 @@ Each value has the first type of this list that it parses as, and then all types
     date   + timestamp = timestamp
     any other two      = string
     NULL   + anything  = the other; only NULLs = string
+    an empty text      = string: writers write one for texts alone
 
-A column keeps its text beside its value, so that `hour=01` is '01' for whoever asks for a string.
+A column keeps its text beside its value, so that `hour=01` is '01' where a string is asked for. A column that files
+store too has the type that it has there, if that is one that all texts can have: a writer that keeps the column in its
+files knows more than its directories tell. The empty text is '' for a column of texts, and NULL for any other.
 Spark also takes digits of other scripts and hexadecimal floats for numbers; here they are strings.
 """
 
@@ -32,6 +35,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import InvalidArgument, PartitionLayoutError
+from tamis.expr.time_texts import read_dates, read_timestamps
 from tamis.types import without_views
 
 INT = pa.int32()
@@ -43,9 +47,15 @@ _NUMBER_PARTS = r"^[+-]?(?P<whole>\d*)(?:\.(?P<fraction>\d*))?(?:[eE](?P<exponen
 # Java's parseDouble leaves out control characters and blanks around the number.
 _BLANKS = r"[\x00-\x20]*"
 _DOUBLE = rf"^{_BLANKS}[+-]?(?:NaN|Infinity|{_DIGITS}[fFdD]?){_BLANKS}$"
+# pyarrow and DuckDB write nan and inf; Spark's cast takes them, its inference does not.
+_DECLARED_DOUBLE = rf"^{_BLANKS}[+-]?(?:(?i:nan|inf|infinity)|{_DIGITS}[fFdD]?){_BLANKS}$"
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
 _TIMESTAMP = r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,9})?$"
 _ZONE = r":\d{2}(?:\.\d+)? ?(?:Z|[+-]\d{2}(?::?\d{2})?)$"
+
+_ZEROS_LOST = r"^[+-]?0\d+$"
+
+_UTC = frozenset({"UTC", "Z", "+00:00", "Etc/UTC"})
 
 _WIDEST_DECIMAL = pa.decimal128(38, 0)
 _DIGITS_BESIDE_DECIMAL = {INT: 10, types.LONG: 20}
@@ -148,6 +158,40 @@ def with_partition_columns(data: pa.Schema, partitions: pa.Schema) -> pa.Schema:
     return pa.schema([*fields, *remaining.values()])
 
 
+def stored_type(found: pa.DataType) -> pa.DataType | None:
+    """The type that a partition column has where files store it as `found`; None where directories decide alone.
+
+    Bytes and times of day are not among them: their texts differ from writer to writer.
+    """
+    plain = without_views(found.value_type if pa.types.is_dictionary(found) else found)
+    if types.is_text(plain):
+        return types.STRING
+    is_timestamp = pa.types.is_timestamp(plain) and (plain.tz is None or plain.tz in _UTC)
+    is_plain = pa.types.is_integer(plain) or pa.types.is_floating(plain) or pa.types.is_decimal(plain)
+    return plain if is_plain or is_timestamp or pa.types.is_boolean(plain) or pa.types.is_date32(plain) else None
+
+
+def can_parse(raw: pa.StringArray, data_type: pa.DataType) -> bool:
+    """Whether all texts are values of a type."""
+    try:
+        _parse(raw, data_type)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def loses_zeros(raw: pa.StringArray, data_type: pa.DataType) -> bool:
+    """Whether some text begins with zeros that its value does not have.
+
+    >>> loses_zeros(pa.array(["01234"]), pa.int32()), loses_zeros(pa.array(["0", "0.5"]), pa.float64())
+    (True, False)
+    """
+    if types.is_text(data_type) or not len(raw):
+        return False
+    is_number = pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type)
+    return is_number and _any(pc.match_substring_regex(raw, _ZEROS_LOST))
+
+
 def check_declared(column: str, data_type: pa.DataType) -> None:
     """An error for a type that no text can have."""
     if _parser(data_type) is None:
@@ -194,6 +238,9 @@ def _first_wrong(raw: pa.StringArray, data_type: pa.DataType) -> str:
 def _parse(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     parser = _parser(data_type)
     assert parser is not None, data_type
+    if parser is not _parse_text:
+        # pyarrow, Polars and DuckDB write the empty text as it is; no other type has one.
+        raw = pc.if_else(pc.equal(raw, ""), pa.scalar(None, raw.type), raw)
     return parser(raw, data_type)
 
 
@@ -233,8 +280,9 @@ def _parse_whole(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
 
 
 def _parse_floating(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    _require(raw, _DOUBLE)
-    bare = pc.replace_substring_regex(raw, rf"^{_BLANKS}|[fFdD]?{_BLANKS}$", "")
+    _require(raw, _DECLARED_DOUBLE)
+    bare = pc.replace_substring_regex(raw, rf"^{_BLANKS}|{_BLANKS}$", "")
+    bare = pc.replace_substring_regex(bare, r"([\d.])[fFdD]$", r"\1")
     return pc.cast(pc.cast(_without_plus(bare), types.DOUBLE), data_type, safe=False)
 
 
@@ -248,20 +296,28 @@ def _parse_date(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     padded = pc.replace_substring_regex(padded, r"^(\d{4}-\d{2})-(\d)$", r"\1-0\2")
     padded = pc.replace_substring_regex(padded, r"^(\d{4})$", r"\1-01")
     padded = pc.replace_substring_regex(padded, r"^(\d{4}-\d{2})$", r"\1-01")
-    return pc.cast(pc.cast(padded, types.DATE), data_type)
+    return pc.cast(_all_read(padded, read_dates(padded)), data_type)
 
 
 def _parse_timestamp(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    # Digits beyond the microsecond are cut, as Spark cuts them.
-    texts = pc.replace_substring_regex(raw, r"(\.\d{6})\d+", r"\1") if data_type.unit == "us" else raw
+    if data_type.unit == "us":
+        # Any year that the type can hold; digits beyond the microsecond are cut, as Spark cuts them.
+        target = types.TIMESTAMP if data_type.tz is not None else types.TIMESTAMP_NTZ
+        return pc.cast(_all_read(raw, read_timestamps(raw, target)), data_type)
     naive_type = pa.timestamp(data_type.unit)
     if data_type.tz is None:
-        return pc.cast(texts, naive_type)
-    nothing = pa.scalar(None, texts.type)
-    has_zone = pc.match_substring_regex(texts, _ZONE)
-    zoned = pc.cast(pc.if_else(has_zone, texts, nothing), data_type)
-    naive = pc.cast(pc.if_else(has_zone, nothing, texts), naive_type)
+        return pc.cast(raw, naive_type)
+    nothing = pa.scalar(None, raw.type)
+    has_zone = pc.match_substring_regex(raw, _ZONE)
+    zoned = pc.cast(pc.if_else(has_zone, raw, nothing), data_type)
+    naive = pc.cast(pc.if_else(has_zone, nothing, raw), naive_type)
     return pc.coalesce(zoned, pc.cast(pc.assume_timezone(naive, "UTC"), data_type))
+
+
+def _all_read(texts: pa.StringArray, values: pa.Array) -> pa.Array:
+    if values.null_count != texts.null_count:
+        raise pa.ArrowInvalid(f"a text is no {values.type}")
+    return values
 
 
 def _require(raw: pa.StringArray, pattern: str) -> None:

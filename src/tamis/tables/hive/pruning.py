@@ -10,10 +10,7 @@ from tamis.expr.partition_filter import PartitionFilter
 
 
 def known_parts(partition_filter: PartitionFilter, columns: Collection[str]) -> Callable[[pa.Table], pa.BooleanArray]:
-    """What the filter says at each level of directories, given the texts of the columns known there.
-
-    A column that no level has is missing for every directory, which a filter has rules for.
-    """
+    """What the filter says at each level of directories, given the texts of the columns known there."""
     parts = [(part, frozenset(part.columns) & frozenset(columns)) for part in _conjuncts(partition_filter)]
 
     def keep(raw: pa.Table) -> pa.BooleanArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +14,12 @@ from pyroaring import BitMap64
 from tamis import types
 from tamis.errors import TableNotFound, UnsupportedFeature
 from tamis.expr.nodes import Column, columns_of
-from tamis.expr.partition_filter import PartitionFilter
+from tamis.expr.partition_filter import PartitionFilter, resolve_columns
+from tamis.io.open_files import OpenFiles
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer import load_footer
+from tamis.parquet.leaves import Int96
 from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.metadata import constant_bounds
 from tamis.skipping.predicate import Predicate
@@ -49,6 +51,8 @@ class HiveTable:
     """What was noted of the files beforehand."""
     has_all_columns: bool = True
     """Whether the schema is that of all files, or of the first alone."""
+    reopen: Callable[[], HiveTable] | None = field(default=None, compare=False, repr=False)
+    """Opens the same location again, with the same options."""
 
     @staticmethod
     def open(
@@ -56,27 +60,55 @@ class HiveTable:
         partitioning: Mapping[str, str | pa.DataType] | None = None,
         *,
         merge_schema: bool = False,
+        int96: Int96 = "instant",
         planning: Planning | None = None,
-        find_index: Callable[[Callable[[str], bool]], FileIndex | None] | None = None,
+        find_index: Callable[[], FileIndex | None] | None = None,
     ) -> HiveTable:
         layout = HiveLayout.discover(storage, partitioning, planning)
         sample = layout.sample_file
         if sample is None:
             raise TableNotFound(f"no data files in '{storage.uri}'")
-        index = None if find_index is None or layout.is_single_file else find_index(layout.has_directory)
-        of_files = None if index is None else index.schema_of(sample)
+        index = None if find_index is None or layout.is_single_file else find_index()
+        # An index keeps the schema without physical types, so that it cannot tell what a wall clock would be.
+        of_files = None if index is None or int96 != "instant" else index.schema_of(sample)
         if of_files is None:
-            of_files = load_footer(storage, sample.path, sample.size, sample.modified_ns)[0].schema.arrow
+            footer, _ = load_footer(storage, sample.path, sample.size, sample.modified_ns)
+            of_files = footer.schema.arrow_with(int96)
         if merge_schema:
-            of_files = merge_schemas([(of_files, storage.place(sample.path)), *_schemas(storage, layout)])
+            of_files = merge_schemas([(of_files, storage.place(sample.path)), *_schemas(storage, layout, int96)])
+        layout = layout.fitted_to(of_files)
         schema = with_partition_columns(of_files, layout.partition_schema)
         repeated = [name for name, count in Counter(schema.names).items() if count > 1]
         if repeated:
             raise UnsupportedFeature(
                 f"'{storage.place(sample.path)}' has several columns {repeated[0]!r}: nobody can say which one is meant"
             )
+
+        def reopen() -> HiveTable:
+            # Nothing that was opened before is what is there now.
+            return HiveTable.open(
+                replace(storage, open_files=OpenFiles()),
+                partitioning,
+                merge_schema=merge_schema,
+                planning=planning,
+                find_index=find_index,
+            )
+
         has_all_columns = merge_schema or layout.is_single_file
-        return HiveTable(storage, layout, schema, planning=planning, index=index, has_all_columns=has_all_columns)
+        return HiveTable(
+            storage,
+            layout,
+            schema,
+            planning=planning,
+            index=index,
+            has_all_columns=has_all_columns,
+            reopen=reopen,
+        )
+
+    def refresh(self) -> HiveTable:
+        """The table as its directories and files are now."""
+        assert self.reopen is not None, "made with HiveTable.open"
+        return self.reopen()
 
     @property
     def name(self) -> str:
@@ -107,30 +139,35 @@ class HiveTable:
         pruner = _DirectoryPruner(predicate, self.layout.partition_schema, enabled="partitions" in levels)
         keep_raw = None
         if predicate.partition_filter is not None:
-            keep_raw = pruner.counted(predicate.partition_filter, self.partition_columns)
+            resolved = resolve_columns(predicate.partition_filter, self.partition_columns, self.name)
+            keep_raw = pruner.counted(resolved, self.partition_columns)
         directories = self.layout.directories(pruner.keep, keep_raw=keep_raw)
+        for column in predicate.mentioned:
+            if column.path[0] in directories.unreadable:
+                raise directories.unreadable[column.path[0]]
         found = self.layout.files(directories)
         if keep_raw is not None and not self.partition_columns and not keep_raw(_NO_PARTITION_VALUES)[0].as_py():
             found = found.slice(0, 0)
         count = len(FILE_COLUMNS)
         files = pa.table(found.columns[:count], names=list(FILE_COLUMNS))
-        partitions = pa.table(found.columns[count:], names=list(self.partition_columns))
-        reports = [pruner.report(directories)] if self.partition_columns else []
+        partitions = pa.table(found.columns[count:], names=directories.values.column_names)
+        reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
         size = pc.sum(files["size"]).as_py() or 0
         is_on = "files" in levels
         outcomes = _file_outcomes(predicate, self.partition_columns) if is_on else ()
-        note = None if is_on else SWITCHED_OFF
+        notes = [each for each in (None if is_on else SWITCHED_OFF, self.layout.note) if each]
+        note = "; ".join(notes) or None
         reports.append(LevelReport("files", len(files), len(files), size, size, outcomes, note))
-        listing = FileListing(files, partitions, tuple(reports))
+        listing = FileListing(files, partitions, tuple(reports), unreadable=directories.unreadable)
         return listing if self.index is None else self.index.narrow(listing, predicate, levels, with_rows=with_rows)
 
 
-def _schemas(storage: Storage, layout: HiveLayout) -> list[tuple[pa.Schema, str]]:
+def _schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tuple[pa.Schema, str]]:
     """The schemas of all files, each distinct one with the first file that has it."""
 
     def read(file: dict[str, Any]) -> pa.Schema:
         footer, _ = load_footer(storage, file["path"], file["size"], file["modified_ns"])
-        return footer.schema.arrow.remove_metadata()
+        return footer.schema.arrow_with(int96).remove_metadata()
 
     files = layout.files(layout.directories()).select(list(FILE_COLUMNS)).to_pylist()
     distinct: dict[pa.Schema, str] = {}
@@ -183,7 +220,7 @@ class _DirectoryPruner:
 
         return keep
 
-    def report(self, directories: PartitionDirectories) -> LevelReport:
+    def report(self, directories: PartitionDirectories, note: str | None) -> LevelReport:
         """A directory that was skipped counts once, however many partitions are below it: nobody looked."""
         skipped = sum(level.total - level.kept for level in directories.levels)
         kept = directories.num_directories
@@ -193,6 +230,6 @@ class _DirectoryPruner:
             else ConjunctOutcome(outcome.predicate, outcome.skipped, NOT_A_PARTITION_COLUMN)
             for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
         )
-        note = None if self._enabled else SWITCHED_OFF
+        notes = [each for each in (None if self._enabled else SWITCHED_OFF, note) if each]
         accounts = (*by_predicate, *self._filtered)
-        return LevelReport("partitions", kept + skipped, kept, by_predicate=accounts, note=note)
+        return LevelReport("partitions", kept + skipped, kept, by_predicate=accounts, note="; ".join(notes) or None)

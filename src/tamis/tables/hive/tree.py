@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import PartitionLayoutError
+from tamis.io.links import leads_outside
 from tamis.io.listing import Listing
 from tamis.io.storage import Storage
 from tamis.tables.hive.listing_job import Lister
@@ -70,7 +71,9 @@ class DirectoryTree:
 
     def listings(self, paths: Sequence[str]) -> list[Listing]:
         missing = [path for path in dict.fromkeys(paths) if path not in self._listings]
-        self._listings.update(zip(missing, self._lister.list(missing), strict=True))
+        for path, listing in zip(missing, self._lister.list(missing), strict=True):
+            # Of two threads that list a directory at once the first counts, for both.
+            self._listings.setdefault(path, listing)
         return [self._listings[path] for path in paths]
 
     def children(self, paths: Sequence[str]) -> Children:
@@ -79,7 +82,7 @@ class DirectoryTree:
             return self._read_children(paths)
         found = self._children.get(paths[0])
         if found is None:
-            found = self._children[paths[0]] = self._read_children(paths)
+            found = self._children.setdefault(paths[0], self._read_children(paths))
         return found
 
     def _read_children(self, paths: Sequence[str]) -> Children:
@@ -98,7 +101,18 @@ class DirectoryTree:
                 "modified_ns": _concatenate([listing.file_modified_ns for listing in listings], pa.int64()),
             }
         )
-        return self._sorted_out(directories, files)
+        found = self._sorted_out(directories, files)
+        self._refuse_links_outside(paths, found)
+        return found
+
+    def _refuse_links_outside(self, paths: Sequence[str], found: Children) -> None:
+        outside = frozenset().union(*(self.storage.links_outside(path) for path in paths))
+        if outside:
+            # What is hidden leads nowhere.
+            for entries in (found.partitions, found.plain, found.files):
+                for path in entries["path"].to_pylist():
+                    if path in outside:
+                        raise leads_outside(path)
 
     def conflict(self, problem: str, first: str, second: str) -> PartitionLayoutError:
         place = self.storage.place
@@ -125,17 +139,16 @@ class DirectoryTree:
         is_partition = pc.match_substring(names, "=")
         columns, values = split_directory_names(names.filter(is_partition))
         partitions = directories.filter(is_partition)
-        self._refuse_nameless(partitions["path"], columns, values)
+        self._refuse_nameless(partitions["path"], columns)
         partitions = partitions.append_column("column", columns).append_column("value", values)
         return Children(partitions, directories.filter(pc.invert(is_partition)), files)
 
-    def _refuse_nameless(self, paths: pa.ChunkedArray, columns: pa.StringArray, values: pa.StringArray) -> None:
-        is_empty = pc.or_(pc.equal(columns, ""), pc.fill_null(pc.equal(values, ""), False))
+    def _refuse_nameless(self, paths: pa.ChunkedArray, columns: pa.StringArray) -> None:
+        is_empty = pc.equal(columns, "")
         if pc.any(is_empty, min_count=0).as_py():
             path = paths.filter(is_empty)[0].as_py()
             raise PartitionLayoutError(
-                f"the directory '{self.storage.place(path)}' has an empty partition column or value: rename it to "
-                "column=value (NULL is __HIVE_DEFAULT_PARTITION__)"
+                f"the directory '{self.storage.place(path)}' names no partition column: rename it to column=value"
             )
 
 
