@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import pickle
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import deltalake
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 import tamis
 from tamis.errors import (
@@ -171,3 +180,133 @@ def test_a_part_of_a_registered_table_is_under_its_policy(tmp_path: Path) -> Non
     assert ana.sql("SELECT count(*) AS n FROM part").to_arrow()["n"].to_pylist() == [1]
     with pytest.raises(AccessDenied):
         session.as_principal("ben").open(tmp_path / "orders" / "region=us")
+
+
+# --- Many threads -----------------------------------------------------------------------------------------------------
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """What calls return that all begin at the same time, each in a thread of its own; the first error is raised."""
+    start = threading.Barrier(len(calls), timeout=60)
+    with ThreadPoolExecutor(len(calls)) as pool:
+
+        def run(call: Callable[[], Any]) -> Any:
+            start.wait()
+            return call()
+
+        return [future.result() for future in [pool.submit(run, call) for call in calls]]
+
+
+class MissedByAll(dict[str, Any]):
+    """A dictionary whose first look-up of each thread that finds nothing waits for those of all others."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__()
+        self._barrier = threading.Barrier(threads, timeout=60)
+        self._thread = threading.local()
+
+    def _wait(self) -> None:
+        if not getattr(self._thread, "was_here", False):
+            self._thread.was_here = True
+            self._barrier.wait()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        found = super().get(key, default)
+        if found is None:
+            self._wait()
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        found = super().__contains__(key)
+        if not found:
+            self._wait()
+        return found
+
+
+def test_E12_threads_that_register_at_once_lose_no_table() -> None:
+    threads = 8
+    session = tamis.connect()
+    session._catalog_of = MissedByAll(threads)
+    rows = [pa.table({"x": [number]}) for number in range(threads)]
+    at_once(*(partial(session.register, f"t{number}", each) for number, each in enumerate(rows)))
+    assert session.tables == [f"t{number}" for number in range(threads)]
+    found = [session.sql(f"SELECT x FROM t{number}").to_arrow()["x"].to_pylist() for number in range(threads)]
+    assert found == [[number] for number in range(threads)]
+
+
+def test_E12_rows_that_are_registered_at_once_keep_their_names() -> None:
+    session, threads, each = tamis.connect(), 8, 25
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def register(thread: int) -> None:
+        for number in range(each):
+            session.register(f"t{thread}_{number}", pa.table({"x": [thread * each + number]}))
+            assert session.tables
+            session.as_principal("ana").register(f"u{thread}_{number}", pa.table({"x": [-1]}))
+            session.unregister(f"u{thread}_{number}")
+
+    try:
+        at_once(*(partial(register, thread) for thread in range(threads)))
+    finally:
+        sys.setswitchinterval(before)
+    catalog = session._catalog
+    for thread in range(threads):
+        for number in range(each):
+            connector, handle = catalog.find((f"t{thread}_{number}",))  # type: ignore[misc]
+            table = catalog.connectors[connector]._tables[handle.version]  # type: ignore[attr-defined]
+            assert table["x"].to_pylist() == [thread * each + number]
+    assert len(session.tables) == threads * each
+
+
+def test_E12_of_threads_that_attach_one_name_one_succeeds(tmp_path: Path) -> None:
+    database = tmp_path / "a.db"
+    sqlite3.connect(database).close()
+    session = tamis.connect()
+
+    def attach() -> bool:
+        try:
+            session.attach("db", f"sqlite:///{database}")
+        except InvalidArgument:
+            return False
+        return True
+
+    assert sum(at_once(*[attach] * 8)) == 1
+    session.close()
+
+
+def written_as(format: str, folder: Path) -> Path:
+    rows = pa.table({"id": range(100), "p": [number % 4 for number in range(100)]})
+    if format == "delta":
+        deltalake.write_deltalake(folder, rows, partition_by=["p"])
+    elif format == "iceberg":
+        catalog = SqlCatalog("here", uri=f"sqlite:///{folder}.db", warehouse=str(folder))
+        catalog.create_namespace("n")
+        made = catalog.create_table("n.t", rows.schema)
+        made.append(rows)
+        made.delete("id = 99")
+        made.append(rows.slice(99))
+        return Path(made.location().removeprefix("file://"))
+    else:
+        pq.write_to_dataset(rows, folder, partition_cols=["p"])
+    return folder
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg", "hive"])
+def test_E12_one_table_and_one_session_from_many_threads_from_the_first_call_on(tmp_path: Path, format: str) -> None:
+    folder = written_as(format, tmp_path / "t")
+    table, session = tamis.open(folder), tamis.connect()
+    scan = table.scan("p = 1")
+    calls: list[Callable[[], Any]] = [
+        lambda: table.scan("id < 50").count(),
+        lambda: table.scan("id < 50").to_arrow().num_rows,
+        lambda: table.files().num_rows > 0,
+        lambda: table.schema.names,
+        lambda: scan.count(),
+        lambda: scan.to_arrow().num_rows,
+        lambda: scan.plan().num_files,
+        lambda: session.register("t", table).sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist(),
+    ]
+    found = at_once(*calls, *calls)
+    expected = [50, 50, True, ["id", "p"], 25, 25, scan.plan().num_files, [100]]
+    assert found == [*expected, *expected]

@@ -169,9 +169,9 @@ def storage_arguments(storage: Storage) -> dict[str, Any]:
             "open it by its URI and storage options, or use planning='local'"
         )
     uri, options = storage.given
-    return {"storage": {"uri": uri, "options": dict(options)}}
+    return {"storage": {"uri": uri, "options": dict(options), "allow_outside": storage.links.allow_outside}}
 
 
 def _open_storage(arguments: Arguments) -> Storage:
     place = arguments["storage"]
-    return open_storage(place["uri"], place["options"] or None)
+    return open_storage(place["uri"], place["options"] or None).allowing_outside(place["allow_outside"])

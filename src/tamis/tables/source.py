@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from tamis.errors import TableError
 from tamis.expr.nodes import Column
 from tamis.io.listing import FileEntry
 from tamis.io.storage import Storage
@@ -60,6 +61,15 @@ class FileListing:
     """How many rows each file has after deletes, null where that is unknown; None where nobody looked."""
     matched: npt.NDArray[np.bool_] | None = None
     """Whether every row of a file satisfies the filter; None where nobody knows."""
+    unreadable: Mapping[str, TableError] = field(default_factory=dict)
+    """Partition columns with a value that their type cannot represent. They are not in `partitions`."""
+
+    def require(self, columns: Iterable[str]) -> FileListing:
+        """The listing, if the values of partition columns are known; else the error that says why not."""
+        for column in columns:
+            if column in self.unreadable:
+                raise self.unreadable[column]
+        return self
 
     def slice(self, start: int, count: int) -> FileListing:
         """Some of the files, one after another."""
@@ -234,6 +244,15 @@ class Describing(Protocol):
         That is in further columns of `files`, which are named and mean what `tamis.skipping.metadata` says, of all
         `num_records` rows of a file: deleted ones are among them. What is unknown is null, or has no column.
         """
+        ...
+
+
+@runtime_checkable
+class Refreshable(Protocol):
+    """A table that can be looked at again."""
+
+    def refresh(self) -> TableSource:
+        """The table as it is now; itself where the format knows that nothing changed."""
         ...
 
 

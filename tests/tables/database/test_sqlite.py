@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tamis import types
-from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature
+from tamis.errors import InvalidArgument, TableError, TableNotFound
 from tamis.expr.bind import bind
 from tamis.expr.nodes import Call, Column, Literal
 from tamis.expr.sql import parse_sql
@@ -122,8 +122,24 @@ def test_columns_without_a_type_have_that_of_their_values(write: Write) -> None:
         {"more": 2, "louder": "x!"},
         {"more": 3, "louder": None},
     ]
-    with pytest.raises(UnsupportedFeature, match="several types"):
-        write("CREATE TABLE u (a)", "INSERT INTO u VALUES (1), ('x')").table(("u",))
+
+
+@pytest.mark.parametrize(
+    "values", ["(1, 1), (2, 'x')", "(1, 'x'), (2, x'00')", "(1, 2.5), (2, '7')", "(1, x'00'), (2, 7)"]
+)
+def test_a_column_with_values_of_several_types_refuses_only_queries_that_need_it(write: Write, values: str) -> None:
+    connector = write("CREATE TABLE u (id INTEGER, a)", f"INSERT INTO u VALUES {values}")
+    handle = connector.table(("u",))
+    narrow = connector.push_projection(handle, [Named("id", Column(("id",)))])
+    assert narrow is not None
+    assert read(connector, narrow.handle)["id"].to_pylist() == [1, 2]
+    counted = connector.push_aggregation(handle, False, [], [AggregateCall("n", "count", ())])
+    assert counted is not None
+    assert read(connector, counted.handle)["n"].to_pylist() == [2]
+    with pytest.raises(TableError, match="'a'"):
+        read(connector, handle)
+    with pytest.raises(TableError, match="'a'"):
+        filtered(connector, handle, "a > 0")
 
 
 def test_types_hold_where_the_first_rows_are_all_null(write: Write) -> None:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import tamis
 from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
 from tamis.errors import CorruptFile, MissingFile
 from tamis.io.storage import open_storage
@@ -174,7 +175,7 @@ def test_a_checkpoint_without_protocol_or_metadata_is_an_error(log: DeltaLog, mi
 
 
 def test_D20_a_checkpoint_with_two_protocols_is_passed_over(log: DeltaLog) -> None:
-    log.checkpoint(actions=[*log.reconciled(0, 3), protocol()])
+    log.checkpoint(actions=[*log.reconciled(0, 3), protocol(writer=3)])
     assert load(log).segment.checkpoint is None
 
 
@@ -324,7 +325,7 @@ def test_a_json_top_file_that_is_cut_off_in_its_only_sidecar_is_passed_over(log:
 
 
 @pytest.mark.parametrize("top", ["json", "parquet"])
-def test_D8_a_sidecar_of_another_size_or_named_twice_is_no_use(log: DeltaLog, top: str) -> None:
+def test_D8_a_sidecar_of_another_size_is_no_use(log: DeltaLog, top: str) -> None:
     expected = rows(load(log))
     _, sidecar, _ = log.checkpoint(sidecars=2, top=top)
     pq.write_table(pq.read_table(sidecar).slice(0, 1), sidecar)
@@ -334,12 +335,40 @@ def test_D8_a_sidecar_of_another_size_or_named_twice_is_no_use(log: DeltaLog, to
         load(log)
 
 
-def test_D8_a_checkpoint_that_names_a_sidecar_twice_is_no_use(log: DeltaLog) -> None:
+@pytest.mark.parametrize("top", ["json", "parquet"])
+def test_D8_a_sidecar_that_is_named_twice_is_read_once(log: DeltaLog, top: str) -> None:
     expected = rows(load(log))
-    top, *_ = log.checkpoint(sidecars=2, top="json")
-    text = top.read_text()
-    top.write_text(text + "".join(f"{line}\n" for line in text.splitlines() if '"sidecar"' in line))
+    path, *_ = log.checkpoint(sidecars=2, top=top)
+    assert load(log).note is None
+    if top == "json":
+        text = path.read_text()
+        path.write_text(text + "".join(f"{line}\n" for line in text.splitlines() if '"sidecar"' in line))
+    else:
+        held = pq.read_table(path)
+        pq.write_table(pa.concat_tables([held, held.filter(held["sidecar"].is_valid())]), path)
+    for number in range(3):  # a version without its commits
+        log.path(number).unlink()
+    found = load(log)
+    assert rows(found) == expected
+    assert "names the sidecar" in str(found.note)
+    level = tamis.open(log.table).scan().plan("files").report.level("files")
+    assert level is not None
+    assert "twice: it is read once" in str(level.note)
+
+
+def test_D8_a_checkpoint_with_the_same_metadata_twice_is_read(log: DeltaLog) -> None:
+    expected = rows(load(log))
+    (path,) = log.checkpoint()
+    held = pq.read_table(path)
+    pq.write_table(pa.concat_tables([held, held.filter(held["metaData"].is_valid())]), path)
+    for number in range(3):
+        log.path(number).unlink()
     assert rows(load(log)) == expected
+    other = held.filter(held["metaData"].is_valid())
+    changed = [{**each, "metaData": {**each["metaData"], "id": "another"}} for each in other.to_pylist()]
+    pq.write_table(pa.concat_tables([held, pa.Table.from_pylist(changed, held.schema)]), path)
+    with pytest.raises(CorruptFile, match="has 2 different actions metaData"):
+        load(log)
 
 
 def test_a_checkpoint_that_adds_files_without_paths_is_no_use(log: DeltaLog) -> None:

@@ -126,6 +126,36 @@ def test_line_breaks_of_every_kind(log: DeltaLog, ending: str, is_ended: bool) -
     assert [row["path"] for row in decoded(log)] == ["1", "2", "3", "4", "5"]
 
 
+def pretty(action: dict[str, Any]) -> str:
+    return json.dumps(action, indent=2)
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [pretty, lambda action: json.dumps(action, indent=0), lambda action: json.dumps(action, indent="\t") + "\r"],
+)
+@pytest.mark.parametrize("between", ["\n", "", " \n\n\t"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_D22_actions_on_several_lines_are_read(log: DeltaLog, spell: Any, between: str, mark: str) -> None:
+    actions = [*log.start, commit_info(), {"new": {"add": [{"path": "z"}]}}, add('1"}\n{"', stats='{\n"numRecords":1}')]
+    log.write(0, mark + between.join(map(spell, [*actions, add("2")])))
+    log.write(1, as_line(add("3")))
+    log.write(2, between + between.join(map(spell, [remove("3"), add("4")])) + between)
+    assert [row["path"] for row in decoded(log)] == ['1"}\n{"', "2", "3", "3", "4"]
+    snapshot = Snapshot.load(open_storage(log.table))
+    assert sorted(row["path"] for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()) == [
+        '1"}\n{"',
+        "2",
+        "4",
+    ]
+    assert snapshot.history()["operation"].to_pylist()[-1] == "WRITE"
+
+
+def test_D22_a_byte_order_mark_before_lines_is_no_part_of_them(log: DeltaLog) -> None:
+    log.write(0, "\ufeff" + "\n".join(as_line(action) for action in (*log.start, add("é"))))
+    assert [row["path"] for row in decoded(log)] == ["é"]
+
+
 @pytest.mark.parametrize("blank", [" ", "\t", " \r\t"])
 @pytest.mark.parametrize("count", [1, 2**18])
 def test_X8_any_number_of_blanks_behind_lines(log: DeltaLog, blank: str, count: int) -> None:
@@ -205,9 +235,9 @@ def test_two_objects_on_one_line_are_not_one(log: DeltaLog) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"add":{"path":"x"', "does not end as a JSON object does"),
-        ('{"commitInfo":{"timest', "does not end as a JSON object does"),
-        ("[1]", "does not end as a JSON object does"),
+        ('{"add":{"path":"x"', "cut off or damaged"),
+        ('{"commitInfo":{"timest', "cut off or damaged"),
+        ("[1]", "no JSON object, but list"),
         ('{"add":{"path":"x"}', "damaged action"),
         ('{"add":{"path":"x",}}', "damaged action"),
         ('{"add":{"size":1}}', "without its path"),
@@ -220,7 +250,12 @@ def test_two_objects_on_one_line_are_not_one(log: DeltaLog) -> None:
         ('{"add":{"path":"\\ud800"}}', "damaged action"),
         ('{"add":{"path":"x"},"remove":{"path":"y"}}', "adds a file and removes one"),
         ("{add}", "no JSON object"),
-        ("x}", "no JSON object"),
+        ("x}", "not a sequence of JSON objects"),
+        ('{"add":{"path":"x","path":"y"}}', "the key 'path' is twice"),
+        ('{\n"add":{"path":"x",\n"path":"y"}}', "the key 'path' is twice"),
+        ('{"add":\n{"path":"x"}', "cut off or damaged"),
+        ('{"add":\n{"path":"x"}},', "not a sequence of JSON objects"),
+        ('"add"', "no JSON object, but str"),
     ],
 )
 def test_a_damaged_line_is_an_error_that_names_the_file(log: DeltaLog, line: str, reason: str) -> None:

@@ -200,6 +200,12 @@ def test_D16_size_that_is_not_the_stored_one(tmp_path: Path, difference: int) ->
         read(tmp_path, wrong)
 
 
+def test_D16_a_size_of_zero_is_not_the_stored_one(tmp_path: Path) -> None:
+    descriptor = Written(tmp_path).add(portable([1, 2, 3]), 3)
+    with pytest.raises(CorruptFile, match=f"has {descriptor.size} bytes, and the log says 0"):
+        read(tmp_path, replace(descriptor, size=0))
+
+
 @pytest.mark.parametrize(("offset", "size"), [(1, 2**31 - 1), (2**31 - 1, 10), (0, 10), (-5, 10), (1, -1), (None, 10)])
 def test_D16_a_size_or_offset_beyond_the_file_is_refused_before_reading(
     tmp_path: Path, offset: int | None, size: int

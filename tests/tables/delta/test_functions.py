@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, commit_info, deletion_vector, remove
+from builders.delta_log import DeltaLog, add, commit_info, deletion_vector, metadata, remove
 from builders.delta_statistics import field, mapping
 from tamis import PartitionFilter
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TamisError, VersionNotFound
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TamisError, UnknownColumn, VersionNotFound
 
 COLUMNS = [
     ("path", pa.string()),
@@ -233,8 +234,8 @@ def test_a_table_without_partitions(tmp_path: Path) -> None:
     batch = tamis.delta.list_files(tmp_path)
     check_columns(batch)
     assert batch["partition_values"].to_pylist() == ["{}", "{}"]
-    # A column that the table is not partitioned by has no value in any file.
-    assert tamis.delta.list_files(tmp_path, filter=PartitionFilter.is_null("p")).num_rows == 2
+    with pytest.raises(UnknownColumn, match=r"no partition column 'p'.*Partition columns: none"):
+        tamis.delta.list_files(tmp_path, filter=PartitionFilter.is_null("p"))
 
 
 def test_a_table_without_files(tmp_path: Path) -> None:
@@ -271,6 +272,77 @@ def test_D6_a_filter_is_by_the_names_of_the_table_where_columns_are_mapped(tmp_p
     )
     log.commit(add("1", {"col-1": "a"}), add("2", {"col-1": "b"}))
     assert set(by_path(tamis.delta.list_files(tmp_path, filter=PartitionFilter.eq("p", "a")))) == {"1"}
+
+
+@pytest.fixture
+def mapped(tmp_path: Path) -> DeltaLog:
+    """A table that maps columns, with a checkpoint and two commits after it: the last one renames `p` to `place`."""
+    configuration = {"delta.columnMapping.mode": "name"}
+    fields = [field("p", "string", **mapping(1, "col-1")), field("id", "long", **mapping(2, "col-2"))]
+    log = DeltaLog(
+        tmp_path,
+        fields,
+        partition_columns=["p"],
+        features=["columnMapping", "v2Checkpoint"],
+        configuration=configuration,
+    )
+    log.commit(add("1", {"col-1": "a"}), add("2", {"col-1": "b"}))
+    log.checkpoint(0)
+    log.commit(add("3", {"col-1": "a"}), add("4", {"col-1": "b"}), remove("2"))
+    renamed = [field("place", "string", **mapping(1, "col-1")), fields[1]]
+    log.commit(metadata(renamed, ["place"], configuration))
+    return log
+
+
+def _in_executors(table: Path, info: Any, wanted: PartitionFilter | None, **given: Any) -> dict[str, Any]:
+    parts = [tamis.delta.read_checkpoint_part(table, part, wanted, **given) for part in info.checkpoint_parts]
+    added, removed = tamis.delta.read_post_checkpoint_changes(table, info.commits, wanted, **given)
+    assert removed["path"].to_pylist() == ["2"]
+    found = [row for batch in (*parts, added) for row in batch.to_pylist()]
+    return {row["path"]: json.loads(row["partition_values"]) for row in found if row["path"] != "2"}
+
+
+def test_D24_executor_functions_take_and_give_the_logical_names_of_mapped_columns(mapped: DeltaLog) -> None:
+    table = mapped.table
+    info = tamis.delta.snapshot_info(table)
+    assert dict(info.physical_names) == {"place": "col-1", "id": "col-2"}
+    wanted = PartitionFilter.eq("place", "a")
+    expected = {"1": {"place": "a"}, "3": {"place": "a"}}
+    assert _in_executors(table, info, wanted) == expected
+    assert _in_executors(table, info, wanted, snapshot=info) == expected
+    assert _in_executors(table, info, PartitionFilter.eq("PLACE", "a"), snapshot=pickle.loads(pickle.dumps(info)))
+    assert set(by_path(tamis.delta.list_files(table, filter=wanted))) == {"1", "3"}
+    assert set(_in_executors(table, info, ~wanted)) == {"4"}
+    assert set(_in_executors(table, info, None)) == {"1", "3", "4"}
+
+
+def test_D24_a_version_has_the_logical_names_of_its_own_metadata(mapped: DeltaLog) -> None:
+    info = tamis.delta.snapshot_info(mapped.table, version=1)
+    assert dict(info.physical_names) == {"p": "col-1", "id": "col-2"}
+    wanted = PartitionFilter.eq("p", "a")
+    assert _in_executors(mapped.table, info, wanted, snapshot=info) == {"1": {"p": "a"}, "3": {"p": "a"}}
+    assert set(by_path(tamis.delta.list_files(mapped.table, 1, wanted))) == {"1", "3"}
+
+
+@pytest.mark.parametrize("name", ["col-1", "p", "id", "nope"])
+def test_D24_a_filter_on_what_is_no_partition_column_is_an_error(mapped: DeltaLog, name: str) -> None:
+    table, wanted = mapped.table, PartitionFilter.neq(name, "a")
+    info = tamis.delta.snapshot_info(table)
+    for ask in (
+        lambda: tamis.delta.list_files(table, filter=wanted),
+        lambda: tamis.delta.read_checkpoint_part(table, info.checkpoint_parts[0], wanted),
+        lambda: tamis.delta.read_checkpoint_part(table, info.checkpoint_parts[0], wanted, snapshot=info),
+        lambda: tamis.delta.read_post_checkpoint_changes(table, info.commits, wanted),
+        lambda: tamis.open(table).scan(wanted).plan("files"),
+    ):
+        with pytest.raises(UnknownColumn, match=f"no partition column '{name}'.*Partition columns: place"):
+            ask()
+
+
+def test_what_is_no_snapshot_info_is_refused(mapped: DeltaLog) -> None:
+    commits = tamis.delta.snapshot_info(mapped.table).commits
+    with pytest.raises(InvalidArgument, match="snapshot_info"):
+        tamis.delta.read_post_checkpoint_changes(mapped.table, commits, snapshot=3)  # type: ignore[arg-type]
 
 
 # --- What is wrong --------------------------------------------------------------------------------------------------

@@ -88,7 +88,9 @@ def test_D3_D5_partition_values_of_every_golden_file_are_read(golden: Path) -> N
     checked = 0
     for _, metadata, adds in tables(golden):
         maps = pa.array([list(add["partitionValues"].items()) for add in adds], TEXT_MAP)
-        found = typed_partition_values(maps, None, metadata)
+        typed = typed_partition_values(maps, None, metadata)
+        found = typed.values
+        assert not typed.wrong
         assert found.column_names == list(metadata.partition_columns)
         for name in metadata.partition_columns:
             physical = metadata.physical((name,))[0]

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tamis
-from builders.delta_log import DeltaLog, add, commit_info, metadata, protocol, remove
+from builders.delta_log import DeltaLog, add, as_line, commit_info, deletion_vector, metadata, protocol, remove
 from builders.delta_tables import data_file
 from tamis.errors import CorruptFile, InvalidArgument, TamisError, UnsupportedFeature, VersionNotFound
 from tamis.io.listing import list_directory
@@ -338,8 +339,12 @@ def live_by_hand(folder: Path) -> tuple[int, dict[Any, dict[str, Any]]]:
     commits = sorted((folder / "_delta_log").glob("0*.json"))
     commits = [path for path in commits if path.name[20:] == ".json"]
     for path in commits:
-        for line in filter(str.strip, path.read_text().splitlines()):
-            for name, fields in json.loads(line).items():
+        rest = path.read_text().strip()
+        while rest:
+            # Each action is on one line, or on several.
+            action, end = json.JSONDecoder().raw_decode(rest)
+            rest = rest[end:].lstrip()
+            for name, fields in action.items():
                 if name not in ("add", "remove"):
                     continue
                 plain = unquote(fields["path"])
@@ -436,6 +441,43 @@ def test_D10_a_compaction_whose_metadata_is_damaged_is_passed_over(
     compaction.write_text(compaction.read_text().replace("struct", "heap", 1))
     assert paths(load(log)) == ["0", "1", "2", "3", "4"]
     assert "_delta_log' cannot be used: the schema of the Delta table" in caplog.text
+
+
+NOT_RECONCILED: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = {
+    "in the order of the commits": lambda actions: actions,
+    "newest first": lambda actions: actions[::-1],
+    "removes first": lambda actions: sorted(actions, key=lambda action: "add" in action),
+    "adds first": lambda actions: sorted(actions, key=lambda action: "remove" in action),
+    "without removes": lambda actions: [action for action in actions if "add" in action],
+}
+
+
+@pytest.mark.parametrize("order", NOT_RECONCILED)
+@pytest.mark.parametrize("is_last", [True, False])
+def test_D23_a_compaction_that_is_not_reconciled_gives_what_its_commits_give(
+    tmp_path: Path, order: str, is_last: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = DeltaLog(tmp_path, features=["deletionVectors"])
+    log.commit(add("1"), add("2"), add("3"))
+    log.commit(remove("1"), add("4"))
+    log.commit(remove("2"), add("2", deletionVector=deletion_vector()))
+    log.commit(remove("4"), add("1"))
+    expected = sorted(fields["path"] for fields in log.live())
+    compaction = tmp_path / "_delta_log" / f"{0:020}.{3:020}.compacted.json"
+    about_files = [each for commit in log.commits.values() for each in commit if each.keys() & {"add", "remove"}]
+    actions = [*log.start, *NOT_RECONCILED[order](about_files)]
+    compaction.write_text("".join(f"{as_line(action)}\n" for action in actions))
+    if not is_last:
+        log.commit(add("5"))
+        expected.append("5")
+    snapshot = Snapshot.load(open_storage(tmp_path))
+    rows = [row for part in snapshot.parts() for batch in part.read() for row in batch.to_pylist()]
+    assert sorted(row["path"] for row in rows) == expected
+    assert not any(file.is_compaction for file in snapshot.segment.deltas)
+    assert "not reconciled" in caplog.text
+    log.path(1).unlink()
+    with pytest.raises(CorruptFile, match="not reconciled"):
+        Snapshot.load(open_storage(tmp_path))
 
 
 def test_D10_a_damaged_compaction_whose_commits_are_gone_is_an_error(log: DeltaLog) -> None:

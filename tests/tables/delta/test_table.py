@@ -489,12 +489,10 @@ def test_a_column_called_row_count_is_pruned_by_its_statistics(tmp_path: Path, h
     assert counts == [4, 0, 3, 6]
 
 
-@pytest.mark.parametrize(
-    ("size", "told"), [(7, "says 7"), (0, "says 0"), (10**9, "says 1000000000"), (None, "does not say how many")]
-)
+@pytest.mark.parametrize(("size", "told"), [(7, "says 7"), (10**9, "says 1000000000")])
 @pytest.mark.parametrize("where", [None, "id > 1"])
 def test_a_size_in_the_log_that_is_not_that_of_the_file_is_told(
-    tmp_path: Path, size: int | None, told: str, where: str | None
+    tmp_path: Path, size: int, told: str, where: str | None
 ) -> None:
     log = DeltaLog(tmp_path, {"id": "long"})
     log.commit(data_file(log, "1.parquet", ids(0, 3), stats=None, size=size))
@@ -509,3 +507,27 @@ def test_a_size_in_the_log_that_is_not_that_of_the_file_is_told(
         assert "open the table again" not in str(caught.value)
         assert "restore the file" in str(caught.value)
     assert planned(table) == ["1.parquet"]
+
+
+@pytest.mark.parametrize("size", [None, 0, "absent"])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_file_without_a_size_in_the_log_is_looked_up(tmp_path: Path, size: object, has_checkpoint: bool) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"})
+    action = data_file(log, "1.parquet", ids(0, 3), size=size)
+    if size == "absent":
+        del action["add"]["size"]
+    log.commit(action, data_file(log, "2.parquet", ids(3, 5)))
+    if has_checkpoint:
+        log.checkpoint(0)
+    table = tamis.open(tmp_path)
+    assert found_ids(table) == [0, 1, 2, 3, 4]
+    assert found_ids(table, "id > 1") == [2, 3, 4]
+    assert table.scan("id > 1").count() == 3
+    session = tamis.connect().register("t", table)
+    assert session.sql("SELECT sum(id) s FROM t WHERE id % 2 = 0").to_arrow()["s"].to_pylist() == [6]
+    level = table.scan().plan("files").report.level("files")
+    assert level is not None
+    assert "the log has no size of 1 file: looked up" in str(level.note)
+    (tmp_path / "1.parquet").unlink()
+    with pytest.raises(MissingFile, match=r"1\.parquet"):
+        tamis.open(tmp_path).scan().to_arrow()

@@ -15,7 +15,7 @@ from builders.iceberg_deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis import PartitionFilter, iceberg
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TableNotFound
+from tamis.errors import AmbiguousColumn, CorruptFile, InvalidArgument, MissingFile, TableNotFound, UnknownColumn
 from tamis.tables.iceberg.functions import FILE_SCHEMA
 
 
@@ -86,6 +86,47 @@ def test_a_filter_keeps_files_of_some_partitions(table: IcebergFolder, where: Pa
     info = iceberg.snapshot_info(table.folder)
     each = [iceberg.read_manifest_file(table.folder, path, where) for path in info.manifests]
     assert sorted(name for batch in each for name in names(batch)) == kept
+
+
+@pytest.mark.parametrize("name", ["nope", "id", "ts"])
+def test_D24_a_filter_on_what_no_partition_field_has_is_an_error(table: IcebergFolder, name: str) -> None:
+    wanted = PartitionFilter.eq(name, "1")
+    manifest = iceberg.snapshot_info(table.folder).manifests[0]
+    for ask in (
+        lambda: iceberg.list_files(table.folder, filter=wanted),
+        lambda: iceberg.read_manifest_file(table.folder, manifest, wanted),
+        lambda: tamis.open(table.folder).scan(wanted).plan("files"),
+    ):
+        with pytest.raises(UnknownColumn, match=f"no partition column '{name}'.*Partition columns: day, city"):
+            ask()
+
+
+def test_D24_a_filter_finds_files_after_the_column_or_its_partition_field_was_renamed(tmp_path: Path) -> None:
+    fields = [field(1, "id", "long"), field(2, "town", "string")]
+    specs = [[(2, "identity", "city")], [(2, "identity", "place")]]
+    made = IcebergFolder(tmp_path, fields, specs=specs)
+    for number, spec in enumerate((0, 1)):
+        rows = pa.table({"id": [number], "town": ["Bern"]})
+        made.commit(made.data_file(f"{number}.parquet", rows, spec=spec))
+        made.commit(made.data_file(f"{number}-other.parquet", pa.table({"id": [9], "town": ["Aarau"]}), spec=spec))
+    manifests = iceberg.snapshot_info(made.folder).manifests
+    for name in ("town", "Town"):
+        wanted = PartitionFilter.eq(name, "Bern")
+        assert names(iceberg.list_files(made.folder, filter=wanted)) == ["0.parquet", "1.parquet"]
+        found = [names(iceberg.read_manifest_file(made.folder, each, wanted)) for each in manifests]
+        assert sorted(each for some in found for each in some) == ["0.parquet", "1.parquet"]
+        assert sorted(tamis.open(made.folder).scan(wanted).to_arrow()["id"].to_pylist()) == [0, 1]
+    # The name of a partition field is of the files that were written under its spec.
+    assert names(iceberg.list_files(made.folder, filter=PartitionFilter.eq("city", "Bern"))) == ["0.parquet"]
+
+
+def test_D24_a_name_of_a_partition_field_and_of_another_column_is_ambiguous(tmp_path: Path) -> None:
+    fields = [field(1, "city", "string"), field(2, "town", "string")]
+    made = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "city"), (1, "identity", "city_2")]])
+    made.commit(made.data_file("0.parquet", pa.table({"city": ["Bern"], "town": ["Aarau"]})))
+    with pytest.raises(AmbiguousColumn, match="'city' is ambiguous"):
+        iceberg.list_files(made.folder, filter=PartitionFilter.eq("city", "Bern"))
+    assert iceberg.list_files(made.folder, filter=PartitionFilter.eq("town", "Aarau")).num_rows == 1
 
 
 def test_manifests_together_are_the_snapshot(table: IcebergFolder) -> None:

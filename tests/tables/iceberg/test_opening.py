@@ -6,21 +6,26 @@ import gzip
 import json
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders.iceberg_edits import edit_metadata
+from builders.iceberg_edits import edit_manifest_list, edit_metadata
+from builders.iceberg_rest import RestServer
 from builders.iceberg_tables import FIRST_MOMENT, IcebergFolder
 from builders.iceberg_values import field
 from tamis.errors import (
     CorruptFile,
     InvalidArgument,
     MissingDependency,
+    MissingFile,
     TableNotFound,
     UnsupportedFeature,
     VersionNotFound,
@@ -212,12 +217,194 @@ def test_X7_locations_that_go_upwards_are_refused(location: str) -> None:
         relocation("s3://b/t").resolve_all(pa.array(["s3://b/t/data/1", location]))
 
 
-def test_X7_locations_outside_of_the_folder_are_refused_unless_allowed() -> None:
-    with pytest.raises(UnsupportedFeature, match=r"outside of its folder.*allow_outside=True"):
-        relocation("/data/t").resolve("/data/t2/a.parquet")
-    assert relocation("/data/t", allow_outside=True).resolve("/data/t2/a.parquet") == "/data/t2/a.parquet"
-    with pytest.raises(UnsupportedFeature, match="nor in the file system where it was opened"):
-        relocation("/data/t", allow_outside=True).resolve("s3://b/a.parquet")
+def test_I14_X7_files_of_another_store_are_refused_unless_allowed() -> None:
+    assert relocation("/data/t").resolve("/data/t2/a.parquet") == "/data/t2/a.parquet"
+    with pytest.raises(UnsupportedFeature, match=r"in another store.*allow_outside=True"):
+        relocation("/data/t").resolve("s3://b/a.parquet")
+    assert relocation("/data/t", allow_outside=True).resolve("s3://b/a.parquet") == "s3://b/a.parquet"
+
+
+def test_I14_X7_the_same_store_is_the_same_bucket() -> None:
+    storage = open_storage("s3://b/t", {"AWS_REGION": "eu-west-1", "AWS_SKIP_SIGNATURE": "true"})
+    assert Relocation(storage, "s3://b/t").resolve("s3a://b/other/a.parquet") == "b/other/a.parquet"
+    for location in ("s3://c/t/a.parquet", "/data/a.parquet", "file:///data/a.parquet", "gs://b/t/a.parquet"):
+        with pytest.raises(UnsupportedFeature, match=r"in another store.*allow_outside=True"):
+            Relocation(storage, "s3://b/t").resolve(location)
+    allowed = Relocation(storage, "s3://b/t", allow_outside=True)
+    assert allowed.resolve("/data/a.parquet") == "file:///data/a.parquet"
+    assert allowed.resolve("s3://c/t/a.parquet") == "c/t/a.parquet"
+
+
+def with_data_elsewhere(folder: Path, data: Path, spelled: str, location: str | None = None) -> IcebergFolder:
+    """A table of two files; of the second the metadata says that it is at `spelled`."""
+    table = IcebergFolder(folder, [field(1, "id", "long")], location=location)
+    table.commit(table.data_file("0.parquet", pa.table({"id": [0]})))
+    file = table.data_file("1.parquet", pa.table({"id": [1]}))
+    data.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(folder / "data" / "1.parquet", data)
+    table.commit(replace(file, path=spelled))
+    table.save()
+    return table
+
+
+def note_of(table: tamis.Table) -> str:
+    report = table.scan().plan("files").report.to_dict()
+    return "; ".join(level["note"] or "" for level in report["levels"])
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_I14_data_files_outside_of_the_folder_are_read_and_reported(tmp_path: Path, prefix: str) -> None:
+    data = tmp_path / "raw" / "1.parquet"
+    with_data_elsewhere(tmp_path / "t", data, f"{prefix}{data}")
+    for options in ({}, {"allow_outside": True}):
+        opened = tamis.open(tmp_path / "t", **options)
+        assert ids(opened) == [0, 1]
+        assert opened.scan("id = 1").to_arrow()["id"].to_pylist() == [1]
+        assert f"1 file outside of the table's folder, such as '{data}'" in note_of(opened)
+    paths = tamis.iceberg.list_files(tmp_path / "t")["path"].to_pylist()
+    assert any(path.endswith("/raw/1.parquet") for path in paths)
+
+
+def test_I14_data_beside_a_table_that_was_moved_with_it(tmp_path: Path) -> None:
+    data = tmp_path / "old/raw/1.parquet"
+    with_data_elsewhere(tmp_path / "old/wh/t", data, str(data))
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    data.write_bytes(b"what is here now does not matter")
+    assert ids(tamis.open(tmp_path / "new/wh/t")) == [0, 1]
+    # Without what was around it, files stay where they were.
+    shutil.copytree(tmp_path / "new/wh/t", tmp_path / "alone/wh/t")
+    shutil.copy(tmp_path / "new/raw/1.parquet", data)
+    assert ids(tamis.open(tmp_path / "alone/wh/t")) == [0, 1]
+
+
+@pytest.mark.parametrize("place", ["here/data/persistent/t", "elsewhere/persistent/t", "elsewhere/t"])
+def test_I14_relative_paths_are_beside_the_table(tmp_path: Path, place: str) -> None:
+    folder = tmp_path / place
+    around = place.removesuffix("/t").removesuffix("persistent").rstrip("/")
+    raw = {"here/data": "here/data/raw", "elsewhere": "elsewhere/raw"}[around]
+    spelled = "data/raw/1.parquet"
+    if place == "elsewhere/t":
+        raw, spelled = "elsewhere/raw", "data/persistent/raw/1.parquet"
+    with_data_elsewhere(folder, tmp_path / raw / "1.parquet", spelled, location="data/persistent/t")
+    for options in ({}, {"allow_outside": True}):
+        opened = tamis.open(folder, **options)
+        assert ids(opened) == [0, 1]
+        assert "1 file outside of the table's folder" in note_of(opened)
+
+
+def test_I14_relative_paths_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_data_elsewhere(tmp_path / "t", tmp_path / "work/raw/1.parquet", "raw/1.parquet")
+    with pytest.raises(MissingFile, match=r"'raw/1\.parquet'.*working directory"):
+        tamis.open(tmp_path / "t").scan().to_arrow()
+    monkeypatch.chdir(tmp_path / "work")
+    assert ids(tamis.open(tmp_path / "t")) == [0, 1]
+
+
+def test_I14_a_file_of_another_store_is_read_where_that_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with_data_elsewhere(tmp_path / "t", tmp_path / "bucket/raw/1.parquet", "s3://bucket/raw/1.parquet")
+    with RestServer() as server:
+        server.buckets["bucket"] = tmp_path / "bucket"
+        options = {
+            "AWS_ENDPOINT_URL": server.uri,
+            "AWS_REGION": "eu-west-1",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+        }
+        with pytest.raises(UnsupportedFeature, match="allow_outside=True"):
+            tamis.open(tmp_path / "t", storage_options=options).scan().to_arrow()
+        assert ids(tamis.open(tmp_path / "t", storage_options=options, allow_outside=True)) == [0, 1]
+
+
+# --- What only bookkeeping says wrong ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["metadata.json", "abc.metadata.json", "abc.gz.metadata.json", "metadata.json.gz"])
+def test_I13_metadata_under_another_name_is_found_and_reported(tmp_path: Path, name: str) -> None:
+    table = folder_of(tmp_path)
+    path = table.save("v9.metadata.json")
+    content = path.read_bytes()
+    for each in path.parent.glob("*metadata.json*"):
+        each.unlink()
+    (path.parent / "version-hint.text").unlink(missing_ok=True)
+    (path.parent / name).write_bytes(gzip.compress(content) if "gz" in name else content)
+    for place in (tmp_path, path.parent / name):
+        opened = tamis.open(place)
+        assert (opened.format, ids(opened)) == ("iceberg", [0, 1])
+    assert f"the metadata file '{name}' was found by its ending" in note_of(tamis.open(tmp_path))
+
+
+def test_I13_of_several_names_without_a_number_the_last_updated_is_the_newest(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    older = json.loads(table.save("v9.metadata.json").read_bytes())
+    folder = tmp_path / "metadata"
+    for each in folder.glob("*metadata.json*"):
+        each.unlink()
+    (folder / "version-hint.text").unlink(missing_ok=True)
+    (folder / "z.metadata.json").write_text(json.dumps(older | {"current-snapshot-id": -1, "refs": {}}))
+    (folder / "a.metadata.json").write_text(json.dumps(older | {"last-updated-ms": older["last-updated-ms"] + 1}))
+    assert ids(tamis.open(tmp_path)) == [0, 1]
+    assert "'a.metadata.json' was found by its ending, and is the last updated of 2" in note_of(tamis.open(tmp_path))
+    # Also beside one with a number, which may be older.
+    (folder / "v3.metadata.json").write_text(json.dumps(older | {"current-snapshot-id": -1, "refs": {}}))
+    assert ids(tamis.open(tmp_path)) == [0, 1]
+    (folder / "a.metadata.json").write_text(json.dumps(older))
+    with pytest.raises(CorruptFile, match="updated at the same time"):
+        tamis.open(tmp_path)
+    (folder / "a.metadata.json").write_text(json.dumps(older | {"table-uuid": str(uuid4()), "last-updated-ms": 1}))
+    with pytest.raises(CorruptFile, match="two tables in one folder"):
+        tamis.open(tmp_path)
+
+
+def test_I13_a_folder_of_files_with_some_metadata_of_its_own_is_no_iceberg_table(tmp_path: Path) -> None:
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "metadata.json").write_text('{"name": "a data set"}')
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
+    assert tamis.open(tmp_path).format == "hive"
+
+
+@pytest.mark.parametrize("length", [0, 1, -1, 10**9])
+def test_I13_lengths_in_the_manifest_list_that_are_wrong_are_reported(tmp_path: Path, length: int) -> None:
+    table = folder_of(tmp_path)
+    path = table.save("v9.metadata.json")
+    edit_manifest_list(path, lambda row: row | {"manifest_length": length})
+    opened = tamis.open(tmp_path)
+    assert ids(opened) == [0, 1]
+    assert "the manifest list has a wrong length for 2 manifests" in note_of(opened)
+    assert tamis.iceberg.list_files(tmp_path).num_rows == 2
+
+
+def test_I13_a_wrong_length_and_a_wrong_count_of_files_contradict_each_other(tmp_path: Path) -> None:
+    table = folder_of(tmp_path)
+    path = table.save("v9.metadata.json")
+    edit_manifest_list(path, lambda row: row | {"manifest_length": 7, "added_files_count": 3})
+    with pytest.raises(CorruptFile, match="3 files: another file took its place, or it is cut off"):
+        tamis.open(tmp_path).scan().to_arrow()
+
+
+@pytest.mark.parametrize("number", [2**63, 2**63 + 5, 2**64 - 2])
+def test_I13_snapshot_ids_beyond_63_bits(tmp_path: Path, number: int) -> None:
+    folder_of(tmp_path)
+    path = edit_metadata(tmp_path, lambda told: told)
+    was = json.loads(path.read_bytes())["current-snapshot-id"]
+    # The name of the manifest list has it as well.
+    path.write_text(path.read_text().replace(str(was), str(number)).replace(f"snap-{number}", f"snap-{was}"))
+    opened = tamis.open(tmp_path)
+    assert (opened.version, ids(opened)) == (number, [0, 1])
+    assert f"the snapshot id {number} has more than 63 bits" in note_of(opened)
+    assert opened.history()["snapshot_id"].to_pylist()[0] == number - 2**64
+    for known in (number, number - 2**64):
+        assert ids(tamis.open(tmp_path, snapshot_id=known)) == [0, 1]
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_I13_data_files_without_a_size_are_looked_up(tmp_path: Path, size: int) -> None:
+    table = IcebergFolder(tmp_path, [field(1, "id", "long")])
+    table.commit(replace(table.data_file("0.parquet", pa.table({"id": [0]})), size=size))
+    table.save()
+    assert ids(tamis.open(tmp_path)) == [0]
 
 
 def test_locations_of_one_table_in_several_spellings() -> None:

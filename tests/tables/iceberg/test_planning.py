@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import tamis
 from builders.avro_files import write_avro
 from builders.iceberg_deletes import deletion_vectors, equality_deletes, position_deletes
+from builders.iceberg_edits import edit_manifest_list
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field
 from tamis.engines.local import LocalEngine
@@ -242,10 +243,17 @@ def test_I12_statistics_of_a_manifest_list_that_do_not_fit_the_spec(tmp_path: Pa
         text = path.read_text()
         more = ', {"source-id": 3, "field-id": 1001, "name": "s", "transform": "identity"}]'
         path.write_text(text.replace('"transform": "identity"}]', '"transform": "identity"}' + more))
-    with pytest.raises(CorruptFile, match="summarises other partition fields than the 2 of the spec 0"):
-        planned(tmp_path, "x = 1")
-    with pytest.raises(CorruptFile, match=r"partition tuples of the fields \[1000\].*has \[1000, 1001\]"):
-        planned(tmp_path, "x = 1", ("partitions",))
+    for levels in (LEVELS, ("partitions",)):
+        with pytest.raises(CorruptFile, match=r"partition tuples of the fields \[1000\].*has \[1000, 1001\]"):
+            planned(tmp_path, "x = 1", levels)
+
+
+def test_I13_summaries_of_another_number_of_fields_rule_out_no_manifest(tmp_path: Path) -> None:
+    table_by(tmp_path, [(2, "identity", "x")], [{"x": 1}, {"x": 2}])
+    path = max((tmp_path / "metadata").glob("v*.metadata.json"), key=lambda each: int(each.name[1:].split(".")[0]))
+    edit_manifest_list(path, lambda row: row | {"partitions": row["partitions"] * 2})
+    for where, rows in (("x = 1", 1), ("x = 2", 1), ("x = 3", 0)):
+        assert tamis.open(tmp_path).scan(where).to_arrow().num_rows == rows
 
 
 def test_partition_fields_without_ids_are_found_by_their_names(tmp_path: Path) -> None:

@@ -171,7 +171,32 @@ def test_names_travel_as_data() -> None:
     assert set(names.without_ids.fields) == {"old", "older", "s"}
 
 
-@pytest.mark.parametrize("text", ["{", '["x"]', '[{"field-id": 1}]', "5"])
-def test_a_name_mapping_that_is_none_is_an_error(text: str) -> None:
-    with pytest.raises(CorruptFile, match=r"schema\.name-mapping\.default is no name mapping"):
-        field_names_of({"fields": [field(1, "a", "int")]}, text)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '["x"]',
+        '[{"field-id": 1}]',
+        '[{"field-id": 1, "names": "a"}]',
+        '[{"field-id": 1, "names": ["x"]}, {"field-id": 2, "names": ["x"]}]',
+        "5",
+    ],
+)
+def test_I5_only_files_without_ids_need_the_name_mapping(tmp_path: Path, text: str) -> None:
+    fields = [field(1, "a", "int"), field(2, "b", "int")]
+    names = field_names_of({"fields": fields}, text)
+    assert FieldNames.from_json(names.to_json()).wrong_mapping == names.wrong_mapping
+    table = IcebergFolder(tmp_path, fields, properties={"schema.name-mapping.default": text})
+    rows = pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([2], pa.int32())})
+    table.commit(table.data_file("with.parquet", rows))
+    opened = tamis.open(tmp_path)
+    assert opened.scan("a = 1").to_arrow().to_pylist() == [{"a": 1, "b": 2}]
+    level = opened.scan().plan("files").report.level("manifests")
+    assert level is not None
+    assert "schema.name-mapping.default is not a name mapping" in str(level.note)
+    table.commit(table.data_file("without.parquet", rows, with_ids=False))
+    with pytest.raises(
+        CorruptFile,
+        match=r"without\.parquet' gives no field ids .* schema\.name-mapping\.default is not a name mapping",
+    ):
+        tamis.open(tmp_path).scan().to_arrow()

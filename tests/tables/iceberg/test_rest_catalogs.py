@@ -190,3 +190,78 @@ def test_a_catalog_whose_library_is_not_installed(monkeypatch: pytest.MonkeyPatc
     message = rf"^the catalog cannot be opened: .* support not installed: pip install 'pyiceberg\[{kind}\]'$"
     with pytest.raises(MissingDependency, match=message):
         tamis.open("ns.t", catalog={"type": kind, "uri": "thrift://127.0.0.1:9083"})
+
+
+# --- What a catalog demands of readers -------------------------------------------------------------------------------
+
+FILTER = {"type": "eq", "term": "id", "value": 1}
+MASKS = [{"field-id": 2, "action": {"type": "mask-alphanum"}}]
+
+
+@pytest.mark.parametrize(
+    "restrictions",
+    [
+        {"required-row-filter": FILTER},
+        {"required-column-projections": MASKS},
+        {"required-row-filter": FILTER, "required-column-projections": []},
+        {"required-row-filter": True},
+        {"something-newer": {"a": [0]}},
+        ["of another shape"],
+    ],
+)
+def test_I15_read_restrictions_are_refused_by_name_and_never_ignored(
+    tmp_path: Path, server: RestServer, restrictions: Any
+) -> None:
+    table = table_at(tmp_path / "t")
+    server.add("ns.t", table.save(), **{"read-restrictions": restrictions})
+    catalog = of(server)
+    for ask in (
+        lambda: tamis.open("ns.t", catalog=catalog),
+        lambda: tamis.iceberg.list_files("ns.t", catalog=catalog),
+        lambda: tamis.iceberg.snapshot_info("ns.t", catalog=catalog),
+    ):
+        with pytest.raises(UnsupportedFeature, match=r"demands read-restrictions.*'ns\.t'"):
+            ask()
+
+
+@pytest.mark.parametrize("restrictions", [None, {}, {"required-column-projections": [], "required-row-filter": None}])
+def test_I15_restrictions_that_demand_nothing_are_no_obstacle(
+    tmp_path: Path, server: RestServer, restrictions: Any
+) -> None:
+    table = table_at(tmp_path / "t")
+    server.add("ns.t", table.save(), **{"read-restrictions": restrictions})
+    opened = tamis.open("ns.t", catalog=of(server))
+    assert opened.scan().count() == opened.scan().to_arrow().num_rows > 0
+
+
+def test_I15_restrictions_that_come_later_are_seen_by_refresh(tmp_path: Path, server: RestServer) -> None:
+    table = table_at(tmp_path / "t")
+    server.add("ns.t", table.save())
+    opened = tamis.open("ns.t", catalog=of(server))
+    server.tables["ns.t"]["read-restrictions"] = {"required-row-filter": FILTER}
+    with pytest.raises(UnsupportedFeature, match="demands read-restrictions"):
+        opened.refresh()
+
+
+@pytest.mark.parametrize("where", ["table", "overrides", "defaults"])
+@pytest.mark.parametrize("mode", ["server", "SERVER", "something-newer"])
+def test_I15_a_catalog_that_asks_to_plan_scans_is_refused_by_name(
+    tmp_path: Path, server: RestServer, where: str, mode: str
+) -> None:
+    table = table_at(tmp_path / "t")
+    asked = {"scan-planning-mode": mode}
+    server.add("ns.t", table.save(), **({"config": asked} if where == "table" else {}))
+    if where != "table":
+        server.config = {"defaults": {}, "overrides": {}} | {where: asked}
+    with pytest.raises(UnsupportedFeature, match=rf"plan scans of 'ns\.t'.*scan-planning-mode: {mode}"):
+        tamis.open("ns.t", catalog=of(server))
+
+
+def test_I15_planning_by_the_client_is_what_tamis_does(tmp_path: Path, server: RestServer) -> None:
+    table = table_at(tmp_path / "t")
+    server.config = {"defaults": {"scan-planning-mode": "server"}, "overrides": {}}
+    server.add("ns.t", table.save(), config={"scan-planning-mode": "client"})
+    server.add("ns.u", table.save())
+    assert tamis.open("ns.t", catalog=of(server)).scan().count() > 0
+    own = of(server, **{"scan-planning-mode": "client"})
+    assert tamis.open("ns.u", catalog=own).scan().count() > 0

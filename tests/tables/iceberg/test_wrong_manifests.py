@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
 import tamis
+from builders.avro_files import write_avro
 from builders.iceberg_deletes import deletion_vectors, equality_deletes
 from builders.iceberg_tables import EXISTING, Entry, File, IcebergFolder, Manifest
 from builders.iceberg_values import field, list_of
@@ -216,3 +220,34 @@ def test_a_manifest_of_neither_data_nor_deletes_is_an_error(tmp_path: Path) -> N
     for read in (ids, count):
         with pytest.raises(CorruptFile, match="manifests of neither data nor deletes"):
             read(tmp_path)
+
+
+# --- Fields that only bookkeeping needs -------------------------------------------------------------------------------
+
+
+def without_fields(path: Path, *names: str) -> None:
+    """Write an Avro file again without some fields of its records, or of the data files in them."""
+    reader = fastavro.reader(io.BytesIO(path.read_bytes()))
+    told, rows = dict(reader.metadata), list(reader)
+    schema = json.loads(told.pop("avro.schema"))
+    told.pop("avro.codec", None)
+    waiting = [schema]
+    while waiting:
+        record = waiting.pop()
+        record["fields"] = [each for each in record["fields"] if each["name"] not in names]
+        kinds = [each["type"] for each in record["fields"]]
+        waiting += [each for each in kinds if isinstance(each, dict) and each["type"] == "record"]
+    write_avro(path, schema, rows, told)
+
+
+def test_manifests_without_sizes_lengths_and_counts_are_read(tmp_path: Path) -> None:
+    table, _ = with_file(tmp_path)
+    table.commit(table.data_file("2.parquet", numbers(4, 5)))
+    for path in (tmp_path / "metadata").glob("*.avro"):
+        without_fields(path, "file_size_in_bytes", "record_count", "manifest_length")
+    assert ids(tmp_path) == [1, 2, 3, 4, 5]
+    assert ids(tmp_path, "id > 3") == [4, 5]
+    assert (count(tmp_path), count(tmp_path, "id > 3")) == (5, 2)
+    assert tamis.connect().register("t", tamis.open(tmp_path)).sql(
+        "SELECT max(id) m FROM t"
+    ).to_arrow().to_pylist() == [{"m": 5}]

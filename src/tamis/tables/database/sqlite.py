@@ -27,7 +27,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import MissingDependency, TableError, UnsupportedFeature, one_line
+from tamis.errors import MissingDependency, TableError, one_line
 from tamis.tables.database.connection import conform, file_identity
 from tamis.tables.database.dialects import SQLITE
 from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query, relied_columns
@@ -115,11 +115,9 @@ class SQLiteDatabase:
         for kinds, data_type in _BY_CONTENT:
             if found <= kinds:
                 return data_type
-        several = ", ".join(sorted(found))
-        raise UnsupportedFeature(
-            f"the column {name!r} of {table!r} in {self.place} holds values of several types ({several}): "
-            "read it through a view that casts it"
-        )
+        # No type holds them all. One that does not hold some is an error for queries that need the column, as where a
+        # declared type is not kept; others are answered.
+        return types.LONG
 
     def rows_of(self, table: DatabaseTable) -> int | None:
         if any(column.name.casefold() == "_rowid_" for column in table.columns):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from tamis.errors import CorruptFile
-from tamis.tables.delta.commits import KNOWN_NAMES, ActionLines
+from tamis.tables.delta.commits import KNOWN_NAMES, ActionLines, load_json
 
 DELETION_VECTOR = pa.struct(
     [
@@ -160,7 +160,7 @@ def _decode_slowly(lines: pa.LargeStringArray, schema: pa.Schema, place: str) ->
     rows = []
     for line in lines.to_pylist():
         try:
-            parsed = json.loads(line)
+            parsed = load_json(line)
             rows.append({field.name: _lenient(parsed.get(field.name), field.type) for field in schema})
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
             raise CorruptFile(f"'{place}' has a damaged action: {' '.join(str(error).split())}") from error

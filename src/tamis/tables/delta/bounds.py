@@ -6,16 +6,20 @@ otherwise, has to be put right, so that no value of the file is outside.
 | type                | lower bound                   | upper bound                                 | exact            |
 |---------------------|-------------------------------|---------------------------------------------|------------------|
 | whole numbers, dates| the value                     | the value                                   | yes              |
+| dates before 1582   | 12 days less                  | 12 days more                                | no               |
 | decimals            | the value; long ones less     | the value; long ones more                   | up to 15 digits  |
 | floats              | the value; zero is -0.0       | the value; zero is 0.0                      | yes; zero is not |
 | doubles, once float | the lesser of two readings    | the greater of two readings                 | where they agree |
 | timestamps          | cut to milliseconds, so lower | 999 microseconds more                       | no               |
 | of long ago         | a minute less                 | a minute more                               | no               |
+| before 1900, of UTC | 14 days less                  | 14 days more                                | no               |
 | texts               | cut, so lower                 | the next text after the first 32 characters | no               |
 
 Texts are cut at 32 characters unless the writer was told another number, and nothing in the log tells: a short text may
 be cut as well, so that none is exact. Timestamps of long ago may be spelled with an offset cut to minutes, of a zone
-that had seconds then. Decimals beyond 15 digits may have been a double on their way into the log.
+that had seconds then. Dates of long ago may be named by another calendar than that by which the file is read:
+`tamis.parquet.old_calendar` derives how far they are moved. Decimals beyond 15 digits may have been a double on their
+way into the log.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.patterns import successor_of_prefix
 from tamis.expr.time_texts import read_dates, read_timestamps
+from tamis.parquet.old_calendar import beyond_old
 from tamis.tables.delta.fields import DeltaField
 
 LENGTH_OF_CUT_TEXTS = 32
@@ -75,6 +80,11 @@ def file_bounds(smallest: pa.Array, largest: pa.Array, field: DeltaField) -> Fil
     if pa.types.is_timestamp(target) and target.tz is not None:
         low, high = _a_minute_off(low, -_MINUTE), _a_minute_off(high, _MINUTE)
     low, high = _in_order(low, high)
+    if pa.types.is_date(target):
+        (low, low_is_old), (high, high_is_old) = beyond_old(low, up=False), beyond_old(high, up=True)
+        return FileBounds(low, high, pc.and_not(low.is_valid(), low_is_old), pc.and_not(high.is_valid(), high_is_old))
+    if pa.types.is_timestamp(target) and target.tz is not None:
+        low, high = beyond_old(low, up=False)[0], beyond_old(high, up=True)[0]
     if pa.types.is_timestamp(target):
         return _inexact(low, _to_end_of_millisecond(high))
     if types.is_text(target):

@@ -43,6 +43,8 @@ class OpenedCheckpoint:
     """The Parquet files that add files: its own, or sidecars."""
     lines: ActionLines | None
     """Of a JSON top file: it may add files by itself."""
+    note: str | None = None
+    """What a report says of it: something that is odd, and changes no row."""
 
 
 def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoint:
@@ -60,15 +62,15 @@ def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoin
         check_columns(file.footer.schema.arrow, file.place)
     own = tuple(file.file for file in files if file.may_have_files)
     found = [file.few_actions() for file in files]
-    sidecars = find_sidecars(storage, [row for few in found for row in few["sidecar"]], checkpoint)
+    sidecars, note = find_sidecars(storage, [row for few in found for row in few["sidecar"]], checkpoint)
     protocol, metadata = (_only(name, found, files[0].place) for name in ("protocol", "metaData"))
-    return OpenedCheckpoint(checkpoint, protocol, metadata, (*own, *sidecars), None)
+    return OpenedCheckpoint(checkpoint, protocol, metadata, (*own, *sidecars), None, note)
 
 
 def _open_json(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoint:
     lines = read_actions(storage, checkpoint.files)
-    sidecars = find_sidecars(storage, list(lines.all("sidecar")), checkpoint)
-    return OpenedCheckpoint(checkpoint, lines.newest("protocol"), lines.newest("metaData"), sidecars, lines)
+    sidecars, note = find_sidecars(storage, list(lines.all("sidecar")), checkpoint)
+    return OpenedCheckpoint(checkpoint, lines.newest("protocol"), lines.newest("metaData"), sidecars, lines, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +126,21 @@ def without_nulls(action: dict[str, Any]) -> dict[str, Any]:
 
 def _only(action: str, found: Sequence[Mapping[str, Sequence[dict[str, Any]]]], place: str) -> dict[str, Any] | None:
     rows = [row for few in found for row in few[action]]
-    if len(rows) > 1:
-        raise CorruptFile(f"the checkpoint '{place}' has the action {action} {len(rows)} times")
+    if any(row != rows[0] for row in rows):
+        raise CorruptFile(f"the checkpoint '{place}' has {len(rows)} different actions {action}: it has one")
     return rows[0] if rows else None
 
 
-def find_sidecars(storage: Storage, actions: Sequence[dict[str, Any]], checkpoint: Checkpoint) -> tuple[LogFile, ...]:
-    """The sidecars of which actions tell. All lie in one folder, so the name is all that counts of a path."""
+def find_sidecars(
+    storage: Storage, actions: Sequence[dict[str, Any]], checkpoint: Checkpoint
+) -> tuple[tuple[LogFile, ...], str | None]:
+    """The sidecars that actions name, and a note where one is named twice: it is read once.
+
+    All lie in one folder, so the name is all that counts of a path.
+    """
     if not actions:
-        return ()
+        return (), None
+    note = None
     place = storage.place(checkpoint.files[0].path)
     folder = f"{storage.root}/{FOLDER}/{SIDECARS}"
     listing = list_directory(storage, folder)
@@ -154,6 +162,6 @@ def find_sidecars(storage: Storage, actions: Sequence[dict[str, Any]], checkpoin
                 f"the sidecar '{storage.place(file[0])}' has {file[1]} bytes, and the checkpoint '{place}' says {size}"
             )
         if file[0] in found:
-            raise CorruptFile(f"the checkpoint '{place}' names the sidecar '{storage.place(file[0])}' twice")
+            note = f"the checkpoint '{place}' names the sidecar '{storage.place(file[0])}' twice: it is read once"
         found[file[0]] = LogFile(*file, checkpoint.version, checkpoint.version)
-    return tuple(found.values())
+    return tuple(found.values()), note

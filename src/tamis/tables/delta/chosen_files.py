@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis.errors import CorruptFile
 from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome
 from tamis.tables.delta.file_request import NOTES, Request
@@ -46,6 +47,7 @@ class Chosen:
     files: pa.Table
     """`path` (as in the log), `size`, `deletion_vector`, `num_records`, `logical_rows`."""
     partitions: pa.Table
+    """The typed partition values; those of `unreadable` columns mean nothing."""
     matched: Bits
     """`matched[i]`: every row of file i satisfies the filter."""
     total: Sizes
@@ -54,6 +56,8 @@ class Chosen:
     of_partitions: tuple[ConjunctOutcome, ...]
     of_filter: tuple[ConjunctOutcome, ...]
     of_statistics: tuple[ConjunctOutcome, ...]
+    unreadable: Mapping[str, CorruptFile] = field(default_factory=dict)
+    """Partition columns with a value, in some of the files, that their type cannot represent."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Chosen:
         """Some of the files."""
@@ -79,6 +83,7 @@ class Chosen:
             _merged([one.of_partitions for one in each]),
             _merged([one.of_filter for one in each]),
             _merged([one.of_statistics for one in each]),
+            {name: error for one in reversed(each) for name, error in one.unreadable.items()},
         )
 
 
@@ -89,8 +94,10 @@ def _merged(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[ConjunctOu
     return found
 
 
-def level_reports(chosen: Chosen, request: Request, has_partitions: bool) -> list[LevelReport]:
-    """The account of both levels, in bytes and rows."""
+def level_reports(
+    chosen: Chosen, request: Request, has_partitions: bool, notes: Sequence[str] = ()
+) -> list[LevelReport]:
+    """The account of both levels, in bytes and rows, the last one with more notes."""
     reports = []
     total, between, left = chosen.total, chosen.after_partitions, chosen.after_statistics
     if has_partitions:
@@ -104,5 +111,5 @@ def level_reports(chosen: Chosen, request: Request, has_partitions: bool) -> lis
     rows = (between.rows, left.rows) if request.with_rows else (None, None)
     # What asks for other columns than those of partitions would have been answered by statistics.
     note = NOTES[request.way] if request.by_statistics or not request.data_columns else SWITCHED_OFF
-    reports.append(LevelReport("files", *sizes, chosen.of_statistics, note, *rows))
+    reports.append(LevelReport("files", *sizes, chosen.of_statistics, "; ".join([note, *notes]), *rows))
     return reports

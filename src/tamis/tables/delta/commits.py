@@ -5,6 +5,9 @@ bytes, the lines of which become one Arrow array without a copy. Which action a 
 few in which it does not, such as `{"txn": null, "add": {…}}`, are written anew first. Only lines that matter here are
 parsed one by one, and there are few of those: the newest protocol, the newest metadata. What adds or removes a file is
 decoded by `tamis.tables.delta.actions`, all lines at once.
+
+The protocol asks for one action a line. Some tools pretty-print them over several lines, or begin a file with a byte
+order mark, and other readers take that as well: such a file is parsed whole and written anew first.
 """
 
 from __future__ import annotations
@@ -117,9 +120,36 @@ class ActionLines:
         return self.storage.place(self.files[origin].path)
 
 
+def load_json(text: str) -> Any:
+    """A JSON value. A key twice in one object is a ValueError: it is not clear which of the two holds."""
+    return json.loads(text, object_pairs_hook=_without_duplicates)
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is twice in one object")
+    return found
+
+
+def load_json_stream(text: str) -> Iterator[Any]:
+    """The JSON values of a text, one after another, each on any number of lines."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_duplicates)
+    position = 0
+    while True:
+        while position < len(text) and text[position] in _BLANKS:
+            position += 1
+        if position == len(text):
+            return
+        value, position = decoder.raw_decode(text, position)
+        yield value
+
+
 def parse_action(line: str, name: str, place: str) -> dict[str, Any]:
     try:
-        action = json.loads(line)[name]
+        action = load_json(line)[name]
     except (ValueError, RecursionError) as error:
         raise CorruptFile(f"'{place}' has a damaged line with the action {name}: {error}") from error
     if not isinstance(action, dict):
@@ -173,13 +203,47 @@ def _read_run(storage: Storage, files: Sequence[LogFile], first: int) -> tuple[m
     """The bytes of files, and their lines that are not blank."""
     patience = LOCAL_PATIENCE if storage.is_local else 0.0
     buffers = run_in_threads(partial(read_whole, storage), files, storage.threads, patience=patience)
-    # A last line may lack its line break: no line may go on into the next file.
-    content = memoryview(buffers[0] if len(buffers) == 1 else b"\n".join(buffers))
-    ends_of_files = np.cumsum([buffer.size + 1 for buffer in buffers], dtype=np.int64)
+    content, ends_of_files = _join(buffers)
+    lines, ends, is_odd = _split(content)
+    odd = set(np.searchsorted(ends_of_files, ends[is_odd], side="left").tolist())
+    if odd:
+        buffers = [
+            _with_one_action_a_line(buffer, storage.place(file.path)) if number in odd else buffer
+            for number, (file, buffer) in enumerate(zip(files, buffers, strict=True))
+        ]
+        content, ends_of_files = _join(buffers)
+        lines, ends, _ = _split(content)
     del buffers
-    texts, ends = _split(storage, files, content, ends_of_files)
+    try:
+        texts = lines.cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise CorruptFile(_not_utf8(storage, files, content, ends_of_files)) from error
     origins = np.searchsorted(ends_of_files, ends, side="left") + first
     return content, Lines(texts, origins.astype(np.int32))
+
+
+def _join(buffers: Sequence[pa.Buffer]) -> tuple[memoryview, npt.NDArray[np.int64]]:
+    """The bytes of files one after another, and where each ends: one byte behind its own."""
+    # A last line may lack its line break: no line may go on into the next file.
+    content = memoryview(buffers[0] if len(buffers) == 1 else b"\n".join(buffers))
+    return content, np.cumsum([buffer.size + 1 for buffer in buffers], dtype=np.int64)
+
+
+def _with_one_action_a_line(content: pa.Buffer, place: str) -> pa.Buffer:
+    """The same actions, one a line. What is no sequence of JSON objects is a CorruptFile."""
+    try:
+        values = list(load_json_stream(str(memoryview(content), "utf-8-sig")))
+    except UnicodeDecodeError as error:
+        raise CorruptFile(f"'{place}' is damaged: it is not UTF-8 at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(
+            f"'{place}' is cut off or damaged: it is not a sequence of JSON objects, one for each action: {error}"
+        ) from error
+    for value in values:
+        if not isinstance(value, dict):
+            raise CorruptFile(f"'{place}' has a line that is no JSON object, but {type(value).__name__}")
+    # With escapes: half of a surrogate pair, which JSON can write, is no UTF-8.
+    return pa.py_buffer("".join(f"{json.dumps(value)}\n" for value in values).encode())
 
 
 def _mentioned(content: memoryview, names: Sequence[str]) -> set[str]:
@@ -219,7 +283,7 @@ def _with_one_action(storage: Storage, files: Sequence[LogFile], lines: Lines, u
     for position in unusual.tolist():
         place = storage.place(files[int(lines.origins[position])].path)
         try:
-            parsed = json.loads(texts[position])
+            parsed = load_json(texts[position])
         except (ValueError, RecursionError) as error:
             raise CorruptFile(f"'{place}' has a line that is no JSON object: {error}") from error
         if not isinstance(parsed, dict):
@@ -243,10 +307,11 @@ def read_whole(storage: Storage, file: LogFile) -> pa.Buffer:
         return opened.read([(0, file.size)])[0]
 
 
-def _split(
-    storage: Storage, files: Sequence[LogFile], content: memoryview, ends_of_files: npt.NDArray[np.int64]
-) -> tuple[pa.LargeStringArray, npt.NDArray[np.int64]]:
-    """The lines that are not blank, and where each ends."""
+def _split(content: memoryview) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The lines that are not blank, where each ends, and whether it does not begin and end as a JSON object does.
+
+    Between `}` and `{` no JSON value goes on. So where no line is odd, each is one object, or the file is damaged.
+    """
     data = np.frombuffer(content, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE) + 1
     if not len(ends) or ends[-1] != len(data):
@@ -256,20 +321,19 @@ def _split(
     lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
     last = _last_visible(data, offsets, lines)
     is_seen = last >= 0
-    cut = np.flatnonzero(data[last[is_seen]] != _CLOSING)
-    if len(cut):
-        origin = int(np.searchsorted(ends_of_files, ends[is_seen][cut[0]], side="left"))
-        raise CorruptFile(
-            f"'{storage.place(files[origin].path)}' is cut off or damaged: it has a line that does not end as a JSON "
-            "object does"
-        )
-    try:
-        texts = lines.cast(pa.large_string())
-    except pa.ArrowInvalid as error:
-        raise CorruptFile(_not_utf8(storage, files, content, ends_of_files)) from error
-    if is_seen.all():
-        return texts, ends
-    return texts.filter(pa.array(is_seen)), ends[is_seen]
+    is_odd = data[last[is_seen]] != _CLOSING
+    if not is_seen.all():
+        lines, ends = lines.filter(pa.array(is_seen)), ends[is_seen]
+    return lines, ends, is_odd | ~_begins_object(lines)
+
+
+def _begins_object(lines: pa.LargeBinaryArray) -> npt.NDArray[np.bool_]:
+    begins: npt.NDArray[np.bool_] = pc.starts_with(lines, b"{").to_numpy(zero_copy_only=False).copy()
+    unsure = np.flatnonzero(~begins)
+    # As texts, whether they are UTF-8 or not: blanks are single bytes either way.
+    trimmed = pc.ascii_ltrim(lines.take(pa.array(unsure)).view(pa.large_string()), characters=_BLANKS)
+    begins[unsure] = pc.starts_with(trimmed.view(pa.large_binary()), b"{").to_numpy(zero_copy_only=False)
+    return begins
 
 
 def _last_visible(

@@ -91,7 +91,9 @@ class FileBatch:
     files: pa.RecordBatch
     """`path` and `size`, and `deletion_vector` where some file has one."""
     partitions: pa.Table
-    """The typed partition values."""
+    """The typed partition values; NULL where `wrong` has a text."""
+    wrong: Mapping[str, pa.StringArray] = field(default_factory=dict, repr=False)
+    """Partition columns with texts that their types cannot represent: see `TypedPartitionValues`."""
     known: dict[Column | None, Known] = field(default_factory=dict, repr=False)
     """What was decoded of columns of the table; under None the numbers of rows, since a column may be called so too."""
     _live: dict[Hashable, Bits] = field(default_factory=dict, repr=False)
@@ -188,7 +190,9 @@ class FileBatch:
 
     @property
     def weight(self) -> int:
-        return int(self.files.nbytes + self.partitions.nbytes + sum(each.weight for each in self.known.values()))
+        wrong = sum(int(texts.nbytes) for texts in self.wrong.values())
+        known = sum(each.weight for each in self.known.values())
+        return int(self.files.nbytes + self.partitions.nbytes + wrong + known)
 
 
 def logical_rows(records: pa.Array, deleted: pa.Array) -> pa.Array:
@@ -307,7 +311,7 @@ def _made(number: int, metadata: TableMetadata, batch: pa.RecordBatch) -> FileBa
     names = ["path", "size"]
     if batch.column("deletion_vector").null_count < batch.num_rows:
         names.append("deletion_vector")
-    return FileBatch(number, metadata, batch.select(names), partitions)
+    return FileBatch(number, metadata, batch.select(names), partitions.values, partitions.wrong)
 
 
 def _of_column(decoded: Mapping[str, pa.Array], column: Column | None) -> dict[str, pa.Array]:

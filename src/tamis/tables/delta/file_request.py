@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tamis.expr.nodes import Column
+from tamis.expr.partition_filter import resolve_columns
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.tables.delta.collations import check_collations
@@ -43,6 +44,9 @@ class Request:
         predicate: Predicate, metadata: TableMetadata, levels: Collection[str], limit: int | None, with_rows: bool
     ) -> Request:
         check_collations(predicate.bound, metadata)
+        if predicate.partition_filter is not None:
+            resolved = resolve_columns(predicate.partition_filter, metadata.partition_columns, metadata.place)
+            predicate = replace(predicate, partition_filter=resolved)
         partition_columns = set(metadata.partition_columns)
         data_columns = tuple(column for column in predicate.columns if column.path[0] not in partition_columns)
         by_statistics = "files" in levels and bool(data_columns)

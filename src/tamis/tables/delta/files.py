@@ -14,7 +14,7 @@ memory while there is room, so that the next plan starts from columns of Arrow.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tamis import types
+from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column, columns_of
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
@@ -43,6 +44,7 @@ from tamis.tables.delta.file_batches import (
 )
 from tamis.tables.delta.file_parts import FilePart
 from tamis.tables.delta.file_request import Request
+from tamis.tables.delta.partition_values import unreadable_value
 from tamis.tables.delta.row_group_skipping import RowGroupSkipper
 from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.delta.snapshot import Snapshot
@@ -181,11 +183,18 @@ class PartPruner:
         partitions = pa.concat_tables([batch.partitions for _, batch, _ in units])
         keep = np.concatenate([batch.live(part) for part, batch, _ in units])
         total = _sizes(sizes, keep)
+        wrong = _wrong_values(units)
+        unreadable = self._unreadable(wrong, keep)
+        for column in request.predicate.mentioned:
+            if column.path[0] in unreadable:
+                raise unreadable[column.path[0]]
+        # What is unknown of these columns keeps every file.
+        known_partitions = partitions.drop_columns(list(unreadable))
         of_partitions: tuple[ConjunctOutcome, ...] = ()
         of_filter: tuple[ConjunctOutcome, ...] = ()
         matched = np.zeros((len(keep), len(request.predicate.conjuncts)), bool)
         if request.by_partitions and request.partition_conjuncts:
-            admitted, matched, of_partitions = self._by_partitions(partitions, keep)
+            admitted, matched, of_partitions = self._by_partitions(known_partitions, keep)
             keep &= admitted
         if request.predicate.partition_filter is not None:
             masks = [request.predicate.partition_filter.evaluate(batch.texts(log)) for _, batch, log in units]
@@ -205,7 +214,7 @@ class PartPruner:
             logical = logical_rows(rows, _deleted(units, parts, starts))
             after_partitions = replace(after_partitions, rows=total_rows(logical))
         if request.by_statistics and len(chosen):
-            described |= self._constants(partitions, chosen, described[ROW_COUNT.name])
+            described |= self._constants(known_partitions, chosen, described[ROW_COUNT.name])
             pruned = prune(pa.record_batch(described), request.predicate.conjuncts)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
@@ -228,7 +237,20 @@ class PartPruner:
             of_partitions,
             of_filter,
             of_statistics,
+            self._unreadable(wrong, chosen),
         )
+
+    def _unreadable(
+        self, wrong: Mapping[str, pa.StringArray], files: Bits | npt.NDArray[np.int64]
+    ) -> dict[str, CorruptFile]:
+        """The partition columns that some of the files have a wrong text for, each with its error."""
+        found: dict[str, CorruptFile] = {}
+        for name, texts in wrong.items():
+            (positions,) = np.nonzero(np.asarray(texts.is_valid())[files])
+            if len(positions):
+                first = np.arange(len(texts))[files][positions[0]]
+                found[name] = unreadable_value(texts[int(first)].as_py(), name, self._metadata)
+        return found
 
     def _statistics(
         self, units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]
@@ -291,6 +313,17 @@ class PartPruner:
                 values = partitions[name].combine_chunks().take(taken)
                 found |= constant_bounds(Column((name,), type=values.type), values, counts)
         return found
+
+
+def _wrong_values(units: Sequence[Unit]) -> dict[str, pa.StringArray]:
+    """The texts of partition columns that are no values of their types, NULL for the files that have none."""
+    names = dict.fromkeys(name for _, batch, _ in units for name in batch.wrong)
+    return {
+        name: pa.concat_arrays(
+            [batch.wrong[name] if name in batch.wrong else pa.nulls(batch.rows, types.STRING) for _, batch, _ in units]
+        )
+        for name in names
+    }
 
 
 def _files(

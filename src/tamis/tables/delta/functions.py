@@ -3,7 +3,8 @@
 `snapshot_info` tells what a version is made of. The parts of its checkpoint and the commits after it can then be read
 anywhere, in any order; what commits add or remove replaces what parts say of the same file. `list_files` does all of it
 in one process. Filters are of the texts of partition values, as `PartitionFilter` describes, and are asked before
-anything else of a file is read or built.
+anything else of a file is read or built. Filters and partition values have the logical names of columns, also where
+the log has physical ones (column mapping).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile
-from tamis.expr.partition_filter import PartitionFilter, check_partition_filter
+from tamis.expr.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.tables.delta.actions import decode_file_actions
@@ -27,14 +28,14 @@ from tamis.tables.delta.checkpoint_rows import read_checkpoint_part as read_part
 from tamis.tables.delta.commits import ActionLines, parse_action, read_actions
 from tamis.tables.delta.log import FOLDER, LogFile
 from tamis.tables.delta.replay import reconcile
+from tamis.tables.delta.schema import TableMetadata
 from tamis.tables.delta.snapshot import Snapshot
 from tamis.tables.delta.statistics import num_records
 from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.map_json import map_to_json
 
 FILE_SCHEMA = FILE_COLUMNS.append(pa.field("has_deletion_vector", pa.bool_()))
-"""`path` is as in the log, percent-encoded; `modification_time` in ms; `partition_values` as JSON. Where a table maps
-columns, single files of its log know partition values by their physical names only."""
+"""`path` is as in the log, percent-encoded; `modification_time` in ms; `partition_values` as JSON, by logical names."""
 
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "stats", "stats_parsed", "deletion_vector")
 
@@ -54,6 +55,9 @@ class SnapshotInfo:
     commits: tuple[str, ...]
     """What came after the checkpoint, from old to new."""
     commit_sizes: tuple[int, ...]
+    physical_names: Mapping[str, str]
+    """Logical column name to physical column name, for every top-level column: the log's partition values, statistics
+    and the data files use the physical one. They are the same where the table maps no columns."""
 
 
 def snapshot_info(
@@ -76,7 +80,12 @@ def snapshot_info(
         tuple(file.size for file in parts),
         tuple(file.path.removeprefix(root) for file in deltas),
         tuple(file.size for file in deltas),
+        _physical_names(snapshot.metadata),
     )
+
+
+def _physical_names(metadata: TableMetadata) -> dict[str, str]:
+    return {each.name: each.physical_name for each in metadata.fields}
 
 
 def list_files(
@@ -86,13 +95,11 @@ def list_files(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.RecordBatch:
-    """The live files of a version that the filter keeps: the columns are `FILE_SCHEMA`.
-
-    Filter and partition values are by the names of the table, also where it maps columns.
-    """
+    """The live files of a version that the filter keeps: the columns are `FILE_SCHEMA`."""
     check_partition_filter(filter)
     snapshot = Snapshot.load(open_storage(uri, storage_options), version)
-    names = {snapshot.metadata.physical((name,))[0]: name for name in snapshot.metadata.partition_columns}
+    names = _PartitionNames.of_metadata(snapshot.metadata, f"'{snapshot.storage.uri}'")
+    filter = names.resolve(filter)
     batches = (batch for part in snapshot.parts() for batch in part.read(_COLUMNS))
     return _one_batch([_described(batch, filter, names) for batch in batches])
 
@@ -102,21 +109,25 @@ def read_checkpoint_part(
     part: str,
     filter: PartitionFilter | None = None,
     *,
+    snapshot: SnapshotInfo | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.RecordBatch:
     """The files that a part of a checkpoint adds and the filter keeps, whatever later commits say of them.
 
-    `part` is a path that `snapshot_info(…).checkpoint_parts` has.
+    `part` is a path that `snapshot_info(…).checkpoint_parts` has. `snapshot` is that `snapshot_info(…)`: it knows the
+    names of the partition columns. Without it the log is read for those of the newest version.
     """
     check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
     file = _log_file(storage, part)
+    names = _PartitionNames.of(storage, snapshot)
+    filter = names.resolve(filter)
     if not part.endswith(".parquet"):
         lines = read_actions(storage, [file])
-        added = reconcile(decode_file_actions(lines, _partition_names(lines)), lines).added
-        return _one_batch([_described(batch, filter) for batch in added.to_batches()])
+        added = reconcile(decode_file_actions(lines, _logged_names(lines)), lines).added
+        return _one_batch([_described(batch, filter, names) for batch in added.to_batches()])
     batches = read_part(storage, file.path, _COLUMNS, size=file.size, modified_ns=file.modified_ns)
-    return _one_batch([_described(batch, filter) for batch in batches])
+    return _one_batch([_described(batch, filter, names) for batch in batches])
 
 
 def read_post_checkpoint_changes(
@@ -124,21 +135,59 @@ def read_post_checkpoint_changes(
     commits: Sequence[str],
     filter: PartitionFilter | None = None,
     *,
+    snapshot: SnapshotInfo | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """What commits add and the filter keeps, and what they remove, whatever its partition: a pair of batches.
 
     `commits` are paths that `snapshot_info(…).commits` has, from old to new; of a file that they speak of several times
-    the newest holds.
+    the newest holds. `snapshot` is that `snapshot_info(…)`, as for `read_checkpoint_part`.
     """
     check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
-    lines = read_actions(storage, [_log_file(storage, commit) for commit in commits])
-    actions = decode_file_actions(lines, _partition_names(lines))
+    files = [_log_file(storage, commit) for commit in commits]
+    names = _PartitionNames.of(storage, snapshot)
+    filter = names.resolve(filter)
+    lines = read_actions(storage, files)
+    actions = decode_file_actions(lines, _logged_names(lines))
     changes = reconcile(actions, lines)
     removed = actions.filter(pc.invert(actions["is_add"])).select(changes.added.column_names)
-    added = _one_batch([_described(batch, filter) for batch in changes.added.to_batches()])
-    return added, _one_batch([_described(batch, None) for batch in removed.to_batches()])
+    added = _one_batch([_described(batch, filter, names) for batch in changes.added.to_batches()])
+    return added, _one_batch([_described(batch, None, names) for batch in removed.to_batches()])
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionNames:
+    """The partition columns of a table by their logical names, with the physical ones that the log has."""
+
+    table: str
+    physical: Mapping[str, str]
+
+    @staticmethod
+    def of(storage: Storage, given: SnapshotInfo | None) -> _PartitionNames:
+        if given is None:
+            return _PartitionNames.of_metadata(Snapshot.load(storage).metadata, f"'{storage.uri}'")
+        if not isinstance(given, SnapshotInfo):
+            raise InvalidArgument(f"snapshot is what tamis.delta.snapshot_info(…) returns, not {type(given).__name__}")
+        physical = {name: given.physical_names[name] for name in given.partition_columns}
+        return _PartitionNames(f"'{storage.uri}'", physical)
+
+    @staticmethod
+    def of_metadata(metadata: TableMetadata, table: str) -> _PartitionNames:
+        physical = _physical_names(metadata)
+        return _PartitionNames(table, {name: physical[name] for name in metadata.partition_columns})
+
+    def resolve(self, filter: PartitionFilter | None) -> PartitionFilter | None:
+        return None if filter is None else resolve_columns(filter, tuple(self.physical), self.table)
+
+    def logical(self, values: pa.MapArray) -> pa.MapArray:
+        """Partition values of the log by logical names."""
+        if all(physical == name for name, physical in self.physical.items()):
+            return values
+        known = pa.array(list(self.physical.values()), pa.string())
+        found = pa.array(list(self.physical), pa.string()).take(pc.index_in(values.keys, known))
+        mask = values.is_null() if values.null_count else None
+        return pa.MapArray.from_arrays(values.offsets, pc.coalesce(found, values.keys), values.items, mask=mask)
 
 
 def _log_file(storage: Storage, name: str) -> LogFile:
@@ -152,13 +201,9 @@ def _log_file(storage: Storage, name: str) -> LogFile:
     return LogFile(path, found.size, found.modified_ns, 0, 0)
 
 
-def _described(
-    batch: pa.RecordBatch, filter: PartitionFilter | None, names: Mapping[str, str] | None = None
-) -> pa.RecordBatch:
-    """What is told of files; `names` are the table's for the keys of partition values, where those are others."""
-    values = _empty_as_null(batch.column("partition_values"))
-    if names is not None and any(physical != name for physical, name in names.items()):
-        values = _renamed(values, names)
+def _described(batch: pa.RecordBatch, filter: PartitionFilter | None, names: _PartitionNames) -> pa.RecordBatch:
+    """The columns of `FILE_SCHEMA` for the files that the filter keeps; its columns are logical names."""
+    values = names.logical(_empty_as_null(batch.column("partition_values")))
     if filter is not None:
         if values.null_count:
             raise CorruptFile(
@@ -187,8 +232,8 @@ _PARTITION_VALUES = r'"partitionValues"\s*:\s*(?P<values>\{[^{}]*\})'
 _VALUE = r':\s*(?:"(?:[^"\\]|\\.)*"|[^",{}\s]+)'
 
 
-def _partition_names(lines: ActionLines) -> list[str]:
-    """The names under which commits keep partition values. Most lines have the same, so few are looked into."""
+def _logged_names(lines: ActionLines) -> list[str]:
+    """The physical names of partition values in commits. Most lines have the same, so few are looked into."""
     found: dict[str, None] = {}
     for run in lines.about_files:
         is_add = np.flatnonzero(np.asarray(pc.match_substring_regex(run.texts, r'^\s*\{\s*"add"')))
@@ -214,13 +259,6 @@ def _empty_as_null(values: pa.MapArray) -> pa.MapArray:
     mended = pc.if_else(pc.equal(items, ""), pa.scalar(None, items.type), items)
     mask = values.is_null() if values.null_count else None
     return pa.MapArray.from_arrays(values.offsets, values.keys, mended, mask=mask)
-
-
-def _renamed(values: pa.MapArray, names: Mapping[str, str]) -> pa.MapArray:
-    known = pa.array(list(names), pa.string())
-    keys = pc.coalesce(pa.array(list(names.values()), pa.string()).take(pc.index_in(values.keys, known)), values.keys)
-    mask = values.is_null() if values.null_count else None
-    return pa.MapArray.from_arrays(values.offsets, keys, values.items, mask=mask)
 
 
 def _one_batch(batches: Collection[pa.RecordBatch]) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ copied, so that such times may go backwards: each counts as at least a milliseco
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from tamis.errors import CorruptFile, UnsupportedFeature, VersionNotFound
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
-from tamis.tables.delta.commits import read_whole
+from tamis.tables.delta.commits import load_json_stream, read_whole
 from tamis.tables.delta.log import LogFile, LogListing
 from tamis.tables.moments import EPOCH, moment_text
 
@@ -146,7 +147,21 @@ def commit_info(storage: Storage, commit: LogFile) -> dict[str, Any] | None:
                 found = _find_info(file.read([(start, HEAD)])[0].to_pybytes())
                 if found is not None:
                     return found
-    return _find_info(read_whole(storage, commit).to_pybytes())
+    content = read_whole(storage, commit).to_pybytes()
+    return _find_info(content) or _find_info_on_several_lines(content)
+
+
+def _find_info_on_several_lines(content: bytes) -> dict[str, Any] | None:
+    """What a commit of pretty-printed JSON says about itself."""
+    if b'"commitInfo"' not in content or not re.search(rb"^\s*[^\s{]", content, re.MULTILINE):
+        return None
+    try:
+        for value in load_json_stream(str(content, "utf-8-sig")):
+            if isinstance(value, dict) and isinstance(value.get("commitInfo"), dict):
+                return dict(value["commitInfo"])
+    except (ValueError, RecursionError):
+        return None  # damaged, which is an error where the commit is read for its files
+    return None
 
 
 def _find_info(content: bytes) -> dict[str, Any] | None:

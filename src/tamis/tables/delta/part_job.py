@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import counted
+from tamis.errors import CorruptFile, counted
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.skipping.prune import ConjunctOutcome
 from tamis.tables.delta.chosen_files import Chosen, Sizes
@@ -152,7 +152,8 @@ def _batches(chosen: Chosen, nothing: Chosen) -> Iterator[pa.RecordBatch]:
     schema = _schema(nothing)
     sizes = {name: asdict(getattr(chosen, name)) for name in _SIZES}
     outcomes = {name: [asdict(each) for each in getattr(chosen, name)] for name in _OUTCOMES}
-    account = pa.array([json.dumps({**sizes, **outcomes})])
+    unreadable = {name: str(error) for name, error in chosen.unreadable.items()}
+    account = pa.array([json.dumps({**sizes, **outcomes, "unreadable": unreadable})])
     yield pa.record_batch([account, *(pa.nulls(1, field.type) for field in list(schema)[1:])], schema=schema)
     rows = chosen.files.num_rows
     if not rows:
@@ -188,6 +189,7 @@ def _chosen(batches: Sequence[pa.RecordBatch], nothing: Chosen) -> Chosen:
         of_partitions,
         of_filter,
         of_statistics,
+        {name: CorruptFile(text) for name, text in account["unreadable"].items()},
     )
 
 

@@ -65,13 +65,15 @@ def still_holds(keys: pa.Array | pa.ChunkedArray, touched: pa.Array) -> pa.Array
 def reconcile(actions: pa.Table, lines: ActionLines) -> FileChanges:
     """The changes that actions amount to; `actions` are those of `lines`, from old to new.
 
-    A file that one commit adds twice is a CorruptFile: nobody knows which of the two holds.
+    A file that one commit adds twice is a CorruptFile: nobody knows which of the two holds. So is a compaction that
+    speaks of one file twice: it should be reconciled, and the order of its actions is not that of its commits.
     """
     if not actions.num_rows:
         return FileChanges.none()
     pairs = actions.select(["path", "deletion_vector"]).to_batches()
     keys = pa.concat_arrays([replay_keys(*batch.columns) for batch in pairs])
     holds, touched = actions["is_add"], keys
+    _refuse_not_reconciled(actions, keys, lines)
     rows = np.arange(len(keys))
     first_rows = pc.index_in(keys, value_set=keys).to_numpy()
     if not np.array_equal(first_rows, rows):
@@ -88,6 +90,26 @@ def reconcile(actions: pa.Table, lines: ActionLines) -> FileChanges:
 
 def _one_array(values: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(values.chunks)
+
+
+def _refuse_not_reconciled(actions: pa.Table, keys: pa.Array, lines: ActionLines) -> None:
+    compactions = [number for number, file in enumerate(lines.files) if file.is_compaction]
+    if not compactions:
+        return
+    about = pa.table({"key": keys, "path": actions["path"], "origin": actions["origin"], "is_add": actions["is_add"]})
+    about = about.filter(pc.is_in(actions["origin"], value_set=pa.array(compactions, pa.int32())))
+    by_key = about.group_by(["origin", "key"], use_threads=False).aggregate([("path", "min"), ("path", "count")])
+    # A file is live with one deletion vector at most.
+    added = about.filter(about["is_add"]).group_by(["origin", "path"], use_threads=False)
+    by_path = added.aggregate([("path", "min"), ("path", "count")])
+    for counts in (by_key, by_path):
+        twice = counts.filter(pc.greater(counts["path_count"], 1))
+        if twice.num_rows:
+            first = twice.sort_by("origin").slice(0, 1).to_pylist()[0]
+            raise CorruptFile(
+                f"the compaction '{lines.place(first['origin'])}' is not reconciled: it has {first['path_count']} "
+                f"actions about the file {first['path_min']!r}. Its commits are read instead where they are all there"
+            )
 
 
 def _refuse_twice_added(actions: pa.Table, keys: pa.Array, lines: ActionLines) -> None:

@@ -175,6 +175,11 @@ class Snapshot:
             found.append(FilePart(self.storage, self._source(file), newer, file.size, file, None, touched))
         return found
 
+    @property
+    def note(self) -> str | None:
+        """What a report says of the checkpoint."""
+        return None if self._opened is None else self._opened.note
+
     def _source(self, file: LogFile) -> Hashable:
         return ("checkpoint", self.storage.uri, file)
 

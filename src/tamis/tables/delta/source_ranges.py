@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import EvaluationError
-from tamis.expr.evaluate import Evaluator, can_evaluate
+from tamis.expr.evaluate import Evaluator, can_evaluate, physical_value
 from tamis.expr.functions import monotone_argument
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.expr.temporal import SECONDS_PER_DAY, days_of
+from tamis.parquet.old_calendar import beyond_old, first_new
 from tamis.types import UNITS_PER_SECOND, integer_range, is_text
 
 Range = tuple[Literal | None, Literal | None]
@@ -52,7 +53,30 @@ def _column_of(value: Expr) -> Column | None:
 
 
 def ranges_of(leaf: Expr, column: Column) -> list[Range] | None:
-    """The ranges of the column, if it may not have any value; a column without an order here has none."""
+    """The ranges of the column, if it may not have any value; a column without an order here has none.
+
+    What a partition value was made of may be named by another calendar than the row: ends of long ago are moved out, as
+    `tamis.parquet.old_calendar` derives.
+    """
+    found = _ranges_of(leaf, column)
+    if found is None or column.type is None or not _may_be_old(column.type):
+        return found
+    return [(_beyond_old(low, up=False), _beyond_old(high, up=True)) for low, high in found]
+
+
+def _may_be_old(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_date32(data_type) or (pa.types.is_timestamp(data_type) and data_type.tz is not None))
+
+
+def _beyond_old(end: Literal | None, *, up: bool) -> Literal | None:
+    if end is None or end.value >= first_new(end.type):
+        return end
+    counts = pa.array([end.value], pa.int32() if pa.types.is_date32(end.type) else pa.int64())
+    moved = beyond_old(counts.view(end.type), up=up)[0]
+    return Literal(physical_value(moved[0]), end.type) if moved[0].is_valid else None
+
+
+def _ranges_of(leaf: Expr, column: Column) -> list[Range] | None:
     if not (_is_counted(column.type) or is_text(column.type)):
         return None
     match leaf:

@@ -14,12 +14,14 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, counted
 from tamis.expr.nodes import Column
+from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import never_changes
 from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldName, FieldNames
 from tamis.skipping.predicate import Predicate
+from tamis.tables.arrays import one_array
 from tamis.tables.delta.chosen_files import Chosen, level_reports
 from tamis.tables.delta.deletion_vectors import descriptors_of, read_deletion_bitmaps
 from tamis.tables.delta.fields import DeltaField
@@ -54,7 +56,9 @@ class DeltaTable:
         allow_outside: bool = False,
         planning: Planning | None = None,
     ) -> DeltaTable:
-        return DeltaTable(Snapshot.load(storage, version, timestamp), allow_outside, planning)
+        return DeltaTable(
+            Snapshot.load(storage.allowing_outside(allow_outside), version, timestamp), allow_outside, planning
+        )
 
     @property
     def storage(self) -> Storage:
@@ -104,7 +108,6 @@ class DeltaTable:
         return self._listing(choose_files(self.snapshot, replace(request, described=tuple(columns))), request, levels)
 
     def _listing(self, chosen: Chosen, request: Request, levels: Collection[str]) -> FileListing:
-        reports = level_reports(chosen, request, bool(self.partition_columns))
         files = chosen.files
         metadata = self.snapshot.metadata
         mark = never_changes(f"{metadata.id} {metadata.created_time}")
@@ -112,10 +115,16 @@ class DeltaTable:
             [resolve_paths(self.storage, each, allow_outside=self.allow_outside) for each in files["path"].chunks],
             types.STRING,
         )
+        self.storage.check_all_links(paths)
+        sizes, notes = files["size"], [] if self.snapshot.note is None else [self.snapshot.note]
+        unsized = int(pc.sum(pc.fill_null(pc.less_equal(sizes, 0), True)).as_py() or 0)
+        if unsized:
+            sizes = look_up_sizes(self.storage, one_array(paths), one_array(sizes))
+            notes.append(f"the log has no size of {counted(unsized, 'file')}: looked up")
         listed = pa.table(
             {
                 "path": paths,
-                "size": pc.fill_null(files["size"], UNKNOWN),
+                "size": pc.fill_null(sizes, UNKNOWN),
                 "modified_ns": pa.repeat(pa.scalar(mark, types.LONG), len(files)),
                 "deletion_vector": files["deletion_vector"],
                 "num_records": files["num_records"],
@@ -123,7 +132,9 @@ class DeltaTable:
             }
         )
         rows = files["logical_rows"].combine_chunks() if request.with_rows else None
-        listing = FileListing(listed, chosen.partitions, tuple(reports), rows, chosen.matched)
+        reports = level_reports(chosen, request, bool(self.partition_columns), notes)
+        partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
+        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.matched, chosen.unreadable)
         if self.index is None or not request.by_statistics:
             return listing
         return self.index.narrow(listing, request.predicate, levels, key_of=self.snapshot.metadata.physical)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis.errors import counted
 from tamis.skipping.account import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.prune import ConjunctOutcome
 
@@ -40,6 +41,8 @@ class Account:
     after_statistics: Sizes = Sizes()
     of_partitions: Outcomes = ()
     of_statistics: Outcomes = ()
+    wrong_lengths: int = 0
+    """How many manifests have another length than the manifest list says."""
 
     def __add__(self, other: Account) -> Account:
         return Account(
@@ -48,6 +51,7 @@ class Account:
             self.after_statistics + other.after_statistics,
             merge_outcomes(self.of_partitions, other.of_partitions),
             merge_outcomes(self.of_statistics, other.of_statistics),
+            self.wrong_lengths + other.wrong_lengths,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +63,7 @@ class Account:
         of_partitions, of_statistics = (
             tuple(ConjunctOutcome(**each) for each in given[name]) for name in ("of_partitions", "of_statistics")
         )
-        return Account(total, between, left, of_partitions, of_statistics)
+        return Account(total, between, left, of_partitions, of_statistics, given["wrong_lengths"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,12 @@ def level_reports(
                 None if by_partitions else SWITCHED_OFF,
             )
         )
-    told = note if by_manifests else "; ".join(each for each in (SWITCHED_OFF, note) if each)
+    lengths = (
+        f"the manifest list has a wrong length for {counted(files.wrong_lengths, 'manifest')}"
+        if files.wrong_lengths
+        else None
+    )
+    told = "; ".join(each for each in (None if by_manifests else SWITCHED_OFF, note, lengths) if each)
     reports.append(
         LevelReport(
             "manifests",

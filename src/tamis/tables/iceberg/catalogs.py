@@ -17,12 +17,14 @@ from pyiceberg.catalog import Catalog
 
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, UnsupportedFeature
 from tamis.io.listing import find_file
+from tamis.io.other_stores import with_other_stores
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import is_of_the_storage
 from tamis.tables.iceberg.catalog_loading import PARSING, REFUSED, WAY_IN, load, raised_by_catalogs, said
 from tamis.tables.iceberg.metadata import Metadata, parse_metadata
 from tamis.tables.iceberg.opening import Opened, read_all, root_of
 from tamis.tables.iceberg.relocation import Location, Relocation
+from tamis.tables.iceberg.rest_answers import is_rest, record_answers, refuse_demands
 
 _OF_S3, _OF_CLIENT = "s3.", "client."
 _KEY = frozenset({"s3.access-key-id", "s3.secret-access-key", "s3.session-token"})
@@ -44,7 +46,8 @@ def open_in_catalog(
     found = _find(opened, identifier)
     metadata = _metadata(found, storage_options)
     moved_to = _moved_to(metadata, found, storage_options)
-    folder = moved_to or _storage(metadata.location, found, storage_options)
+    folder = (moved_to or _storage(metadata.location, found, storage_options)).allowing_outside(allow_outside)
+    folder = with_other_stores(folder) if allow_outside else folder
     relocation = Relocation(folder, metadata.location, allow_outside)
     if moved_to is not None and not relocate:
         relocation.refuse()
@@ -76,7 +79,8 @@ def _find(catalog: Catalog, identifier: str) -> _Found:
         raise InvalidArgument(f"{identifier!r} is no table of the catalog '{catalog.name}': give namespace.table")
     what = f"'{identifier}' of the catalog '{catalog.name}'"
     try:
-        table = catalog.load_table(identifier)
+        with record_answers(catalog) as answers:
+            table = catalog.load_table(identifier)
     except (theirs.NoSuchTableError, theirs.NoSuchNamespaceError, theirs.NoSuchIdentifierError) as error:
         hint = _instead(catalog, identifier) or f": {said(error)}"
         raise TableNotFound(f"no table '{identifier}' in the catalog '{catalog.name}'{hint}") from error
@@ -94,6 +98,8 @@ def _find(catalog: Catalog, identifier: str) -> _Found:
         return _Found(place, catalog.properties, what=what)
     except raised_by_catalogs() as error:
         raise StorageError(f"{what} cannot be loaded: {said(error)}") from error
+    if is_rest(catalog):
+        refuse_demands(answers, catalog.properties, what)
     if table.metadata_location is None:
         return _Found(None, table.io.properties, table.metadata.model_dump_json().encode(), what)
     return _Found(table.metadata_location, table.io.properties, what=what)

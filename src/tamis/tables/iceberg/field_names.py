@@ -12,10 +12,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from tamis.errors import CorruptFile
 from tamis.parquet.field_names import ELEMENT, KEY, VALUE, FieldName, FieldNames
 from tamis.tables.iceberg.arrow_schema import Json, arrow_type
 from tamis.tables.iceberg.default_values import default_value
+
+NAME_MAPPING = "schema.name-mapping.default"
 
 
 def field_names_of(schema: Json, name_mapping: str | None = None) -> FieldNames:
@@ -37,9 +38,9 @@ def _field_names(schema_text: str, name_mapping: str | None) -> FieldNames:
         mapping = json.loads(name_mapping)
         by_name = _by_names(mapping, by_id)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CorruptFile(
-            f"the table's property schema.name-mapping.default is no name mapping ({error}): remove it or write it anew"
-        ) from error
+        # Only files without ids need it, and a table may have none.
+        wrong = f"the table's property {NAME_MAPPING} is not a name mapping ({error}): write it anew"
+        return FieldNames(by_id, by_id=True, wrong_mapping=wrong, has_one_calendar=True)
     return FieldNames(by_id, by_id=True, without_ids=FieldNames(by_name, by_id=False), has_one_calendar=True)
 
 
@@ -70,9 +71,18 @@ def _by_names(mapping: Sequence[Json], known: Mapping[Hashable, FieldName]) -> d
         if field is None:
             continue
         inner = _parts_by_names(each.get("fields") or (), field)
-        for name in each["names"]:
-            found[str(name)] = FieldName(field.name, inner)
+        for name in _names_in(each):
+            if name in found and found[name].name != field.name:
+                raise ValueError(f"the name {name!r} stands for two fields")
+            found[name] = FieldName(field.name, inner)
     return found
+
+
+def _names_in(mapped: Json) -> list[str]:
+    names = mapped["names"]
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise ValueError(f"names is a list of texts, not {str(names)[:80]!r}")
+    return names
 
 
 def _parts_by_names(mapping: Sequence[Json], field: FieldName) -> dict[Hashable, FieldName]:
@@ -81,6 +91,6 @@ def _parts_by_names(mapping: Sequence[Json], field: FieldName) -> dict[Hashable,
     # The parts of lists and maps are mapped by what they are.
     found: dict[Hashable, FieldName] = {}
     for part, own in field.inner.items():
-        inner = next((each.get("fields") or () for each in mapping if part in each["names"]), ())
+        inner = next((each.get("fields") or () for each in mapping if part in _names_in(each)), ())
         found[part] = FieldName("", _parts_by_names(inner, own))
     return found

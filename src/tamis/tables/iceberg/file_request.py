@@ -11,12 +11,13 @@ import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
 from tamis.expr.nodes import Column
+from tamis.expr.partition_filter import PartitionFilter
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.skipping.rewrite import Conjunct
 from tamis.tables.iceberg.arrow_schema import arrow_schema
 from tamis.tables.iceberg.projection import conjuncts_for
-from tamis.tables.iceberg.specs import Spec, chain_to, columns_by_id, make_specs
+from tamis.tables.iceberg.specs import Spec, chain_to, columns_by_id, make_specs, resolve_filter
 from tamis.tables.source import absent_name
 
 _LEVELS = ("manifests", "partitions", "files")
@@ -137,6 +138,12 @@ class Request:
         """The described columns that may have statistics, by their ids."""
         ids = self.layout.ids
         return {ids[column.path]: column for column in self.described if column.path in ids}
+
+    @cached_property
+    def partition_filters(self) -> Mapping[int, PartitionFilter]:
+        """The filter of texts of partition values for each spec; empty where the predicate has none."""
+        partition_filter = self.predicate.partition_filter
+        return {} if partition_filter is None else resolve_filter(partition_filter, self.layout.specs, "the table")
 
     @cached_property
     def _conjuncts(self) -> dict[int, tuple[Conjunct, ...]]:

@@ -6,8 +6,9 @@ its bounds decoded.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile
+from tamis.expr.nodes import Column
 from tamis.io.storage import Storage
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -36,6 +38,9 @@ MOST_FILES_TOGETHER = 16 * 1024
 
 FORMER_VALUES = "former_values"
 """Like `identity_values`, of columns that are gone: equality deletes may still compare them."""
+
+UNREADABLE = "unreadable"
+"""The columns of a file whose partition value is one that their type cannot represent: see `FileListing.unreadable`."""
 
 DESCRIBED = "described:"
 """Before the names of metadata of columns, which come along with files where somebody asks."""
@@ -101,6 +106,8 @@ def chosen_schema(layout: Layout, more: Collection[int]) -> pa.Schema:
     for name, data_types in ((IDENTITY_VALUES, of_today), (FORMER_VALUES, of_past)):
         if data_types:
             fields.append((name, _struct_of_values(data_types)))
+    if of_today:
+        fields.append((UNREADABLE, types.STRING))
     for field_id in more:
         fields += [(f"{kind}:{field_id}", types.BINARY) for kind in ("lower", "upper")]
         fields += [(f"{kind}:{field_id}", types.LONG) for kind in ("nulls", "values")]
@@ -134,12 +141,14 @@ class FilePruner:
         entries = [read_entries(storage, each, wanted, with_nans=self._needs_nans) for each in piece]
         tuples = joined_entries(spec, entries, storage.place(piece[0].path))
         _check_data(tuples.files, storage.place(piece[0].path))
-        return self._prune(spec, tuples)
+        found, account = self._prune(spec, tuples)
+        return found, replace(account, wrong_lengths=sum(own.is_length_wrong for own in entries))
 
     def _prune(self, spec: Spec, given: Tuples) -> tuple[pa.Table, Account]:
         request = self._request
         conjuncts = request.conjuncts(spec)
         files, typed = given.files, given.typed
+        self._check_wrong(spec, given)
         if "gone_key" in self.schema.names:
             files = files.append_column("gone_key", given.gone_keys)
         total = Sizes.of(files["size"])
@@ -149,7 +158,9 @@ class FilePruner:
         known: Metadata = {}
         if request.by_partitions and conjuncts and spec.fields:
             rows = one_array(files["record_count"])
-            known = bounds_of_tuples(spec, typed, rows, request.predicate.columns)
+            # What is unknown of a field keeps every file.
+            right = {field_id: values for field_id, values in typed.items() if field_id not in given.wrong}
+            known = bounds_of_tuples(spec, right, rows, request.predicate.columns)
             pruned = prune(pa.record_batch({ROW_COUNT.name: rows, **known}), conjuncts)
             of_partitions = not_of_partitions(pruned.outcomes, spec, request)
             left = np.asarray(pruned.selection)
@@ -187,8 +198,7 @@ class FilePruner:
         known: Metadata,
     ) -> tuple[npt.NDArray[np.int64], Bits, Metadata, Outcomes]:
         """What a filter of the texts of partition values admits."""
-        partition_filter = self._request.predicate.partition_filter
-        assert partition_filter is not None
+        partition_filter = self._request.partition_filters[spec.spec_id]
         taken = pa.array(chosen)
         own = {field_id: values.take(taken) for field_id, values in typed.items()}
         admitted = Texts.of(spec, own, keys.take(taken)).admitted(partition_filter)
@@ -218,7 +228,12 @@ class FilePruner:
             "matched": pa.array(np.all(matched, axis=1)),
         }
         if IDENTITY_VALUES in self.schema.names:
-            identity = {absent_name(column.path): _as_value(own[field.field_id]) for field, column in spec.identity}
+            wrong = {field_id: is_wrong.take(taken) for field_id, is_wrong in given.wrong.items()}
+            identity = {
+                absent_name(column.path): _as_value(own[field.field_id], wrong.get(field.field_id))
+                for field, column in spec.identity
+            }
+            columns[UNREADABLE] = _unreadable(spec, wrong, given.place, len(chosen))
             columns[IDENTITY_VALUES] = self._values(IDENTITY_VALUES, identity, len(chosen))
         if FORMER_VALUES in self.schema.names:
             former = {name: values.take(taken) for name, values in given.former.items()}
@@ -240,9 +255,40 @@ class FilePruner:
         children = [found[child.name] if child.name in found else pa.nulls(rows, child.type) for child in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind))
 
+    def _check_wrong(self, spec: Spec, given: Tuples) -> None:
+        """An error for a filter that needs a partition value which its type cannot represent."""
+        predicate = self._request.predicate
+        mentioned = {column.path[0] for column in predicate.mentioned}
+        for field, column in spec.identity:
+            if field.field_id in given.wrong and column.path[0] in mentioned:
+                raise _wrong_value(column, given.place)
+        if predicate.partition_filter is not None:
+            given.check_texts()
 
-def _as_value(values: pa.Array) -> pa.StructArray:
-    return pa.StructArray.from_arrays([values], ["value"])
+
+def _wrong_value(column: Column, place: str) -> CorruptFile:
+    kind = "value" if column.type is None else types.type_name(column.type)
+    return CorruptFile(
+        f"'{place}' has a partition value of column {column.name!r} that is no {kind}. Queries that do not need the "
+        "column can be answered"
+    )
+
+
+def _unreadable(spec: Spec, wrong: Mapping[int, pa.BooleanArray], place: str, rows: int) -> pa.Array:
+    """The columns that cannot be read of each file, as JSON with the reasons; null where there are none."""
+    found: list[dict[str, str]] = [{} for _ in range(rows)] if wrong else []
+    for field, column in spec.identity:
+        if field.field_id in wrong:
+            for row in np.flatnonzero(np.asarray(wrong[field.field_id])).tolist():
+                found[row][column.path[0]] = str(_wrong_value(column, place))
+    if not found:
+        return pa.nulls(rows, types.STRING)
+    return pa.array([json.dumps(each) if each else None for each in found], types.STRING)
+
+
+def _as_value(values: pa.Array, is_wrong: pa.BooleanArray | None) -> pa.StructArray:
+    """What is known of a column that a file may lack; null where nothing is."""
+    return pa.StructArray.from_arrays([values], ["value"], mask=is_wrong)
 
 
 def read_entries(
@@ -258,6 +304,7 @@ def read_entries(
         storage,
         manifest.path,
         manifest.length,
+        manifest.files,
         spec_id=manifest.spec_id,
         sequence_number=manifest.sequence_number,
         snapshot_id=manifest.snapshot_id,
@@ -274,10 +321,18 @@ class Tuples:
     files: pa.Table
     typed: Mapping[int, pa.Array]
     """The values of partition fields, by their ids."""
+    wrong: Mapping[int, pa.BooleanArray]
+    """Which of them their types cannot represent, for the fields that have such: see `Spec.wrong`."""
+    place: str
     _spec: Spec
     _parts: Sequence[tuple[Mapping[int, pa.Array], Entries]]
     """Typed values and entries of each manifest: raw values may be of other types in each."""
-    _place: str
+
+    def check_texts(self) -> None:
+        """An error for a filter of texts where a value has none, since its type cannot represent it."""
+        for field in self._spec.useful:
+            if field.field_id in self.wrong and field.source is not None:
+                raise _wrong_value(field.source, self.place)
 
     @cached_property
     def keys(self) -> pa.Array:
@@ -293,7 +348,7 @@ class Tuples:
     @cached_property
     def former(self) -> Mapping[str, pa.StructArray]:
         """The values of identity partitions by columns that are gone: see `Spec.former_values`."""
-        each = [self._spec.former_values(own.partition, self._place) for _, own in self._parts]
+        each = [self._spec.former_values(own.partition, self.place) for _, own in self._parts]
         return {
             column.name: pa.concat_arrays([own[column.name] for own in each])
             for _, column in self._spec.former_identity
@@ -303,12 +358,22 @@ class Tuples:
 def joined_entries(spec: Spec, entries: Sequence[Entries], place: str) -> Tuples:
     """The entries of manifests of one spec. Each may have other types for partition values, of promoted columns."""
     typed = [spec.typed(own.partition, place) for own in entries]
+    wrong = [spec.wrong(own.partition, values) for own, values in zip(entries, typed, strict=True)]
     return Tuples(
         pa.concat_tables([own.files for own in entries], promote_options="permissive"),
         {field.field_id: pa.concat_arrays([own[field.field_id] for own in typed]) for field in spec.useful},
+        {
+            field_id: pa.concat_arrays(
+                [
+                    each[field_id] if field_id in each else pa.repeat(False, own.files.num_rows)
+                    for each, own in zip(wrong, entries, strict=True)
+                ]
+            )
+            for field_id in dict.fromkeys(field_id for each in wrong for field_id in each)
+        },
+        place,
         spec,
         list(zip(typed, entries, strict=True)),
-        place,
     )
 
 

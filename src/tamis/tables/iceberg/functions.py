@@ -1,8 +1,9 @@
 """Plain functions over an Iceberg table, for whoever plans by himself: they run in a thread or on a Spark worker.
 
 `snapshot_info` tells what a snapshot is made of. Its manifests can then be read anywhere, in any order. `list_files`
-does all of it in one process. Filters are of the texts of partition values, by the names of partition fields, as
-`PartitionFilter` describes, and are asked before anything else of a file is built.
+does all of it in one process. Filters are of the texts of partition values, as `PartitionFilter` describes, by the
+names of partition fields or of the columns whose values they have, and are asked before anything else of a file is
+built.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def list_files(
     from tamis.tables.iceberg.files import Manifest
 
     manifests = Manifest.all_of(table.manifests.table.sort_by("content"))
-    found = run_in_threads(lambda each: _read(table, each, filter), manifests, table.storage.threads)
+    filters = _filters(table, filter)
+    found = run_in_threads(lambda each: _read(table, each, filters), manifests, table.storage.threads)
     return _one_batch(found)
 
 
@@ -119,7 +121,14 @@ def read_manifest_file(
     if not isinstance(path, str) or not path:
         raise InvalidArgument(f"{path!r} is no manifest: give a path that snapshot_info(…).manifests has")
     table = _open(uri, storage_options, catalog, relocate, allow_outside)
-    return _one_batch([_read(table, _manifest(table, path), filter)])
+    return _one_batch([_read(table, _manifest(table, path), _filters(table, filter))])
+
+
+def _filters(table: IcebergTable, filter: PartitionFilter | None) -> Mapping[int, PartitionFilter]:
+    """The filter for each spec; empty without one."""
+    from tamis.tables.iceberg.specs import resolve_filter
+
+    return {} if filter is None else resolve_filter(filter, table.layout.specs, table.name)
 
 
 def _open(
@@ -163,14 +172,14 @@ def _manifest(table: IcebergTable, path: str) -> Manifest:
     return Manifest(resolved, content.size, spec or 0, 0, None, None)
 
 
-def _read(table: IcebergTable, manifest: Manifest, filter: PartitionFilter | None) -> pa.RecordBatch:
+def _read(table: IcebergTable, manifest: Manifest, filters: Mapping[int, PartitionFilter]) -> pa.RecordBatch:
     from tamis.tables.iceberg.files import joined_entries, read_entries
     from tamis.tables.iceberg.manifest_pruning import spec_of
 
     place = table.storage.place(manifest.path)
     spec = spec_of(table.layout.specs, manifest.spec_id, f"'{place}'")
     tuples = joined_entries(spec, [read_entries(table.storage, manifest, ())], place)
-    return _described(table, spec, tuples, filter)
+    return _described(table, spec, tuples, filters.get(spec.spec_id))
 
 
 def _described(table: IcebergTable, spec: Spec, tuples: Tuples, filter: PartitionFilter | None) -> pa.RecordBatch:
@@ -179,6 +188,7 @@ def _described(table: IcebergTable, spec: Spec, tuples: Tuples, filter: Partitio
     texts = Texts.of(spec, tuples.typed, tuples.keys)
     files = tuples.files
     if filter is not None:
+        tuples.check_texts()
         kept = texts.admitted(filter)
         if kept.true_count < files.num_rows:
             files, texts = files.filter(kept), Texts(texts.distinct, texts.places.filter(kept))

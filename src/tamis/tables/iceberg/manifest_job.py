@@ -35,7 +35,8 @@ def prune_in(
     what = f"read {counted(sum(map(len, pieces)), 'manifest')} of {name}"
     schema = _schema(FilePruner(request, compared))
     job = Job(FUNCTION, arguments, schema, what, storage.counters)
-    items = [Item.of_json([astuple(each) for each in piece], sum(each.length for each in piece)) for piece in pieces]
+    sizes = [sum(max(each.length, 0) for each in piece) for piece in pieces]
+    items = [Item.of_json([astuple(each) for each in piece], size) for piece, size in zip(pieces, sizes, strict=True)]
     batches: list[list[pa.RecordBatch]] = [[] for _ in pieces]
     for number, batch in engine.run(job, items):
         batches[number].append(batch)

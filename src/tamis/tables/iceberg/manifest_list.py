@@ -16,7 +16,7 @@ from tamis.io.storage import Storage
 from tamis.tables.iceberg.avro import open_avro
 from tamis.tables.iceberg.avro_fields import Fields
 from tamis.tables.iceberg.encryption import encrypted, refuse_encrypted
-from tamis.tables.iceberg.metadata import Metadata
+from tamis.tables.iceberg.metadata import Metadata, signed
 from tamis.tables.iceberg.relocation import Relocation
 
 DATA, DELETES = 0, 1
@@ -94,7 +94,7 @@ def read_manifest_list(metadata: Metadata, snapshot: Snapshot | None, relocation
     found = pa.table(
         {
             "path": relocation.resolve_all(fields.required(500, types.STRING)),
-            "length": fields.required(501, types.LONG),
+            "length": fields.optional(501, types.LONG, 0),
             "spec_id": fields.required(502, pa.int32()),
             "content": fields.optional(517, pa.int32(), DATA),
             "sequence_number": fields.optional(515, types.LONG, 0),
@@ -146,7 +146,7 @@ def _described(locations: tuple[str, ...], snapshot: Snapshot, relocation: Reloc
                 "spec_id": spec or 0,
                 "content": DATA,
                 "sequence_number": 0,
-                "added_snapshot_id": snapshot.snapshot_id,
+                "added_snapshot_id": signed(snapshot.snapshot_id),
             }
         )
     return pa.Table.from_pylist(found, MANIFESTS)

@@ -41,9 +41,7 @@ def prune_manifests(manifests: pa.Table, request: Request, place: str) -> KeptMa
     account = ManifestAccount()
     for spec_id in np.unique(spec_ids).tolist():
         own = np.flatnonzero(spec_ids == spec_id)
-        selection, found = _judge(
-            manifests.take(pa.array(own)), spec_of(request.layout.specs, spec_id, place), request, place
-        )
+        selection, found = _judge(manifests.take(pa.array(own)), spec_of(request.layout.specs, spec_id, place), request)
         keep[own] = selection
         account += found
     kept = manifests.filter(pa.array(keep))
@@ -58,9 +56,9 @@ def spec_of(specs: Mapping[int, Spec], spec_id: int, place: str) -> Spec:
     return found
 
 
-def _judge(manifests: pa.Table, spec: Spec, request: Request, place: str) -> tuple[Bits, ManifestAccount]:
+def _judge(manifests: pa.Table, spec: Spec, request: Request) -> tuple[Bits, ManifestAccount]:
     summaries = manifests["summaries"].combine_chunks()
-    units = pa.record_batch(bounds_of_summaries(spec, summaries, place))
+    units = pa.record_batch(bounds_of_summaries(spec, summaries))
     conjuncts = request.conjuncts(spec)
     pruned = prune(units, conjuncts, with_matches=False)
     selection = np.asarray(pruned.selection)

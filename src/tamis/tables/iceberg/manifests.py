@@ -85,12 +85,15 @@ class Entries:
     """The values of partition fields by their ids, as Avro has them: texts, bytes and numbers without a unit."""
     partition_schemas: Mapping[int, Any]
     """The types that the manifest says they have."""
+    is_length_wrong: bool = False
+    """Whether the manifest list says another length, which is reported."""
 
 
 def read_manifest(
     storage: Storage,
     path: str,
     length: int | None,
+    live: int | None = None,
     *,
     spec_id: int | None,
     sequence_number: int,
@@ -103,9 +106,11 @@ def read_manifest(
 
     With `of_compared` also of the columns that its equality deletes compare.
 
+    `length` and `live`, the number of live entries, are what the manifest list says of it, where it does.
     `sequence_number` and `snapshot_id` are those of the manifest, which its entries may have from it.
     """
-    file = open_avro(read_whole(storage, path, length), storage.place(path))
+    content = read_whole(storage, path)
+    file = open_avro(content, storage.place(path))
     _check_spec(file, spec_id)
     has_statistics = bool(statistics) or of_compared
     maps = {name: map_id for name, map_id in STATISTICS.items() if has_statistics and (with_nans or name != "nans")}
@@ -115,13 +120,13 @@ def read_manifest(
     partition = data.inside(102, _partition_names(file))
     status = entries.required(0, pa.int32())
     own_sequence = entries.optional(3, types.LONG)
-    record_count = data.required(103, types.LONG)
+    record_count = data.optional(103, types.LONG, -1)
     columns: dict[str, pa.Array] = {
         "location": data.required(100, types.STRING),
         "file_format": pc.utf8_lower(data.required(101, types.STRING)),
         "content": data.optional(134, pa.int8(), DATA),
         "record_count": pc.if_else(pc.less(record_count, 0), pa.scalar(None, types.LONG), record_count),
-        "size": data.required(104, types.LONG),
+        "size": data.optional(104, types.LONG, 0),  # 0 is looked up
         "snapshot_id": pc.coalesce(entries.optional(1, types.LONG), pa.scalar(snapshot_id, types.LONG)),
         "sequence_number": pc.coalesce(own_sequence, pa.scalar(sequence_number, types.LONG)),
         "equality_ids": data.optional(135, ENTRIES.field("equality_ids").type),
@@ -149,7 +154,11 @@ def read_manifest(
         keys = keys.filter(is_live)
     refuse_encrypted(keys, files["location"], file.place)
     _check_deletes(files, file.place)
-    return Entries(files, tuples, {key: nullable(value)[0] for key, value in partition.schemas.items()})
+    is_length_wrong = length is not None and length != content.size
+    if is_length_wrong:
+        _check_whole(length or 0, content.size, live, files.num_rows, file.place)
+    schemas = {key: nullable(value)[0] for key, value in partition.schemas.items()}
+    return Entries(files, tuples, schemas, is_length_wrong)
 
 
 def _wanted(maps: Collection[int]) -> Callable[[Mapping[str, Any]], bool]:
@@ -174,6 +183,24 @@ def _check_spec(file: AvroFile, spec_id: int | None) -> None:
         raise CorruptFile(
             f"'{file.place}' was written under the partition spec {own}, and its snapshot says {spec_id}: "
             "its partition values cannot be read"
+        )
+
+
+def _check_whole(told: int, size: int, told_live: int | None, live: int, place: str) -> None:
+    """An error for a manifest of another length than its list says, where it may lack entries.
+
+    Some writers put 0 or another number there, and all entries are there nevertheless. One that was cut off between two
+    blocks of Avro is short, and has fewer entries than the list counts.
+    """
+    if told_live is not None and told_live != live:
+        raise CorruptFile(
+            f"'{place}' has {size} bytes and {live} live files, and the list of manifests says {told} bytes and "
+            f"{told_live} files: another file took its place, or it is cut off; restore it from a backup"
+        )
+    if told_live is None and size < told:
+        raise CorruptFile(
+            f"'{place}' has {size} bytes, and the list of manifests says {told} and not how many files it has: it may "
+            "be cut off; restore it from a backup, or write the table's manifests again"
         )
 
 

@@ -24,6 +24,7 @@ _MOST_BYTES = 2**30
 _GZIP = b"\x1f\x8b"
 
 _EMBEDDED = "manifests"
+_IDS = ("snapshot-id", "parent-snapshot-id")
 _NO_LIST = ""
 
 
@@ -40,10 +41,19 @@ class Metadata:
     """The schemas as the file has them, by their ids."""
     encrypted_snapshots: frozenset[int] = frozenset()
     """The ids of snapshots whose lists of manifests are encrypted."""
+    found_by: str | None = None
+    """How the metadata file was found, where its name does not tell its version."""
 
     @property
     def location(self) -> str:
         return str(self.table.location)
+
+    @cached_property
+    def note(self) -> str | None:
+        """What a report tells of the metadata."""
+        large = [each.snapshot_id for each in self.table.snapshots if each.snapshot_id >= 2**63]
+        notes = [self.found_by, f"the snapshot id {large[0]} has more than 63 bits" if large else None]
+        return "; ".join(each for each in notes if each) or None
 
     @property
     def current_schema_id(self) -> int:
@@ -54,6 +64,15 @@ class Metadata:
         """The names of columns in files that have no ids: JSON."""
         found: str | None = self.table.properties.get("schema.name-mapping.default")
         return found
+
+
+def signed(snapshot_id: int) -> int:
+    """An id as Avro has it, in 64 bits with a sign.
+
+    >>> signed(5), signed(2**64 - 1)
+    (5, -1)
+    """
+    return snapshot_id if snapshot_id < 2**63 else snapshot_id - 2**64
 
 
 def parse_metadata(content: bytes, place: str) -> Metadata:
@@ -87,8 +106,9 @@ def _snapshots(given: Mapping[str, Any], place: str) -> dict[int, dict[str, Any]
     found = given.get("snapshots") or []
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise CorruptFile(f"'{place}' is no metadata of an Iceberg table: it has no list of snapshots")
-    numbers = [value for each in found for value in each.values() if isinstance(value, int)]
-    if not all(-(2**63) <= number < 2**63 for number in numbers):
+    numbers = [(name, value) for each in found for name, value in each.items() if isinstance(value, int)]
+    # Some writers make ids of all 64 bits. They are names, and nothing is computed with them.
+    if not all(-(2**63) <= number < 2 ** (64 if name in _IDS else 63) for name, number in numbers):
         raise CorruptFile(f"'{place}' has a snapshot with a number of more than 64 bits: it is damaged")
     return {each["snapshot-id"]: each for each in found if isinstance(each.get("snapshot-id"), int)}
 

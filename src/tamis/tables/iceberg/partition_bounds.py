@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile
 from tamis.expr.nodes import Column
 from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
 from tamis.tables.iceberg.single_values import decode_values
@@ -25,10 +24,15 @@ Metadata = dict[str, pa.Array]
 def bounds_of_tuples(
     spec: Spec, values: Mapping[int, pa.Array], row_count: pa.Array, columns: Collection[Column] | None = None
 ) -> Metadata:
-    """The metadata of files, from typed partition values by the ids of their fields: of these columns, or of all."""
+    """The metadata of files, from typed partition values by the ids of their fields: of these columns, or of all.
+
+    Nothing is known by a field that has no values.
+    """
     found: Metadata = {}
     for field in spec.useful:
-        own = values[field.field_id]
+        own = values.get(field.field_id)
+        if own is None:
+            continue
         assert field.source is not None
         assert field.source.type is not None
         if columns is not None and not any(_are_related(field.source.path, column.path) for column in columns):
@@ -53,18 +57,16 @@ def _are_related(one: Sequence[str], other: Sequence[str]) -> bool:
     return all(name == its for name, its in zip(one, other, strict=False))
 
 
-def bounds_of_summaries(spec: Spec, summaries: pa.ListArray, place: str) -> Metadata:
-    """The metadata of manifests, from what they summarise. A manifest counts as one row, which is NULL or is not."""
+def bounds_of_summaries(spec: Spec, summaries: pa.ListArray) -> Metadata:
+    """The metadata of manifests, from what they summarise. A manifest counts as one row, which is NULL or is not.
+
+    One that summarises another number of fields than its spec has says nothing: it is read, and its tuples are checked.
+    """
     rows = len(summaries)
     found: Metadata = {ROW_COUNT.name: pa.repeat(pa.scalar(1, types.LONG), rows)}
-    lengths = pc.list_value_length(summaries)
-    if pc.any(pc.not_equal(lengths, len(spec.fields)), min_count=0).as_py():
-        raise CorruptFile(
-            f"{place} summarises other partition fields than the {len(spec.fields)} of the spec {spec.spec_id}, under "
-            "which it was written"
-        )
     offsets = np.asarray(summaries.offsets)[:-1]
-    is_known = np.asarray(summaries.is_valid())
+    has_all = pc.equal(pc.list_value_length(summaries), len(spec.fields))
+    is_known = np.asarray(pc.fill_null(has_all, False))
     for position, field in enumerate(spec.fields):
         if field not in spec.useful:
             continue

@@ -33,14 +33,18 @@ TEXTS = pa.map_(types.STRING, types.STRING)
 def keys_of(spec: Spec, typed: Mapping[int, pa.Array], raw: Mapping[int, pa.Array], rows: int) -> pa.Array:
     """The tuples of files under one spec as bytes, without fields whose column is gone.
 
-    Of fields that say nothing of their column the values are `raw`, as Avro has them; the others are `typed`.
+    Of fields that say nothing of their column, and of values that their type cannot represent, the values are `raw`, as
+    Avro has them; the others are `typed`.
     """
-    parts = [
-        _part(typed.get(field.field_id, raw[field.field_id]))
+    parts = {
+        field.field_id: _part(typed.get(field.field_id, raw[field.field_id]))
         for field in spec.fields
         if field not in spec.gone and field.field_id in raw
-    ]
-    return _joined(parts, rows)
+    }
+    for field_id, is_wrong in spec.wrong(raw, typed).items():
+        of_raw = pc.binary_join_element_wise(pa.scalar(b"raw", types.BINARY), _part(raw[field_id]), b"")
+        parts[field_id] = pc.if_else(is_wrong, of_raw, parts[field_id])
+    return _joined(list(parts.values()), rows)
 
 
 def keys_of_gone(spec: Spec, raw: Mapping[int, pa.Array], rows: int) -> pa.Array:

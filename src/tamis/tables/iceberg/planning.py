@@ -9,9 +9,10 @@ are gone.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, counted
+from tamis.errors import CorruptFile, TableError, counted
 from tamis.io.ranges import NEVER_CHANGES
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -32,6 +33,7 @@ from tamis.tables.iceberg.file_request import Request
 from tamis.tables.iceberg.files import (
     DESCRIBED,
     FORMER_VALUES,
+    UNREADABLE,
     FilePruner,
     Manifest,
     chosen_schema,
@@ -72,10 +74,10 @@ def plan_files(
     place = f"a manifest of '{storage.uri}'"
     data = prune_manifests(manifests.of(DATA), request, place)
     of_deletes = _delete_manifests(manifests.of(DELETES), data.table, request, place)
-    deletes = _read_deletes(storage, Manifest.all_of(of_deletes), request)
+    deletes, wrong_lengths = _read_deletes(storage, Manifest.all_of(of_deletes), request)
     compared = _compared(deletes, request)
     pieces = pieces_of(Manifest.all_of(data.table))
-    size = sum(manifest.length for piece in pieces for manifest in piece)
+    size = sum(max(manifest.length, 0) for piece in pieces for manifest in piece)
     engine = None if planning is None or request.described else planning.engine_for(storage, len(pieces), size)
     if engine is None:
         pruner = FilePruner(request, compared)
@@ -85,7 +87,7 @@ def plan_files(
     nothing = chosen_schema(request.layout, compared).empty_table()
     # Of manifests without statistics of a column there is nothing to come along.
     files = pa.concat_tables([nothing, *(table for table, _ in found)], promote_options="default").combine_chunks()
-    account = sum((each for _, each in found), Account())
+    account = sum((each for _, each in found), Account(wrong_lengths=wrong_lengths))
     # They were copied, and are as large.
     del found
     specs = request.layout.specs
@@ -155,15 +157,17 @@ def _delete_manifests(deletes: pa.Table, data: pa.Table, request: Request, place
     return pa.concat_tables([kept, deletes.filter(pa.array(~is_of_all))])
 
 
-def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Request) -> pa.Table:
-    """All delete files of manifests, with the statistics that assign them."""
+def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Request) -> tuple[pa.Table, int]:
+    """All delete files of manifests, with statistics that assign them; and how many manifests' lengths are wrong."""
     layout = request.layout
     found = []
+    wrong_lengths = 0
     for piece in pieces_of(manifests):
         spec = spec_of(layout.specs, piece[0].spec_id, f"'{storage.place(piece[0].path)}'")
         entries = run_in_threads(
             lambda each: read_entries(storage, each, (PATH_ID,), of_compared=True), piece, _at_once(storage)
         )
+        wrong_lengths += sum(own.is_length_wrong for own in entries)
         tuples = joined_entries(spec, entries, storage.place(piece[0].path))
         spec_ids = pa.repeat(pa.scalar(spec.spec_id, pa.int32()), tuples.files.num_rows)
         keys = {"spec_id": spec_ids, "partition_key": tuples.keys, "gone_key": tuples.gone_keys}
@@ -173,8 +177,8 @@ def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Requ
         columns = {"equality_ids": pa.list_(pa.int32()), "referenced": types.STRING, "offset": types.LONG}
         for name, kind in columns.items():
             nothing = nothing.append_column(name, pa.array([], kind))
-        return nothing.append_column("length", pa.array([], types.LONG))
-    return pa.concat_tables(found, promote_options="permissive").combine_chunks()
+        return nothing.append_column("length", pa.array([], types.LONG)), 0
+    return pa.concat_tables(found, promote_options="permissive").combine_chunks(), wrong_lengths
 
 
 def _compared(deletes: pa.Table, request: Request) -> list[int]:
@@ -184,8 +188,8 @@ def _compared(deletes: pa.Table, request: Request) -> list[int]:
     return [each for each in pc.unique(ids.flatten()).to_pylist() if each in columns]
 
 
-def listing_of(plan: Plan, relocation: Relocation) -> FileListing:
-    """A plan as a scan takes it."""
+def listing_of(plan: Plan, relocation: Relocation, note: str | None = None) -> FileListing:
+    """A plan as a scan takes it; `note` is what its report tells of the metadata."""
     _release_unused_memory()
     files = plan.files
     paths = relocation.resolve_all(files["location"])
@@ -211,7 +215,20 @@ def listing_of(plan: Plan, relocation: Relocation) -> FileListing:
         **{name.removeprefix(DESCRIBED): files[name] for name in files.column_names if name.startswith(DESCRIBED)},
     }
     listed = pa.table(dict(columns))
-    return FileListing(listed, listed.select([]), tuple(plan.levels), plan.rows, plan.matched)
+    notes = [each for each in (note, relocation.outside_note(paths)) if each is not None]
+    levels = tuple(_with_notes(level, notes) for level in plan.levels)
+    unreadable: dict[str, TableError] = {}
+    if UNREADABLE in files.column_names:
+        for text in pc.unique(files[UNREADABLE].drop_null()).to_pylist():
+            unreadable |= {name: CorruptFile(reason) for name, reason in json.loads(text).items()}
+    return FileListing(listed, listed.select([]), levels, plan.rows, plan.matched, unreadable)
+
+
+def _with_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
+    """The level of manifests with more notes."""
+    if not notes or level.level != "manifests":
+        return level
+    return replace(level, note="; ".join([*([level.note] if level.note else []), *notes]))
 
 
 def enough(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:

@@ -5,8 +5,12 @@ another place still names the old one. Metadata also says where the table itself
 where it was opened: what lies below the one is looked for below the other. Locations are compared without what only
 spells them: `s3a` is `s3`, `file:/a` is `/a`, `./a` is `a`.
 
-A file outside of the table's folder is read only where the caller allows it: whoever can write to a table could
-otherwise have any file read that the reader has rights for.
+Data files may lie outside of the table's folder (`write.data.path`, files that were added as they are, migrated
+tables). One in the same store (the same bucket, or the local disk of a local table) is read, and reported. Where the
+table was moved together with what is around it, it is found there: of `/old/wh/db/t`, opened at `/new/wh/db/t`, the
+file `/old/wh/raw/a` is `/new/wh/raw/a` where that exists. A location without a root, such as `data/raw/a`, is beside
+the table in the same way, or else below the working directory. A file in another store is read only where the caller
+allows it: whoever can write to a table could otherwise have any file read that the reader has rights for.
 """
 
 from __future__ import annotations
@@ -14,11 +18,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature, counted
+from tamis.io.listing import find_file
 from tamis.io.storage import Storage
 from tamis.tables.arrays import one_array
 
@@ -78,6 +84,8 @@ class Relocation:
     """Where the table is, as its metadata says."""
     allow_outside: bool = False
     _known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    _folders: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+    """Whether a folder around the table was moved with it, by its first file that was asked for."""
 
     @cached_property
     def _opened(self) -> Location:
@@ -135,28 +143,74 @@ class Relocation:
                 f"the metadata of '{self.storage.uri}' names {location!r}: a location goes neither upwards nor "
                 "holds a zero character"
             )
-        found = self.inside(location)
-        if found is not None:
-            return found
-        root = self.storage.root.rstrip("/")
-        if given.scheme != self._opened.scheme or (given.scheme == _FILE and not given.path.startswith("/")):
-            raise UnsupportedFeature(
-                f"the table at '{self.storage.uri}' names {location!r}, which is neither below its location "
-                f"'{self.written}' nor in the file system where it was opened"
-            )
+        return self.inside(location) or self._beside(given) or self._elsewhere(location, given)
+
+    @cached_property
+    def _around(self) -> tuple[str, str] | None:
+        """What is around the table, where it was written and where it was opened; None where it was not moved with it.
+
+        Both end before the names that the two places have in common at their ends.
+        """
+        written, opened = self._own.path.split("/"), self.storage.root.rstrip("/").split("/")
+        if not self.is_moved or written[-1:] != opened[-1:]:
+            return None
+        while written and opened and written[-1] == opened[-1]:
+            written.pop()
+            opened.pop()
+        return "/".join(written), "/".join(opened)
+
+    def _beside(self, given: Location) -> str | None:
+        """The path of a file that was moved together with the table; None where there is none."""
+        if self._around is None or given.scheme != self._own.scheme:
+            return None
+        written, opened = self._around
+        start = f"{written}/" if written else ""
+        if not given.path.startswith(start) or (not start and given.path.startswith("/")):
+            return None
+        path = f"{opened}/{given.path[len(start) :]}"
+        folder = path.rpartition("/")[0]
+        is_there = self._folders.get(folder)
+        if is_there is None:
+            is_there = self._folders.setdefault(folder, find_file(self.storage, path) is not None)
+        return path if is_there else None
+
+    def _elsewhere(self, location: str, given: Location) -> str:
+        """The path of a file that is neither in the table's folder nor was moved with it."""
+        if given.scheme == _FILE and not given.path.startswith("/"):
+            path = Path(given.path).absolute()
+            if not self.storage.is_local or not path.is_file():
+                raise MissingFile(
+                    f"the table at '{self.storage.uri}' names {location!r}, which is found neither beside it nor below "
+                    f"the working directory: put it where it lay from '{self.written}', or open the table from the "
+                    "folder in which that path begins"
+                )
+            return path.as_posix()
+        if self._is_of_the_same_store(given) or (self.allow_outside and given.scheme == self._opened.scheme):
+            root = self.storage.root.rstrip("/")
+            # A location has its host before the path, where the file system has none.
+            host = self._opened.path.removesuffix(root)
+            if self._opened.path.endswith(root) and given.path.startswith(host):
+                return given.path.removeprefix(host)
         if not self.allow_outside:
             raise UnsupportedFeature(
-                f"the table at '{self.storage.uri}' names {location!r}, which lies outside of its folder: such a file "
-                "is read only where that is allowed (allow_outside=True)"
+                f"the table at '{self.storage.uri}' names {location!r}, which lies in another store: such a file is "
+                "read only where that is allowed (allow_outside=True)"
             )
-        # A location has its host before the path, where the file system has none.
-        host = self._opened.path.removesuffix(root)
-        if not self._opened.path.endswith(root) or not given.path.startswith(host):
-            raise UnsupportedFeature(
-                f"the table at '{self.storage.uri}' names {location!r}, which is on another host: Tamis reads the "
-                "files of a table from one place"
-            )
-        return given.path.removeprefix(host)
+        return f"{given.scheme}://{given.path}"
+
+    def _is_of_the_same_store(self, given: Location) -> bool:
+        if given.scheme != self._opened.scheme:
+            return False
+        return given.scheme == _FILE or given.path.split("/")[0] == self._opened.path.split("/")[0]
+
+    def outside_note(self, paths: pa.Array) -> str | None:
+        """What a report tells of the files that do not lie in the table's folder."""
+        is_outside = pc.invert(pc.starts_with(paths, f"{self.storage.root.rstrip('/')}/"))
+        count = pc.sum(is_outside).as_py() or 0
+        if not count:
+            return None
+        first = self.storage.place(paths[is_outside.index(True).as_py()].as_py())
+        return f"{counted(count, 'file')} outside of the table's folder, such as '{first}'"
 
     def resolve_all(self, locations: pa.Array | pa.ChunkedArray) -> pa.Array:
         """The same for many: those that begin as the table's own location, which nearly all do, at once."""
@@ -190,11 +244,21 @@ class Relocation:
         return f"{own}/" if inside is None or not first.endswith(inside) else first[: len(first) - len(inside)]
 
     def sizes(self, paths: pa.Array, told: pa.Array) -> pa.Array:
-        """How many bytes files have: as metadata tells, except in a table that was moved to a local place.
+        """How many bytes files have: as metadata tells, except where it tells none, and in a table that was moved to a
+        local place.
 
         Whoever moves a table may write its files anew, and there to look costs next to nothing.
         """
-        if not self.is_moved or not self.storage.is_local or not len(paths):
+        if self.is_moved and self.storage.is_local:
+            return self._looked_up(paths, told)
+        is_unknown = pc.less_equal(told, 0)
+        if not pc.any(is_unknown, min_count=0).as_py():
+            return told
+        found = self._looked_up(paths.filter(is_unknown), told.filter(is_unknown))
+        return pc.replace_with_mask(told, is_unknown, found)
+
+    def _looked_up(self, paths: pa.Array, told: pa.Array) -> pa.Array:
+        if not len(paths):
             return told
         found = self.storage.filesystem.get_file_info(paths.to_pylist())
         return pc.coalesce(pa.array([each.size if each.is_file else None for each in found], pa.int64()), told)

@@ -17,7 +17,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from tamis.errors import CorruptFile, InvalidArgument, VersionNotFound
-from tamis.tables.iceberg.metadata import Metadata
+from tamis.tables.iceberg.metadata import Metadata, signed
 from tamis.tables.moments import moment_text, to_milliseconds
 
 MAIN = "main"
@@ -33,7 +33,8 @@ HISTORY = pa.schema(
         ("summary", pa.string()),
     ]
 )
-"""`summary` is JSON, as its writer gave it."""
+"""`summary` is JSON, as its writer gave it. An id of more than 63 bits is the signed number of the same 64 bits, as
+manifests have it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def _schema(metadata: Metadata, schema_id: int) -> Mapping[str, Any]:
 
 
 def _by_id(metadata: Metadata, snapshot_id: int, what: str = "snapshot") -> Snapshot:
-    found = metadata.table.snapshot_by_id(snapshot_id)
+    found = metadata.table.snapshot_by_id(snapshot_id) or metadata.table.snapshot_by_id(snapshot_id % 2**64)
     if found is None:
         named = f"{what} {snapshot_id}" if what == "snapshot" else f"snapshot {snapshot_id}, which its {what} is"
         raise VersionNotFound(
@@ -147,10 +148,10 @@ def read_history(metadata: Metadata, snapshot_id: int | None, limit: int | None 
 def _row(snapshot: Snapshot) -> dict[str, Any]:
     summary = snapshot.summary
     return {
-        "snapshot_id": snapshot.snapshot_id,
+        "snapshot_id": signed(snapshot.snapshot_id),
         "timestamp": snapshot.timestamp_ms,
         "operation": None if summary is None else summary.operation.value,
-        "parent_id": snapshot.parent_snapshot_id,
+        "parent_id": None if snapshot.parent_snapshot_id is None else signed(snapshot.parent_snapshot_id),
         "sequence_number": snapshot.sequence_number,
         "schema_id": snapshot.schema_id,
         "summary": None if summary is None else json.dumps(summary.additional_properties),

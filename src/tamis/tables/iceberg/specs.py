@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile
+from tamis.errors import AmbiguousColumn, CorruptFile
 from tamis.expr.nodes import Column
+from tamis.expr.partition_filter import PartitionFilter, resolve_column
 from tamis.tables.iceberg.single_values import SECONDS_PER_DAY, decode_values
 from tamis.tables.iceberg.transforms import Transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
@@ -97,12 +98,15 @@ class Spec:
         for field, column in self.former_identity:
             own = values[field.field_id]
             typed = _typed(own, column.type, f"'{place}'", field.name)
-            is_unknown = pa.repeat(is_of_unknown_type(own), len(own))
+            is_unknown = pa.repeat(True, len(own)) if is_of_unknown_type(own) else _is_wrong(own, typed)
             found[column.name] = pa.StructArray.from_arrays([typed], ["value"], mask=is_unknown)
         return found
 
     def typed(self, values: Mapping[int, pa.Array], place: str) -> dict[int, pa.Array]:
-        """The values of partition tuples in their types, by the ids of fields; an error where a tuple does not fit."""
+        """The values of partition tuples in their types, by the ids of fields; an error where a tuple does not fit.
+
+        A value that its type cannot represent is NULL, and `wrong` tells which.
+        """
         expected, found = {field.field_id for field in self.fields}, set(values)
         if expected != found:
             raise CorruptFile(
@@ -114,6 +118,50 @@ class Spec:
             for field in self.useful
             if field.result_type is not None
         }
+
+    def wrong(self, values: Mapping[int, pa.Array], typed: Mapping[int, pa.Array]) -> dict[int, pa.BooleanArray]:
+        """Which values of tuples their types cannot represent, by the ids of the fields that have some."""
+        found = {}
+        for field_id, own in typed.items():
+            raw = values[field_id]
+            if own.null_count > raw.null_count and not is_of_unknown_type(raw):
+                found[field_id] = _is_wrong(raw, own)
+        return found
+
+
+def resolve_filter(
+    partition_filter: PartitionFilter, specs: Mapping[int, Spec], table: str
+) -> dict[int, PartitionFilter]:
+    """The filter for each spec, over the names of its fields.
+
+    A column of the filter is the name of a partition field, or the column as the table calls it today where a field
+    has its values unchanged. So a filter still finds files after the column, or its partition field, was renamed.
+    """
+    fields = [field for spec in specs.values() for field in spec.fields]
+    known = [*(field.name for field in fields), *(name for name in map(_identity_column, fields) if name is not None)]
+    names = {column: resolve_column(column, known, table) for column in partition_filter.columns}
+    for name in names.values():
+        others = {_identity_column(field) for field in fields if field.name == name} - {name, None}
+        if others and any(_identity_column(field) == name for field in fields):
+            raise AmbiguousColumn(
+                f"the partition filter's column {name!r} is ambiguous in {table}: a partition field of that name has "
+                f"the column {min(map(str, others))!r}, and another one the column {name!r}. Filter with SQL instead"
+            )
+    return {
+        spec_id: partition_filter.with_columns({column: _name_in(spec, name) for column, name in names.items()})
+        for spec_id, spec in specs.items()
+    }
+
+
+def _identity_column(field: PartitionField) -> str | None:
+    """The column whose values a partition field has unchanged, as the table calls it today."""
+    return field.source.name if field.transform.kind == "identity" and field.source is not None else None
+
+
+def _name_in(spec: Spec, name: str) -> str:
+    if any(field.name == name for field in spec.fields):
+        return name
+    return next((field.name for field in spec.fields if _identity_column(field) == name), name)
 
 
 def make_specs(
@@ -168,8 +216,15 @@ def is_of_unknown_type(values: pa.Array) -> bool:
     return bool(pa.types.is_null(values.type) or (pa.types.is_struct(values.type) and not values.type.num_fields))
 
 
+def _is_wrong(values: pa.Array, typed: pa.Array) -> pa.BooleanArray:
+    return pc.and_(values.is_valid(), typed.is_null())
+
+
 def _typed(values: pa.Array, result: pa.DataType, place: str, name: str) -> pa.Array:
-    """Partition values in their type. Avro has bytes, texts, and numbers without a unit for them."""
+    """Partition values in their type, NULL where it cannot represent them.
+
+    Avro has bytes, texts, and numbers without a unit for them.
+    """
     source = values.type
     if is_of_unknown_type(values):
         return pa.nulls(len(values), result)
@@ -182,9 +237,7 @@ def _typed(values: pa.Array, result: pa.DataType, place: str, name: str) -> pa.A
     if is_text(source) and is_text(result):
         return values.cast(result)
     if is_bytes(source) and (is_bytes(result) or pa.types.is_decimal(result)):
-        found = decode_values(values, result)
-        if found.null_count == values.null_count:
-            return found
+        return decode_values(values, result)
     raise CorruptFile(
         f"{place} has partition values of the type {source} in '{name}', which is {types.type_name(result)}: "
         "they do not fit the spec under which it was written"
@@ -203,8 +256,9 @@ def _counted(values: pa.Array, result: pa.DataType) -> pa.Array:
         fits = np.abs(days) <= (2**63 - 1) // per_day
         return pa.array(np.where(fits, days, 0) * per_day, mask=np.asarray(values.is_null()) | ~fits).view(result)
     wide = types.LONG if result.bit_width == 64 else pa.int32()
-    try:
-        found = values.cast(wide)
-    except pa.ArrowInvalid as error:
-        raise CorruptFile(f"a partition value is no {types.type_name(result)}: {error}") from error
+    if values.type != wide:
+        smallest, largest = types.integer_range(wide)
+        fits = pc.and_(pc.greater_equal(values, smallest), pc.less_equal(values, largest))
+        values = pc.if_else(fits, values, pa.scalar(None, values.type))
+    found = values.cast(wide)
     return found if wide == result else found.view(result)

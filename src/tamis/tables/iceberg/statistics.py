@@ -7,7 +7,8 @@ what is missing is unknown. So is what cannot be, which writers have written all
 |-------------------------------------------|--------------------------------------------------------------------|
 | a negative count                          | the count                                                          |
 | NULLs and NaN, more than there are rows   | both counts                                                        |
-| as many values as there are not rows      | the count of NULLs: a column inside of a list counts its elements  |
+| as many values as there are not rows      | the count of NULLs, but for a field of structs of which all values |
+|                                           | are NULL: where the struct is NULL, so is the field                |
 | NULL or NaN in all rows, and bounds       | the counts and the bounds: one of them is wrong, nobody knows which|
 """
 
@@ -35,6 +36,12 @@ def bounds_of_statistics(files: pa.Table, columns: Mapping[int, Column], row_cou
         low, high = _bounds(files, field_id, column.type)
         is_float = pa.types.is_floating(column.type)
         nulls, nans, values = (_counts(files, kind, field_id) for kind in ("nulls", "nans", "values"))
+        if len(column.path) > 1:
+            # Fewer values than rows: the others are NULL, as a struct around them is. Where there are bounds, there
+            # is a value.
+            has_none = pc.and_kleene(pc.equal(nulls, values), pc.less(values, row_count))
+            has_none = pc.and_(pc.fill_null(has_none, False), pc.and_(low.is_null(), high.is_null()))
+            nulls, values = (pc.if_else(has_none, row_count, each) for each in (nulls, values))
         nulls = _unless(pc.not_equal(values, row_count), nulls)
         nulls, nans = (_unless(pc.greater(each, row_count), each) for each in (nulls, nans))
         others = pc.add(pc.fill_null(nulls, 0), pc.fill_null(nans, 0) if is_float else 0)

@@ -112,7 +112,12 @@ class IcebergTable:
 
     def _listing(self, request: Request) -> FileListing:
         relocation = self.opened.relocation
-        return listing_of(plan_files(self.manifests, request, relocation, self.planning, self.name), relocation)
+        _ = request.partition_filters  # a column that no spec has is an error, also where no manifest is read
+        plan = plan_files(self.manifests, request, relocation, self.planning, self.name)
+        notes = (self.metadata.note, self.field_names.wrong_mapping)
+        listing = listing_of(plan, relocation, "; ".join(each for each in notes if each) or None)
+        self.storage.check_all_links(listing.files["path"])
+        return listing
 
     def deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None

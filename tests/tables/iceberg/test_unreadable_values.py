@@ -1,0 +1,102 @@
+"""Values of partition tuples far from today: most are values like any other, and few are beyond what a type holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tamis
+import tamis.iceberg
+from builders.engines import WorkerHere
+from builders.iceberg_deletes import equality_deletes
+from builders.iceberg_tables import IcebergFolder
+from builders.iceberg_values import field
+from tamis import PartitionFilter
+from tamis.errors import CorruptFile
+from tamis.table import open_source
+from tamis.tables.planning import Planning
+
+
+def two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int, int]) -> IcebergFolder:
+    fields = [field(1, "id", "long"), field(2, "p", kind)]
+    table = IcebergFolder(folder, fields, specs=[[(2, "identity", "p")]], version=3)
+    for number, value in enumerate(values):
+        own = pa.array([value], pa.int32() if data_type.bit_width == 32 else pa.int64()).view(data_type)
+        rows = pa.table({"id": pa.array([number]), "p": own})
+        table.commit(table.data_file(f"{number}.parquet", rows, partition=(value,), noted={}))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("kind", "data_type", "value", "where"),
+    [
+        ("date", pa.date32(), 2_932_897, "p > DATE '9999-12-31'"),
+        ("date", pa.date32(), 2**31 - 1, "p > DATE '9999-12-31'"),
+        ("timestamp", pa.timestamp("us"), 2**63 - 1, "p > TIMESTAMP_NTZ '9999-12-31 00:00:00'"),
+        ("timestamptz", pa.timestamp("us", "UTC"), 2**62, "p > TIMESTAMP '9999-12-31 00:00:00'"),
+    ],
+)
+def test_years_beyond_9999_are_values_like_any_other(
+    tmp_path: Path, kind: str, data_type: pa.DataType, value: int, where: str
+) -> None:
+    two_files(tmp_path, kind, data_type, (value, 1000))
+    table = tamis.open(tmp_path)
+    assert table.scan(where).to_arrow()["id"].to_pylist() == [0]
+    assert table.scan(where).count() == table.scan(where).plan("files").num_files == 1
+    assert table.scan().to_arrow().num_rows == tamis.iceberg.list_files(tmp_path).num_rows == 2
+
+
+def check(table: tamis.Table, literal: str) -> None:
+    session = tamis.connect().register("t", table)
+    assert sorted(table.scan(None, ["id"]).to_arrow()["id"].to_pylist()) == [0, 1]
+    assert table.scan("id = 0", ["id"]).to_arrow().num_rows == table.scan("id = 0").count() == 1
+    assert table.scan().count() == table.files().num_rows == 2
+    assert session.sql("SELECT count(*) c, max(id) m FROM t").to_arrow().to_pylist() == [{"c": 2, "m": 1}]
+    for ask in (
+        lambda: table.scan().to_arrow(),
+        lambda: table.scan(None, ["p"]).to_arrow(),
+        lambda: table.scan("p IS NOT NULL", ["id"]).to_arrow(),
+        lambda: table.scan("p IS NOT NULL").count(),
+        lambda: table.scan(f"p > {literal}").count(),
+        lambda: table.scan(f"p < {literal}", ["id"]).to_arrow(),
+        lambda: table.scan(PartitionFilter.is_null("p"), ["id"]).to_arrow(),
+        lambda: session.sql("SELECT max(p) FROM t").to_arrow(),
+        lambda: session.sql("SELECT p, count(*) FROM t GROUP BY p").to_arrow(),
+    ):
+        with pytest.raises(CorruptFile, match="a partition value of column 'p' that is no "):
+            ask()
+
+
+def open_everywhere(folder: Path) -> list[tamis.Table]:
+    return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(WorkerHere(), "spark")))]
+
+
+def test_I1_a_date_beyond_the_timestamps_that_dates_became_loses_no_row(tmp_path: Path) -> None:
+    table = two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
+    table.evolve([field(1, "id", "long"), field(2, "p", "timestamp")])
+    for opened in open_everywhere(tmp_path):
+        check(opened, "TIMESTAMP_NTZ '2000-01-01 00:00:00'")
+    with pytest.raises(CorruptFile, match="a partition value of column 'p'"):
+        tamis.iceberg.list_files(tmp_path, filter=PartitionFilter.is_null("p"))
+
+
+def test_I1_a_file_that_lacks_its_column_and_has_a_value_beyond_its_type(tmp_path: Path) -> None:
+    fields = [field(1, "id", "long"), field(2, "p", "date")]
+    table = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "p")]], version=3)
+    for number, value in enumerate((2**31 - 1, 1000)):
+        rows = pa.table({"id": pa.array([number])})
+        table.commit(table.data_file(f"{number}.parquet", rows, fields=fields[:1], partition=(value,), noted={}))
+    table.evolve([field(1, "id", "long"), field(2, "p", "timestamp")])
+    for opened in open_everywhere(tmp_path):
+        check(opened, "TIMESTAMP_NTZ '2000-01-01 00:00:00'")
+
+
+def test_I3_deletes_of_another_partition_are_not_those_of_a_value_beyond_its_type(tmp_path: Path) -> None:
+    table = two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
+    rows = pa.table({"id": pa.array([0, 1])})
+    table.commit(equality_deletes(table, "d.parquet", rows, fields=table.fields[:1], partition=(None,)))
+    table.commit(equality_deletes(table, "e.parquet", rows, fields=table.fields[:1], partition=(2**31 - 1,)))
+    table.evolve([field(1, "id", "long"), field(2, "p", "timestamp")])
+    assert tamis.open(tmp_path).scan(None, ["id"]).to_arrow()["id"].to_pylist() == [1]
