@@ -196,12 +196,14 @@ def test_output_into_the_table_that_is_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(table)
     before = (outside / "b.parquet").read_bytes()
     for output in (table / "new.parquet", table / "a.parquet", tmp_path / "link" / "x.csv", outside / "b.parquet"):
-        result = run("scan", str(table), "--output", str(output))
+        result = run("scan", str(table), "--allow-outside", "--output", str(output))
         assert result.exit_code == 1, output
         assert "lies inside the table" in result.stderr
     assert names(table) == ["a.parquet", "b.parquet"]
     assert (outside / "b.parquet").read_bytes() == before
-    assert run("scan", str(table), "--output", str(outside / "c.parquet")).exit_code == 0
+    arguments = ("scan", str(table), "--output", str(outside / "c.parquet"))
+    assert "leads out of the table's folder" in run(*arguments).stderr
+    assert run(*arguments, "--allow-outside").exit_code == 0
 
 
 def test_output_over_the_very_file_that_is_read_is_refused(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def run(root: Path, *arguments: str) -> str:
 
 
 def test_an_index_is_built_used_looked_at_and_dropped(root: Path) -> None:
-    place = root / "_tamis" / "index"
+    place = root.parent / "_tamis" / root.name / "index"
     built = run(root, "index", "build", "orders", "--bloom", "name", "--columns", "id,x")
     assert built == f"5 files, 50 rows in the index at {place}\n5 read, 0 as before, 0 dropped out\n"
     plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--json"))

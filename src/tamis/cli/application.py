@@ -18,7 +18,7 @@ COMMANDS = {
     "history": "List the versions of a Delta or Iceberg table, and what made them.",
     "index": "Build, look at or drop the statistics index of a table.",
     "inspect": "Show what a Parquet file says of itself, down to its pages.",
-    "sql": "Run a query in Spark's SQL over tables of lakes and databases.",
+    "sql": "Run a query in Spark's SQL, or DuckDB's, over lakes and databases.",
     "verify": "Prove that pruning loses no row of this table.",
 }
 """What each is for. A command is in a module of its own name, imported when it is run: most need half a second."""

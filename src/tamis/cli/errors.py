@@ -35,7 +35,7 @@ _DEBUG = "tamis.debug"
 
 _IN_THE_WORDS_OF_THE_COMMAND_LINE = (
     (r"\bmerge_schema=True \(--merge-schema\)", "--merge-schema"),
-    (r"\b(format|version|timestamp|ref|catalog|partitioning)=(?=[\s,;]|$)", r"--\1"),
+    (r"\b(format|version|timestamp|ref|catalog|partitioning|int96)=(?=[\s,;]|$)", r"--\1"),
     (r"\bsnapshot_id=(?=[\s,;]|$)", "--snapshot-id"),
     (r"\brelocate=False\b", "--no-relocate"),
     (r"\bmerge_schema=(?=\s|$)|(?<=without )merge_schema\b", "--merge-schema"),

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _to_option = click.option(
-    "--to", metavar="PLACE", help="Folder of the index.  [default: _tamis/index in the table's own folder]"
+    "--to", metavar="PLACE", help="Folder of the index.  [default: _tamis/TABLE/index beside the table's folder]"
 )
-_TABLE_OPTIONS = ("format", "allow_outside", "partitioning", "merge_schema")
+_TABLE_OPTIONS = ("format", "allow_outside", "partitioning", "merge_schema", "int96")
 
 
 @click.group(

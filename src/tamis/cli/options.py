@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from tamis.cli.errors import Command
 from tamis.expr.nodes import Expr, and_
+from tamis.parquet.leaves import Int96
 from tamis.scan.scan import Scan
 from tamis.table import FORMATS, Table, open_table
 from tamis.tables.source import LEVELS
@@ -41,6 +42,7 @@ class Request:
     index: str | None = None
     partitioning: Mapping[str, str] | None = None
     merge_schema: bool = False
+    int96: Int96 = "instant"
     storage_options: Mapping[str, str] | None = None
     where: Sequence[str] = ()
     """Filters, all of which must hold."""
@@ -72,6 +74,7 @@ class Request:
             self.catalog,
             partitioning=self.partitioning,
             merge_schema=self.merge_schema,
+            int96=self.int96,
             allow_outside=self.allow_outside,
             relocate=self.relocate,
             index=False if self.index == "none" else self.index,
@@ -238,7 +241,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--allow-outside",
         is_flag=True,
-        help="Read files that the table's own log or metadata places outside of its folder.",
+        help="Read files that the table's own log, metadata or a symbolic link places outside of its folder.",
     ),
     click.option(
         "--index",
@@ -257,6 +260,13 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         is_flag=True,
         help="Take the columns of all files, in their widest types; else those of the first file.",
     ),
+    click.option(
+        "--int96",
+        type=click.Choice(get_args(Int96)),
+        default="instant",
+        show_default=True,
+        help="What timestamps of 96 bits in Parquet files are: instants, or local times without a zone.",
+    ),
     storage_option,
 )
 _TABLE_NAMES = (
@@ -271,6 +281,7 @@ _TABLE_NAMES = (
     "index",
     "partitioning",
     "merge_schema",
+    "int96",
     "storage_options",
 )
 

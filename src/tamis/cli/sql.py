@@ -30,7 +30,10 @@ from tamis.cli.sql_tables import GivenTables, about_places
 from tamis.errors import InvalidArgument, TableNotFound, counted, one_line
 from tamis.scan.coalesce import coalesce_batches
 
-_QUERY = re.compile(r"\s*(--.*\n|/\*.*?\*/|\s|\()*(select|with|values|from|table)\b", re.IGNORECASE | re.DOTALL)
+_QUERY = re.compile(
+    r"\s*(--.*\n|/\*.*?\*/|\s|\()*(select|with|values|from|table|pivot|unpivot|describe|summarize)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 @click.command(
@@ -70,8 +73,15 @@ Examples:
 @click.option("--policies", metavar="FILE", help="Row filters and masks, in YAML or JSON.")
 @click.option("--principal", metavar="NAME", help="Who asks, as the policies name them.")
 @limit_option(f"At most so many rows, or 'all'.  [default: {ROWS_ON_A_TERMINAL} on a terminal, else all]")
+@click.option(
+    "--dialect",
+    type=click.Choice(("spark", "duckdb")),
+    default="spark",
+    show_default=True,
+    help="The language of the query, with its meaning.",
+)
 @click.option("--explain", is_flag=True, help="Show the plan, the rules and what each scan would read; read nothing.")
-@table_options("format", "relocate", "allow_outside", "partitioning", "merge_schema", "storage_options")
+@table_options("format", "relocate", "allow_outside", "partitioning", "merge_schema", "int96", "storage_options")
 @json_option("One JSON object a row, each on its line; with --explain, one object.")
 @click.option(
     "--output", metavar="FILE", help="Write the rows to a file, .parquet, .arrow, .arrows, .csv or .jsonl; - is stdout."
@@ -87,13 +97,14 @@ def sql(
     policies: str | None,
     principal: str | None,
     limit: Limit,
+    dialect: str,
     explain: bool,
     as_json: bool,
     output: str | None,
     output_format: str | None,
     **options: Any,
 ) -> None:
-    """Run a query in Spark's SQL over tables of lakes and databases.
+    """Run a query in Spark's SQL, or DuckDB's, over lakes and databases.
 
     A table on a terminal; tab-separated lines in a pipe, where \\N is NULL. Options about tables are for all that are
     given by URI; another version is asked for in the query: orders VERSION AS OF 3, TIMESTAMP AS OF '2024-03-01'.
@@ -109,9 +120,9 @@ def sql(
     session = given.session(policies, principal)
     try:
         if explain:
-            write(session.explain(query, "json" if as_json else "text") + "\n")
+            write(session.explain(query, "json" if as_json else "text", dialect=dialect) + "\n")
             return
-        found = session.sql(query)
+        found = session.sql(query, dialect=dialect)
     except TableNotFound as error:
         raise about_places(error) from error
     if output is not None and output != STDOUT:

@@ -1,0 +1,190 @@
+"""One run of a query in DuckDB's language, on an engine of its own.
+
+The engine is made for the query and closed after it. It reads streams of our scans, the files of scans that it reads
+faster by itself, and nothing else. Each table of the query is a view under the name that the query uses, in a schema
+and a database of that name, so that the text needs no change:
+
+    orders → memory.main.orders      sales.orders → memory.sales.orders      pg.public.orders → pg.public.orders
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tamis.errors import InvalidArgument
+from tamis.expr.nodes import Column
+from tamis.pushdown.connector import Connector
+from tamis.pushdown.duckdb_dialect.syntax import fold_name
+from tamis.pushdown.embedded import BATCH_ROWS, Running, empty_leaf, interruptible, new_engine
+from tamis.pushdown.nodes import Filter, Node, Project, TableScan, outputs_of
+from tamis.pushdown.own_files import all_own_files, engine_name
+from tamis.pushdown.scopes import Field
+from tamis.scan.spark_functions import macros_of
+
+Parameters = Mapping[str, Any] | Sequence[Any] | None
+
+_OWN_DATABASES = frozenset(("memory", "temp", "system"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """A table as a query sees it: its name there, the plan of its rows, and its columns over that plan."""
+
+    name: tuple[str, ...]
+    plan: Node
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """The rows of a table, under a name of ours, and what the query calls their columns."""
+
+    name: str
+    scan: TableScan
+    columns: tuple[tuple[str, str], ...]
+    """The name of each column in the query, and in the scan."""
+
+
+class RunningDuckdb(Running):
+    """One run of a text over views. Its batches can be taken once."""
+
+    def __init__(
+        self,
+        text: str,
+        views: Sequence[TableView],
+        connectors: Mapping[str, Connector],
+        parameters: Parameters,
+        explain: Callable[[BaseException], BaseException],
+    ) -> None:
+        self._explain = explain
+        self._failures: list[BaseException] = []
+        leaves = _leaves_of(text, views)
+        named = [(leaf.name, leaf.scan) for leaf in leaves]
+        own = all_own_files(named, connectors)
+        self._connection = new_engine([path for files in own.values() for path in files.paths])
+        try:
+            with _failing(self._failure):
+                _prepare(self._connection)
+                for macro in macros_of("; ".join(files.query for files in own.values())):
+                    self._connection.execute(macro)
+            self._register_all(named, own, connectors)
+            with _failing(self._failure), interruptible():
+                _create_views(self._connection, views, leaves)
+                self._reader = relation_of(self._connection, text, parameters).to_arrow_reader(BATCH_ROWS)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.schema = self._reader.schema
+
+
+def columns_of_answer(
+    text: str,
+    views: Sequence[TableView],
+    connectors: Mapping[str, Connector],
+    parameters: Parameters,
+    explain: Callable[[BaseException], BaseException],
+) -> pa.Schema:
+    """The columns that a text returns. Nothing is read: its tables are empty here."""
+    leaves = _leaves_of(text, views)
+    connection = new_engine(())
+    try:
+        with _failing(explain):
+            _prepare(connection)
+            for leaf in leaves:
+                connection.register(leaf.name, empty_leaf(leaf.scan, connectors))
+            _create_views(connection, views, leaves)
+            # Functions that make rows would run.
+            return relation_of(connection, text, parameters).limit(0).to_arrow_reader().schema
+    finally:
+        connection.close()
+
+
+def relation_of(connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
+    return connection.sql(text) if not parameters else connection.sql(text, params=parameters)
+
+
+@contextmanager
+def _failing(explain: Callable[[BaseException], BaseException]) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise explain(error) from error
+
+
+def _prepare(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
+
+
+def _leaves_of(text: str, views: Sequence[TableView]) -> list[_Leaf]:
+    prefix = "tamis"
+    while prefix in text.lower() or any(prefix in part.lower() for view in views for part in view.name):
+        # A name of ours comes before one of the query's tables.
+        prefix += "_"
+    found = []
+    for number, view in enumerate(views, 1):
+        scan, names = _scan_of(view.plan)
+        columns = []
+        for field in view.fields:
+            assert isinstance(field.value, Column)
+            columns.append((field.name, names[field.value.path[0]]))
+        found.append(_Leaf(f"{prefix}_scan_{number}", scan, tuple(columns)))
+    return found
+
+
+def _scan_of(plan: Node) -> tuple[TableScan, dict[str, str]]:
+    """The scan below a plan, and which of its columns each output of the plan is.
+
+    Filters are left out: the text of the query has all that they ask.
+    """
+    names = {output.name: output.name for output in outputs_of(plan)}
+    while not isinstance(plan, TableScan):
+        match plan:
+            case Filter(protects=False):
+                pass
+            case Project(protects=False):
+                below = {each.name: each.expr.path[0] for each in plan.outputs if isinstance(each.expr, Column)}
+                names = {output: below[name] for output, name in names.items() if name in below}
+            case _:
+                raise TypeError(f"{type(plan).__name__} is no plan of a single table")
+        plan = plan.source
+    return plan, names
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection, views: Sequence[TableView], leaves: Sequence[_Leaf]) -> None:
+    databases = {fold_name(view.name[0]): view.name[0] for view in views if len(view.name) > 2}
+    for folded, name in databases.items():
+        _refuse_own_database(folded, name)
+        connection.execute(f"ATTACH ':memory:' AS {engine_name(name)}")
+    for view, leaf in zip(views, leaves, strict=True):
+        match view.name:
+            case (table,):
+                path = ("memory", "main", table)
+            case (first, table) if fold_name(first) in databases:
+                path = (first, "main", table)
+            case (schema, table):
+                _refuse_own_database(fold_name(schema), schema)
+                path = ("memory", schema, table)
+            case (database, schema, table):
+                path = (database, schema, table)
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(path[:2])}")
+        columns = ", ".join(f"{engine_name(own)} AS {engine_name(name)}" for name, own in leaf.columns)
+        connection.execute(
+            f"CREATE VIEW {_quoted(path)} AS SELECT {columns or '*'} FROM temp.main.{engine_name(leaf.name)}"
+        )
+
+
+def _refuse_own_database(folded: str, name: str) -> None:
+    if folded in _OWN_DATABASES:
+        raise InvalidArgument(
+            f"{name} is a database of DuckDB's own, so that no table can be called {name}.…: use another name"
+        )
+
+
+def _quoted(path: Sequence[str]) -> str:
+    return ".".join(map(engine_name, path))
