@@ -48,6 +48,21 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
+def lone_surrogate(text: str) -> int | None:
+    """Where a text has half of a surrogate pair, so that it cannot be written as UTF-8; None where it has none.
+
+    >>> lone_surrogate("a" + chr(0xD800)), lone_surrogate("ñ")
+    (1, None)
+    """
+    if text.isascii():
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
+
+
 def one_line(error: BaseException) -> str:
     """What an error of another library says, for a message of ours."""
     return " ".join(str(error).split()) or type(error).__name__

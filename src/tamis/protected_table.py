@@ -20,6 +20,7 @@ from tamis.pushdown.policies.applying import BoundPolicy, bind_policy
 from tamis.pushdown.policies.model import Policies
 from tamis.pushdown.policies.reading import TELLING, UNREADABLE, silence
 from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
+from tamis.scan.residual import check_functions
 from tamis.scan.scan import Scan
 from tamis.table import Table
 from tamis.tables.source import LEVELS, Catalogued, TableSource
@@ -104,7 +105,10 @@ class ProtectedTable(Table):
         *,
         levels: Collection[str] = LEVELS,
     ) -> Scan:
-        return ProtectedScan(self._source, self._policy(), where, columns, limit, levels)
+        policy = self._policy()
+        scan = ProtectedScan(self._source, policy, where, columns, limit, levels)
+        check_functions(scan._predicate.expr, visible_schema(self._source.schema, policy))
+        return scan
 
     def refresh(self) -> Table:
         versioned = self._versioned("refresh")

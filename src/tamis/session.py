@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from inspect import signature
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from tamis.engines.local import LocalEngine
@@ -35,6 +36,8 @@ _BEFORE_STORAGE_OPTIONS = list(signature(open_source).parameters).index("storage
 
 _CATALOG_OPTIONS = ("storage_options", "relocate", "allow_outside")
 
+
+SPARK_DIALECT, DUCKDB_DIALECT = "spark", "duckdb"
 
 if TYPE_CHECKING:
     from typing import Generic
@@ -80,6 +83,7 @@ class Session(_Answering[Answer]):
         self._principal: str | None = None
         self._catalog_of: dict[str, Catalog] = {}
         """One catalog, once it is needed, shared with the sessions of other principals."""
+        self._catalog_lock = Lock()
 
     @property
     def planning(self) -> str:
@@ -210,21 +214,34 @@ class Session(_Answering[Answer]):
 
     @property
     def _catalog(self) -> Catalog:
-        if "catalog" not in self._catalog_of:
-            # The engine takes a tenth of a second to load, and few sessions query.
-            from tamis.pushdown.catalog import Catalog
+        found = self._catalog_of.get("catalog")
+        if found is not None:
+            return found
+        # The engine takes a tenth of a second to load, and few sessions query.
+        from tamis.pushdown.catalog import Catalog
 
-            self._catalog_of["catalog"] = Catalog(_Opener(self))
-        return self._catalog_of["catalog"]
+        with self._catalog_lock:
+            # Another thread may have made it meanwhile: what that registers must not be lost.
+            if "catalog" not in self._catalog_of:
+                self._catalog_of["catalog"] = Catalog(_Opener(self))
+            return self._catalog_of["catalog"]
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
 
-    def sql(self, query: str, args: Arguments | None = None, *, rules: Rules = True) -> Answer:
+    def sql(
+        self, query: str, args: Arguments | None = None, *, rules: Rules = True, dialect: str = SPARK_DIALECT
+    ) -> Answer:
         """A query over the registered tables, in Spark's dialect; on a Spark session, its DataFrame.
 
-        `args` are the values of its parameters: a mapping for `:name`, or a list for one `?` after the other.
+        `args` are the values of its parameters: a mapping for `:name`, or a list for one `?` after the other. With
+        `dialect="duckdb"` the query is in DuckDB's language, and means what DuckDB means by it; named parameters are
+        `$name` there. It runs on the embedded engine, in sessions without Spark and without policies.
         `rules` switches rules of the optimizer off by name, as in `{"push_limit_into_scan": False}`; False: all.
         """
+        if _is_duckdb(dialect):
+            found = self._duckdb_query(query, args, rules)
+            found.check()
+            return cast(Answer, found)
         try:
             found = self._query(query, args, rules)
         except (ParseError, MissingValue):
@@ -249,8 +266,20 @@ class Session(_Answering[Answer]):
 
         return frame_as_written(self._spark_session, query, frame_of)
 
-    def explain(self, query: str, format: str = "text", *, args: Arguments | None = None, rules: Rules = True) -> str:
+    def explain(
+        self,
+        query: str,
+        format: str = "text",
+        *,
+        args: Arguments | None = None,
+        rules: Rules = True,
+        dialect: str = SPARK_DIALECT,
+    ) -> str:
         """What becomes of a query, as `text` or as `json`: plans, rules, and what each scan will read."""
+        if _is_duckdb(dialect):
+            found = self._duckdb_query(query, args, rules)
+            found.check()
+            return found.explain(format)
         found = self._query(query, args, rules)
         # To ask Spark takes longer than all else.
         found.check(self._spark_session, only_if_doubtful=self._spark_session is not None)
@@ -276,6 +305,18 @@ class Session(_Answering[Answer]):
             on_spark=self._spark_session is not None,
             **self._spark_settings,
         )
+
+    def _duckdb_query(self, query: str, arguments: Arguments | None, rules: Rules) -> Query:
+        if self._spark_session is not None:
+            raise InvalidArgument(
+                "dialect='duckdb' runs on the embedded engine, and this session runs its queries on Spark: register "
+                "the tables in a session of their own, tamis.connect(), or write the query in Spark's dialect"
+            )
+        from tamis.pushdown.duckdb_dialect.query import DuckdbQuery
+        from tamis.pushdown.visible import VisibleTables
+
+        tables = VisibleTables(self._catalog, self._policies, self._principal)
+        return DuckdbQuery(query, tables, dict(self._catalog.connectors), rules, arguments=arguments)
 
     @property
     def _spark_settings(self) -> dict[str, Any]:
@@ -310,6 +351,12 @@ class _Opener:
             # A policy is about the table as it was registered: an old version may have what it does not know of.
             raise AccessDenied("a session with policies queries tables as they were registered, not at other versions")
         return source.at(state.version, state.timestamp)
+
+
+def _is_duckdb(dialect: str) -> bool:
+    if dialect not in (SPARK_DIALECT, DUCKDB_DIALECT):
+        raise InvalidArgument(f"no dialect {dialect!r}. Dialects: {SPARK_DIALECT}, {DUCKDB_DIALECT}")
+    return dialect == DUCKDB_DIALECT
 
 
 def _is_iceberg_catalog(given: Any) -> bool:

@@ -6,19 +6,21 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, get_args
 
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, with_article
 from tamis.expr.nodes import FALSE, NULL
 from tamis.io.storage import Storage, open_storage
+from tamis.parquet.leaves import Int96
 from tamis.scan.plan import describe_files
+from tamis.scan.residual import check_functions
 from tamis.scan.scan import Scan, checked_limit
 from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
 from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
-from tamis.tables.source import LEVELS, TableSource, Versioned
+from tamis.tables.source import LEVELS, Refreshable, TableSource, Versioned
 
 if TYPE_CHECKING:
     from tamis.spark.files_dataframe import FilesDataFrame
@@ -63,8 +65,14 @@ class Table:
         return self._versioned("history").history(checked_limit(limit))
 
     def refresh(self) -> Table:
-        """The table at its newest version; only what is new is read."""
-        return Table(self._versioned("refresh").refresh())
+        """The table at its newest version, of a folder or a file: as it is now.
+
+        This one stays as it is: of a folder, files that were added since are not read, and a file that was replaced or
+        removed is an error.
+        """
+        if not isinstance(self._source, Refreshable):
+            raise UnsupportedFeature(f"a {self.format} table cannot be refreshed: open it anew")
+        return Table(self._source.refresh())
 
     def _versioned(self, what: str) -> Versioned:
         if not isinstance(self._source, Versioned):
@@ -98,7 +106,7 @@ class Table:
         returns all.
         """
         try:
-            return Scan(self._source, where, columns, limit, levels)
+            scan = Scan(self._source, where, columns, limit, levels)
         except UnknownColumn as error:
             from tamis.tables.hive.table import HiveTable
 
@@ -109,6 +117,8 @@ class Table:
             raise UnknownColumn(
                 f"{str(error).rstrip('.')}. These are the columns of the first file: {way_out}"
             ) from error
+        check_functions(scan._predicate.expr, self._source.schema)
+        return scan
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> FilesDataFrame:
         """The files of the table, with partition values and statistics, as a DataFrame in the memory of Spark.
@@ -143,6 +153,7 @@ def open_table(
     allow_outside: bool = False,
     relocate: bool = True,
     index: str | os.PathLike[str] | bool | None = None,
+    int96: Int96 = "instant",
 ) -> Table:
     """Open a table: Delta, Iceberg, a folder of Parquet files, Hive-style partition directories, or a single file.
 
@@ -150,11 +161,13 @@ def open_table(
     a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file, or by its name in a
     `catalog`: one of pyiceberg's, or the properties or the name of one. `relocate=False` refuses an Iceberg table that
     was moved; else its files are looked for below the place where it was opened. `allow_outside` lets a table have
-    files outside of its folder where its log or its metadata says so.
+    files outside of its folder where its log, its metadata or a symbolic link says so.
 
     `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
     The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and takes
-    every column that one of them has in the widest of its types.
+    every column that one of them has in the widest of its types. Timestamps of 96 bits (INT96) are instants of UTC, as
+    Spark writes and reads them; `int96="local"` takes them for wall clocks without a zone, for files of writers that
+    mean local time.
 
     `index` is the place of a statistics index that `tamis.index.build(…, to=…)` made; one beside the table is found by
     itself, and False uses none.
@@ -174,6 +187,7 @@ def open_table(
             allow_outside=allow_outside,
             relocate=relocate,
             index=index,
+            int96=int96,
         )
     )
 
@@ -193,6 +207,7 @@ def open_source(
     allow_outside: bool = False,
     relocate: bool = True,
     index: str | os.PathLike[str] | bool | None = None,
+    int96: Int96 = "instant",
     planning: Planning | None = None,
 ) -> TableSource:
     """What `open_table` opens, planned where `planning` says."""
@@ -202,21 +217,25 @@ def open_source(
         raise InvalidArgument(
             f"partitioning is a mapping of columns to types, as in {{'day': 'date'}}, not {partitioning!r}"
         )
+    if int96 not in get_args(Int96):
+        raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
     if not isinstance(uri, str | os.PathLike):
         raise InvalidArgument(f"a table is opened by its path or URI, not by {with_article(type(uri).__name__)}")
     chosen = _Snapshot(version, timestamp, snapshot_id, ref)
+    chosen_int96 = None if int96 == "instant" else int96
     if catalog is not None:
         if format not in (None, "iceberg"):
             raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: leave format= or catalog= away")
-        _refuse("an Iceberg table", merge_schema=merge_schema or None)
+        _refuse("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
         return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
-    storage = open_storage(uri, storage_options)
+    storage = open_storage(uri, storage_options).allowing_outside(allow_outside)
     # Each format imports what the others do not need: of Delta it is a fifth of all that is ours.
     if format == "delta" or (format is None and is_delta(storage)):
         _refuse("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
-        if merge_schema:
+        if merge_schema or chosen_int96:
             raise InvalidArgument(
-                "merge_schema= was given, but the log of a Delta table tells its schema: leave it away"
+                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table tells its "
+                "schema: leave it away"
             )
         from tamis.indexing.finding import find_index
         from tamis.tables.delta.table import DeltaTable
@@ -226,7 +245,7 @@ def open_source(
         table_id = delta.snapshot.metadata.id
         return replace(delta, index=find_index(storage, index, storage_options, table_id=table_id))
     if format == "iceberg" or (format is None and is_iceberg(storage)):
-        _refuse("an Iceberg table", merge_schema=merge_schema or None)
+        _refuse("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
         return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
     _refuse(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
@@ -240,8 +259,9 @@ def open_source(
         storage,
         partitioning,
         merge_schema=merge_schema,
+        int96=int96,
         planning=planning,
-        find_index=lambda has_directory: find_index(storage, index, storage_options, has_directory=has_directory),
+        find_index=lambda: find_index(storage, index, storage_options),
     )
     if format is not None and format != table.format:
         raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")

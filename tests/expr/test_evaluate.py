@@ -360,7 +360,7 @@ def test_a_timestamp_moved_out_of_its_range_is_an_error(unit, moment, sql):
 
 def test_an_interval_longer_than_the_range_of_the_column_is_an_error():
     with pytest.raises(EvaluationError, match="longer than"):
-        values("x + INTERVAL 2000000000 DAY IS NULL", x=pa.array([0], pa.timestamp("ns")))
+        values("x + INTERVAL 100000000 DAY IS NULL", x=pa.array([0], pa.timestamp("ns")))
 
 
 def test_a_timestamp_at_the_very_edge_is_not_out_of_range():

@@ -118,7 +118,7 @@ def test_prints_minimal_brackets_and_reads_back(expr: Expr, printed: str) -> Non
         ((0, 3, 0), types.INTERVAL, "INTERVAL '3' DAY"),
         ((-14, 0, 0), types.INTERVAL, "INTERVAL '-14' MONTH"),
         ((0, 0, -1_500_000_000), types.INTERVAL, "INTERVAL '-1.5' SECOND"),
-        ((1, -2, 3), types.INTERVAL, "INTERVAL '1 months -2 days 0.000000003 seconds'"),
+        ((1, -2, 3), types.INTERVAL, "CAST('1 months -2 days 0.000000003 seconds' AS INTERVAL)"),
         ((0, 0, 0), types.INTERVAL, "INTERVAL '0' DAY"),
     ],
 )  # fmt: skip

@@ -80,7 +80,7 @@ def test_one_table_alone_is_streamed(session: tamis.Session, plans: list[str]) -
 
 
 def test_an_engine_that_is_interrupted_says_so_as_python_does() -> None:
-    with pytest.raises(KeyboardInterrupt), embedded._interruptible():
+    with pytest.raises(KeyboardInterrupt), embedded.interruptible():
         raise RuntimeError("Query interrupted")
-    with pytest.raises(RuntimeError, match="otherwise"), embedded._interruptible():
+    with pytest.raises(RuntimeError, match="otherwise"), embedded.interruptible():
         raise RuntimeError("otherwise")

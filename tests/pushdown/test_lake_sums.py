@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from builders import protected
+from builders import protected, sql_tables
 from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
 from builders.iceberg_tables import IcebergFolder
@@ -103,14 +103,20 @@ def test_sums_and_averages_of_every_type_are_those_of_the_engine(
     session: Session, peer: duckdb.DuckDBPyConnection, ending: str, reads_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_files, "WORTH", 0 if reads_files else 2**60)
-    calls = ", ".join(f"sum({name}), avg({name}), count({name}), min({name}), max({name})" for name in NUMBERS)
-    query = f"SELECT count(*), {calls} FROM t{ending}"
-    found, plan = asked(session, query)
-    expected = peer.sql(query).to_arrow_table()
+    calls = [f"sum({name}), avg({name}), count({name}), min({name}), max({name})" for name in NUMBERS]
+    found, plan = asked(session, f"SELECT count(*), {', '.join(calls)} FROM t{ending}")
+    # Spark's average of decimals has four digits more after the point than they have.
+    judged = [
+        call.replace(f"avg({name})", f"round(avg({name}), {VALUES[name].type.scale + 4})")
+        if pa.types.is_decimal(VALUES[name].type)
+        else call
+        for name, call in zip(NUMBERS, calls, strict=True)
+    ]
+    expected = peer.sql(f"SELECT count(*), {', '.join(judged)} FROM t{ending}").to_arrow_table()
     assert SUMMED in plan
     assert "Aggregate" not in plan
     assert found.schema.types == expected.schema.types
-    assert repeated(found) == repeated(expected)
+    assert sql_tables.same_rows(found, expected)
 
 
 @pytest.mark.parametrize("reads_files", [False, True])
@@ -137,7 +143,7 @@ def test_groups_by_partitions_are_summed_where_they_are_read(
     assert same_rows(found, peer.sql(averages).to_arrow_table())
 
 
-@pytest.mark.parametrize("expression", ["sum(int64) div 3", "sum(int32) & 255", "sum(int32) / 3", "sum(int64) + 0.5"])
+@pytest.mark.parametrize("expression", ["sum(int32) div 3", "sum(int32) & 255", "sum(int32) / 3", "sum(int64) + 0.5"])
 def test_what_is_computed_of_a_sum_has_the_type_that_the_engine_gives_it(session: Session, expression: str) -> None:
     query = f"SELECT {expression} AS x FROM t"
     found, plan = asked(session, query)

@@ -17,7 +17,7 @@ def test_the_page_prints_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    assert [kind for kind, _ in PARTS] == ["python", "text", "python", "python", "text", "python"]
+    assert [kind for kind, _ in PARTS] == ["python", "text", *["python"] * 4, "text", "python"]
     for kind, text in PARTS:
         if kind == "python":
             exec(compile(text, str(PAGE), "exec", dont_inherit=True), names)

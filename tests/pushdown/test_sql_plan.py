@@ -136,7 +136,8 @@ def test_a_correlated_subquery_stays_with_the_query_around_it(session: tamis.Ses
         "SELECT o.id, rank() OVER (ORDER BY c.name) AS r FROM orders o JOIN customers c ON o.customer = c.id "
         "WHERE o.day = 'a' ORDER BY r",
         "SELECT c.name, count(*) FROM orders o, customers c WHERE o.customer = c.id GROUP BY ROLLUP (c.name)",
-        "SELECT bar(o.id, 0, 9) FROM orders o JOIN customers c ON o.customer = c.id WHERE o.day = 'a' AND c.id > 3",
+        "SELECT ntile(2) OVER (ORDER BY o.id) FROM orders o JOIN customers c ON o.customer = c.id "
+        "WHERE o.day = 'a' AND c.id > 3",
     ],
 )
 def test_what_stands_below_the_rest_of_a_select_is_modelled(session: tamis.Session, query: str) -> None:

@@ -27,8 +27,8 @@ QUERIES = {
     "case": "SELECT CASE WHEN amount > 100 THEN 'big' WHEN amount IS NULL THEN 'none' ELSE 'small' END AS size "
     "FROM orders",
     "casts": "SELECT CAST(amount AS INT), CAST(id AS STRING), CAST('2024-01-05' AS DATE) FROM orders WHERE id < 9",
-    "timestamps": "SELECT id, year(moment), hour(moment), moment + INTERVAL '1' DAY FROM orders WHERE moment >= "
-    "TIMESTAMP '2024-01-05 10:00:00'",
+    "timestamps": "SELECT id, CAST(year(moment) AS INT), CAST(hour(moment) AS INT), moment + INTERVAL '1' DAY "
+    "FROM orders WHERE moment >= TIMESTAMP '2024-01-05 10:00:00'",
     "struct fields": "SELECT address.city, c.address.zip FROM customers c WHERE c.address.zip > 4",
     "count": "SELECT count(*), count(amount), count(DISTINCT customer) FROM orders",
     "count with filter": "SELECT count(*) FROM orders WHERE region = 'eu' AND id < 100",
@@ -37,7 +37,7 @@ QUERIES = {
     "extremes of floats": "SELECT min(value), max(value), count(value) FROM events",
     "sums": "SELECT sum(id), avg(id), sum(amount), avg(amount), sum(price), avg(price) FROM orders",
     "groups": "SELECT region, count(*), sum(amount) FROM orders GROUP BY region",
-    "groups by place and alias": "SELECT region AS r, year(day) AS y, count(*) FROM orders GROUP BY 1, y",
+    "groups by place and alias": "SELECT region AS r, CAST(year(day) AS INT) AS y, count(*) FROM orders GROUP BY 1, y",
     "groups by expression": "SELECT id % 3, id % 3 + 1, max(id) FROM orders GROUP BY id % 3",
     "groups by one of two names": "SELECT a.id, count(*) FROM orders a FULL JOIN (SELECT * FROM customers "
     "WHERE Id > 3) b ON a.id = b.Id GROUP BY a.id HAVING count(*) > 0",

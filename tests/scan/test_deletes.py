@@ -93,6 +93,11 @@ def test_a_row_group_without_any_row_left_is_not_read(folder: Path) -> None:
     assert sum(task.row_count for task in plan.tasks) == 3 * ROWS - 507
 
 
+def test_P5_the_only_row_left_of_a_row_group_is_read(folder: Path) -> None:
+    gone = {f"{number}.parquet": [row for row in range(ROWS) if row % ROWS_PER_GROUP != 7] for number in range(3)}
+    assert Scan(table_with(folder, gone)).to_arrow()["id"].to_pylist() == list(range(7, 3 * ROWS, ROWS_PER_GROUP))
+
+
 def test_a_limit_counts_rows_that_are_left(folder: Path) -> None:
     gone = {f"{number}.parquet": list(range(ROWS - 2)) for number in range(3)}
     scan = Scan(table_with(folder, gone), limit=5)

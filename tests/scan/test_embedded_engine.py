@@ -105,10 +105,9 @@ def test_what_the_embedded_engine_computes_has_the_meaning_of_the_language(tmp_p
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("lenght(text) = 5", ["(at: where, character 1)", "there is no function lenght; did you mean length?"]),
-        ("row = 0 AND\n foo_bar(text)", ["(at: where, line 2, character 2)", "there is no function foo_bar."]),
-        ("read_text('secret') = 'x'", ["read_text gives a table and no value"]),
-        ("date_trunc('FOO', ns) = ns", ["'FOO' is no unit of time. Units: year, quarter"]),
+        ("lenght(text) = 5", ["(at: where, character 1)", "there is no function lenght", "Did you mean length?"]),
+        ("row = 0 AND\n foo_bar(text)", ["(at: where, line 2, character 2)", "there is no function foo_bar"]),
+        ("read_text('secret') = 'x'", ["there is no function read_text"]),
         ("CASE WHEN row > 5 THEN 'a' ELSE row END = 'a'", ["branches of CASE are of two types, a string and a bigint"]),
         ("coalesce(row, text) = 'a'", ["the arguments of coalesce are of two types"]),
     ],

@@ -62,6 +62,8 @@ def kept(*conjuncts: str) -> list[int]:
         (["CAST(t AS int) > 5", "t <> 'n/a'"], [10]),
         (["substring(trim(t), 0, 1) = '7'"], [10]),
         (["greatest(n, 1) IN (3, '2')"], [20, 30]),
+        # Functions of texts take numbers as texts, as Spark does.
+        (["lower(n) = '1'"], [10]),
     ],
 )
 def test_rows_that_satisfy_all_conjuncts(conjuncts: list[str], expected: list[int]) -> None:
@@ -78,28 +80,26 @@ def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> Non
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("frobnicate(n)", "cannot evaluate frobnicate(n): there is no function frobnicate. Write it with"),
-        ("flor(f) = 2", "cannot evaluate flor(f) = 2: there is no function flor; did you mean floor? Write it with"),
-        ("lower(n) = 'a'", "lower(n) = 'a': lower does not take bigint. Cast the argument, as in CAST(x AS STRING)"),
+        ("frobnicate(n)", "there is no function frobnicate with Spark's meaning on the embedded engine. docs/express"),
+        ("flor(f) = 2", "there is no function flor with Spark's meaning on the embedded engine. Did you mean floor? "),
         ("floor(s) = 1", "floor(s) = 1: floor does not take string. Cast the argument, as in CAST(x AS DOUBLE)"),
-        ("n % 0 = 1", "n % 0 = 1: division by zero in expression (n % 0). Leave such rows out, as in CASE WHEN"),
+        ("n % 0 = 1", "n % 0 = 1: division by zero. Leave such rows out, as in CASE WHEN b <> 0 THEN a % b END"),
         (
             "CASE WHEN n > 0 THEN CAST(t AS INT) ELSE 0 END = 1",
             "END = 1: could not convert string 'n/a' to INT32, of t. Leave such values out, or make them NULL with TRY",
         ),
         ("greatest(n, s) = 1", "greatest(n, s) = 1: cannot combine types"),
-        ("s RLIKE '['", "(s RLIKE '['): missing ]: [. Leave such values out"),
-        ("from_json(s) = 1", "has no words for from_json(s) = 1: Required keyword: 'expression' missing. Write it"),
-        # sqlglot would leave the format out, with a warning on stderr.
-        ("to_number(s, '9') = 1", "has no words for to_number(s, '9') = 1: Unsupported TO_NUMBER function. Write it"),
+        ("s RLIKE '['", "no words for Spark's RLIKE: the regular expression '[' has a class of characters without"),
+        ("from_json(s) = 1", "has no words for Spark's from_json: it takes a text and a constant schema here, without"),
+        ("to_number(s, '9') = 1", "to_number(s, '9') = 1: a text is not written as the format of to_number says. "),
     ],
 )
 def test_what_the_engine_cannot_do_is_said_in_one_line_with_the_way_out(where: str, message: str) -> None:
     with pytest.raises(EvaluationError) as raised:
         kept(where)
     said = str(raised.value)
-    assert said.startswith("the embedded engine ")
-    assert message in re.sub(r" \(at: where, character \d+\)(?=: )", "", said)
+    assert "the embedded engine" in said
+    assert message in re.sub(r" \(at: where, character \d+\)(?=: |\. )", "", said)
     assert "\n" not in said
     assert "\x1b" not in said
     assert "given" not in said

@@ -250,3 +250,33 @@ def test_F2_a_partition_value_of_nan_is_counted_and_never_a_bound():
     assert found["null_count:x"].to_pylist() == [0, 0, 10]
     assert found["lower:x"].to_pylist() == found["upper:x"].to_pylist() == [1.0, None, None]
     assert not pc.any(pc.is_nan(found["lower:x"])).as_py()
+
+
+@pytest.mark.parametrize(
+    ("where", "unit", "expected"),
+    [
+        # isnan(x) is TRUE for NaN and FALSE for all else, NULL included, as x <=> NaN is.
+        ("isnan(x)", Unit(1.0, 2.0, 0, 0), SKIPPED),
+        ("isnan(x)", Unit(1.0, 2.0, 3, 0), SKIPPED),
+        ("isnan(x)", Unit(None, None, 10, None), SKIPPED),
+        ("isnan(x)", Unit(1.0, 2.0, 0, None), KEPT),
+        ("isnan(x)", Unit(1.0, 2.0, 0, 1), KEPT),
+        ("isnan(x)", Unit(None, None, 0, 10), WHOLE),
+        ("isnan(x)", Unit(None, None, 1, 9), KEPT),
+        ("NOT isnan(x)", Unit(None, None, 0, 10), SKIPPED),
+        ("NOT isnan(x)", Unit(None, None, 1, 9), KEPT),
+        ("NOT isnan(x)", Unit(1.0, 2.0, 0, 0), WHOLE),
+        ("NOT isnan(x)", Unit(None, None, 10, None), WHOLE),
+        ("NOT isnan(x)", Unit(1.0, 2.0, 0, None), KEPT),
+        ("NOT isnan(x)", Unit(1.0, 2.0, None, 0), WHOLE),
+        ("isnan(x) IS NULL", Unit(1.0, 2.0, 3, None), SKIPPED),
+        ("isnan(x) OR x IS NULL", Unit(1.0, 2.0, 0, 0), SKIPPED),
+    ],
+)
+def test_F3_isnan_is_answered_by_counts(where, unit, expected):
+    assert outcome(where, DOUBLE, unit) == expected
+
+
+def test_F3_isnan_of_a_whole_number_is_never_true():
+    assert outcome("isnan(x)", pa.int64(), Unit(1, 2, 1)) == SKIPPED
+    assert outcome("NOT isnan(x)", pa.int64(), Unit(1, 2, 1)) == WHOLE

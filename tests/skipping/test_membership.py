@@ -127,6 +127,14 @@ def test_B4_under_or_both_sides_are_absent_or_nothing_is_skipped() -> None:
     assert kept(asked("x = 5 OR y > 6"), units(true_0=[False])) == [True]
 
 
+def test_B4_a_boolean_column_beside_a_question_is_answered_by_its_bounds() -> None:
+    predicate = make_predicate("flag OR x = 5", SCHEMA.append(pa.field("flag", pa.bool_())), "t").expr
+    flags = [Unit(False, False), Unit(False, True), Unit(True, True), Unit(False, False)]
+    batch = batch_of({"x": (BIG, [WIDE] * 4), "flag": (pa.bool_(), flags)})
+    batch = batch.append_column("true:0", pa.array([False, False, False, True]))
+    assert kept(ask(predicate), batch) == [False, True, True, True]
+
+
 def test_B4_under_and_one_side_suffices() -> None:
     assert kept(asked("x = 5 AND y = 6"), units(true_0=[False, True], true_1=[None, False])) == [False, False]
 

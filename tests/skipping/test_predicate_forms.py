@@ -25,13 +25,14 @@ from builders.units import (
     outcome,
     outcomes,
 )
-from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.nodes import Call, Column, Expr, Literal, not_
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
 
 BOOLEAN = pa.bool_()
 DECIMAL = pa.decimal128(5, 2)
+NO_TRUTH = Literal(None, BOOLEAN)
 
 
 def money(text: str) -> Decimal:
@@ -96,7 +97,10 @@ def at(*parts: int) -> datetime:
         (BOOLEAN, "x OR x IS NULL", Unit(False, False), Unit(False, True), Unit(True, True)),
         # --- Casts that keep order
         (INT, "CAST(x AS BIGINT) > 5", Unit(1, 5), Unit(1, 6), Unit(6, 9)),
-        (INT, "CAST(x AS DOUBLE) = 5.5", Unit(6, 9), Unit(5, 6), None),
+        (INT, "CAST(x AS DOUBLE) = 5.0D", Unit(6, 9), Unit(5, 6), Unit(5, 5)),
+        (INT, "CAST(x AS DOUBLE) > 5.5D", Unit(1, 5), Unit(5, 6), Unit(6, 9)),
+        (INT, "CAST(CAST(x AS BIGINT) AS DECIMAL(20,0)) IN (5, 7)", Unit(8, 9), Unit(5, 6), Unit(7, 7)),
+        (INT, "CAST(x AS BIGINT) < 5000000000", None, None, Unit(1, 5)),
         (DOUBLE, "CAST(x AS INT) = 5", Unit(6.0, 9.0, 0, 0), Unit(4.9, 5.0, 0, 0), Unit(5.0, 5.9, 0, 0)),
         (INT, "CAST(x AS DECIMAL(12,2)) < 5.5", Unit(6, 9), Unit(5, 6), Unit(1, 5)),
         (DATE, "CAST(x AS TIMESTAMP) < '2024-03-03 12:00:00'", Unit(date(2024, 3, 4), date(2024, 4, 1)),
@@ -252,6 +256,13 @@ def test_and_or_not_compose_three_values(where, a, b, expected):
 @pytest.mark.parametrize("nulls", [0, None])
 def test_a_unit_without_rows_is_skipped(where, nulls):
     assert outcome(where, INT, Unit(None, None, nulls, None, 0)) == SKIPPED
+
+
+@pytest.mark.parametrize("predicate", [NO_TRUTH, not_(NO_TRUTH), not_(not_(NO_TRUTH))], ids=str)
+def test_a_null_as_a_predicate_is_neither_true_nor_false(predicate: Expr) -> None:
+    """As normalising would find, which the rewrite does not rely on."""
+    pruned = prune(batch_of({"x": (INT, [Unit(1, 2)])}), rewrite(predicate))
+    assert pruned.selection.to_pylist() == [False]
 
 
 @pytest.mark.parametrize("where", ["month(x) = 3", "day(x) = 3", "month(x) IN (3, 4)", "month(x) <> 4"])

@@ -16,7 +16,7 @@ from builders.indexed import write_files
 
 
 def entries(place: Path) -> pa.Table:
-    tables = [pq.read_table(path) for path in place.glob("part-*.parquet")]
+    tables = [pq.read_table(path) for path in place.glob("part-*.tamis")]
     return pa.concat_tables([table.replace_schema_metadata(None) for table in tables]).sort_by("path")
 
 

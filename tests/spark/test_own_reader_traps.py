@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 import tamis
 from builders.delta_log import DeltaLog
 from builders.delta_tables import data_file
+from builders.footers import GROUP_ROWS, add_to_numbers
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, TamisError
 
 NAN = float("nan")
@@ -184,3 +185,20 @@ def test_files_with_deleted_rows_and_narrow_structs_are_one_table(spark: Any, tm
     rows = pa.table({"s": [{"a": 1, "b": 2}, {"a": 3, "b": 4}]})
     log.commit(data_file(log, "0.parquet", rows, {}), data_file(log, "1.parquet", rows, {}, deleted=[0]))
     assert_same(spark, tmp_path, "s.b > 1", ["s.a"])
+
+
+@pytest.mark.parametrize("reader", ["auto", "spark", "arrow"])
+def test_P11_rows_that_contradict_each_other_are_an_error(spark: Any, tmp_path: Path, reader: str) -> None:
+    for number in range(2):
+        pq.write_table(pa.table({"id": range(300)}), tmp_path / f"{number}.parquet", row_group_size=100)
+    add_to_numbers(tmp_path / "1.parquet", GROUP_ROWS, -100, 0)
+    with pytest.raises((CorruptFile, PySparkException), match="says that the file has 300 rows"):
+        tamis.open(tmp_path).scan().to_spark(spark, reader=reader).collect()
+
+
+@pytest.mark.parametrize("reader", ["auto", "spark", "arrow"])
+def test_P10_the_last_page_is_read_whole(spark: Any, golden: Path, reader: str) -> None:
+    path = golden / "parquet" / "nation.dict-malformed.parquet"
+    expected = pq.read_table(path)["name"].to_pylist()
+    found = tamis.open(path).scan(columns=["name"]).to_spark(spark, reader=reader).toArrow()
+    assert sorted(found["name"].to_pylist()) == sorted(expected)

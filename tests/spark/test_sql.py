@@ -13,6 +13,7 @@ import pytest
 
 import tamis
 from builders import sql_tables
+from tamis.errors import InvalidArgument
 
 QUERIES = (
     "SELECT id, region, amount FROM orders WHERE region = 'eu' AND id < 50",
@@ -282,3 +283,11 @@ def test_no_session_is_no_session(places: dict[str, Path]) -> None:
     query = sql_tables.session(places).sql("SELECT id FROM orders")
     with pytest.raises(tamis.TamisError, match="spark is a SparkSession, not a NoneType"):
         query.to_spark(None)
+
+
+def test_a_query_in_duckdbs_language_is_refused_by_name(spark: Any) -> None:
+    connection = tamis.connect(spark=spark)
+    connection.register("rows", pa.table({"a": [1]}))
+    for ask in (connection.sql, connection.explain):
+        with pytest.raises(InvalidArgument, match="dialect='duckdb' runs on the embedded engine"):
+            ask("FROM rows", dialect="duckdb")

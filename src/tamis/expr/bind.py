@@ -12,7 +12,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import ExpressionError, TypeMismatch, place_in_text
 from tamis.expr.coerce import Placed, place
-from tamis.expr.functions import COMPARISONS, MIRRORED, type_of
+from tamis.expr.functions import COMPARISONS, MIRRORED, type_of, without_widening
 from tamis.expr.names import resolve
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, columns_of, fold, or_, walk, with_args
 from tamis.expr.printer import shown
@@ -62,8 +62,20 @@ def _bind_call(call: Call) -> Expr:
             return _bind_logic(call, args)
         case (("like" | "startswith" | "endswith" | "contains"), (value, *_)):
             return _bind_text_test(call, value)
+        case "isnan", (value,):
+            return _bind_isnan(call, value)
         case _:
             return call
+
+
+def _bind_isnan(call: Call, value: Expr) -> Expr:
+    """`isnan(x)` is TRUE for NaN and FALSE for everything else, NULL included, as `x <=> NaN` is."""
+    data_type = type_of(value)
+    if data_type is None or not is_number(data_type):
+        return call
+    if not pa.types.is_floating(data_type):
+        return FALSE
+    return Call("<=>", (value, Literal(float("nan"), data_type)))
 
 
 _ABOUT_VALUES = COMPARISONS | {"in", "like", "startswith", "endswith", "contains", "is_null", "is_not_null"}
@@ -114,6 +126,9 @@ def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr
     if left_type is None or right_type is None or pa.types.is_null(left_type) or pa.types.is_null(right_type):
         return Call(function, (left, right))
     if isinstance(right, Literal) and not right.is_null:
+        if is_number(left_type) and is_number(right_type):
+            left = without_widening(left)
+            left_type = type_of(left) or left_type
         if is_text(left_type) and is_number(right_type):
             return _bind_comparison(function, _number_in(left, right_type), right, call)
         if is_ordered(left_type):
@@ -240,6 +255,9 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
     if is_text(value_type) and literals and all(is_number(item.type) for item in literals):
         whole = all(pa.types.is_integer(item.type) for item in literals)
         return _bind_in(_number_in(value, types.LONG if whole else types.DOUBLE), items, call)
+    if is_number(value_type) and all(is_number(item.type) for item in literals):
+        value = without_widening(value)
+        value_type = type_of(value) or value_type
     kept: list[Expr] = []
     for item in literals:
         placed = place(item, value_type)

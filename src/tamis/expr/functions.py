@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
-from tamis.types import decimal_digits, is_number, is_text, type_from_name
+from tamis.types import decimal_digits, holds_number, is_number, is_text, type_from_name
 
 UNBOUNDED = 1_000_000_000
 """The most arguments of a function that takes any number."""
@@ -188,7 +188,9 @@ def _monotone_difference(args: tuple[Expr, ...]) -> Monotone | None:
 def _monotone_product(args: tuple[Expr, ...]) -> Monotone | None:
     for argument, constant in ((0, args[1]), (1, args[0])):
         # Zero times infinity is NaN, so a zero constant keeps no order.
-        if isinstance(constant, Literal) and _is_finite(constant) and constant.value != 0:
+        # A multiple of an interval has no order here.
+        is_number = isinstance(constant, Literal) and not isinstance(constant.value, tuple)
+        if isinstance(constant, Literal) and is_number and _is_finite(constant) and constant.value != 0:
             return Monotone(argument, keeps_order=constant.value > 0)
     return None
 
@@ -358,6 +360,24 @@ def _type_of(node: Expr, arg_types: ArgTypes) -> pa.DataType | None:
                 found = known.returns(args, arg_types) if known is not None and fits else None
                 object.__setattr__(node, "_type", (found,))
             return node._type[0] if node._type is not None else None
+
+
+def without_widening(value: Expr) -> Expr:
+    """The value inside of casts to wider numbers: `CAST(i AS BIGINT)` compares with numbers as `i` does.
+
+    Such a cast never fails, makes NULL of nothing else, and keeps all values apart and in order. So `CAST(i AS BIGINT)
+    < 5` is TRUE, FALSE and NULL for the same rows as `i < 5`, and whatever knows the column `i` by name, its bounds,
+    its Bloom filter, its partitions, knows the answer.
+    """
+    while True:
+        match value:
+            case Call("cast" | "try_cast", (inner, Literal(value=str() as name))):
+                source, target = type_of(inner), type_from_name(name)
+                if source is None or not (is_number(source) and is_number(target) and holds_number(target, source)):
+                    return value
+                value = inner
+            case _:
+                return value
 
 
 def monotone_argument(call: Call) -> Monotone | None:

@@ -275,6 +275,28 @@ def _contains(call: Call, args: list[Value]) -> Value:
     return pc.match_substring(args[0], args[1].as_py())
 
 
+GROWING = "ßŉǰΐΰևẖẗẘẙẚὐὒὔὖᾀᾁᾂᾃᾄᾅᾆᾇᾈᾉᾊᾋᾌᾍᾎᾏᾐᾑᾒᾓᾔᾕᾖᾗᾘᾙᾚᾛᾜᾝᾞᾟᾠᾡᾢᾣᾤᾥᾦᾧᾨᾩᾪᾫᾬᾭᾮᾯᾲᾳᾴᾶᾷᾼῂῃῄῆῇῌῒΐῖῗῢΰῤῦῧῲῳῴῶῷῼﬀﬁﬂﬃﬄﬅﬆﬓﬔﬕﬖﬗ"
+"""Letters whose upper case is several letters (`ß` and `SS`), which Arrow and DuckDB take as one."""
+
+
+def _in_case(simple: Callable[[Value], Value], exact: Callable[[str], str], letters: str) -> Kernel:
+    """`upper` and `lower`: Arrow changes letter by letter, which is not enough for some `letters`."""
+
+    def kernel(call: Call, args: list[Value]) -> Value:
+        [text] = args
+        found = simple(text)
+        is_rare = pc.match_substring_regex(text, f"[{letters}]")
+        if isinstance(text, pa.Scalar):
+            return pa.scalar(exact(text.as_py()), found.type) if is_rare.as_py() else found
+        if not pc.any(is_rare).as_py():
+            return found
+        is_rare = pc.fill_null(is_rare, False)
+        corrected = pa.array([exact(each) for each in text.filter(is_rare).to_pylist()], found.type)
+        return pc.replace_with_mask(found, is_rare, corrected)
+
+    return kernel
+
+
 def _substring(call: Call, args: list[Value]) -> Value:
     start = max(args[1].as_py() - 1, 0)
     if len(args) == 2:
@@ -395,8 +417,8 @@ KERNELS: dict[str, Kernel] = {
     "endswith": _endswith,
     "contains": _contains,
     "substring": _substring,
-    "upper": lambda call, args: pc.utf8_upper(args[0]),
-    "lower": lambda call, args: pc.utf8_lower(args[0]),
+    "upper": _in_case(pc.utf8_upper, str.upper, GROWING),
+    "lower": _in_case(pc.utf8_lower, str.lower, "İΣ"),
     "length": _length,
     "+": _plus,
     "-": _minus,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import TypeMismatch, with_article
+from tamis.errors import TypeMismatch, lone_surrogate, with_article
 from tamis.expr.nodes import NULL, Literal
 from tamis.expr.temporal import (
     NANOSECONDS,
@@ -78,6 +78,8 @@ def _literal(value: Any) -> Literal:
         case float():
             return Literal(float(value), types.DOUBLE)
         case str():
+            if lone_surrogate(value) is not None:
+                raise TypeMismatch(f"{_shortened(value)} has half of a surrogate pair, which is not valid Unicode")
             return Literal(str(value), types.STRING)
         case bytes() | bytearray() | memoryview():
             return Literal(bytes(value), types.BINARY)

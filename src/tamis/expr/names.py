@@ -1,7 +1,9 @@
 """Names: which column of a schema a name means, and what to say where it means none.
 
-Names are resolved without regard to case. Where two columns differ only by case, that is an error which lists them,
-unless the name was written exactly: between back-ticks. A name without a match is an error with the nearest names.
+Names are resolved without regard to case. Where two columns differ only by case, a name that is spelled exactly like
+one of them means that one, if it comes from Python (`col("a")`, `columns=["a"]`) or stands between back-ticks. In SQL
+text without back-ticks case says nothing, as in Spark, so that such a name is an error which lists both. A name without
+a match is an error with the nearest names.
 """
 
 from __future__ import annotations
@@ -35,15 +37,17 @@ def resolve(
     `context` is the expression in which it stands, which may tell what an unknown name was meant to be.
     """
     place = "" if column.position is None else f" (at: {where}, {place_in_text(column.position)})"
+    # Only SQL text has positions.
+    is_exact = column.exact or column.position is None
     fields: Iterable[pa.Field] = schema
     found: list[pa.Field] = []
     is_spelled_exactly = False
     for depth, part in enumerate(column.path):
-        field, is_one_of_several = _field(fields, part, place, is_exact=column.exact)
+        field, is_one_of_several = _field(fields, part, place, is_exact=is_exact)
         is_spelled_exactly |= is_one_of_several
         if field is None:
             # `a.b` may also be the whole name of a column.
-            whole = _field(schema, column.name, place, is_exact=column.exact)[0] if len(column.path) > 1 else None
+            whole = _field(schema, column.name, place, is_exact=is_exact)[0] if len(column.path) > 1 else None
             if whole is not None:
                 return Column((whole.name,), column.position, _decoded(whole.type))
             raise _unknown(column, depth, list(fields), found, table, place, _meant(column, schema, table, context))

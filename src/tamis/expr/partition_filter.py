@@ -14,7 +14,8 @@ Its meaning differs from SQL on purpose, because a partition value is a text tha
 keep none. Text compares by code points. With a type, a value and a bound that both parse compare as numbers
 (`long`: an optional sign and digits that fit 64 bits; `double`: also fractions, exponents, infinities and NaN, NaN
 being larger than every number and equal to itself); where one does not parse, that one comparison is of texts.
-Column names are exact, case included.
+`evaluate` takes column names exactly, case included. Against a table `resolve_columns` runs first: a name that no
+partition column is spelled by is taken without regard to case, and one that means no partition column is an error.
 
 The format is strict, since a key that is not understood might have changed the meaning: unknown or repeated keys are
 errors, and so is a filter nested deeper than `MAX_DEPTH` brackets or longer than `MAX_BYTES`.
@@ -22,15 +23,16 @@ errors, and so is a filter nested deeper than `MAX_DEPTH` brackets or longer tha
 
 from __future__ import annotations
 
+import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring as json_string
 from typing import Any, cast
 
 import pyarrow as pa
 
-from tamis.errors import FilterFormatError, InvalidArgument, with_article
+from tamis.errors import AmbiguousColumn, FilterFormatError, InvalidArgument, UnknownColumn, with_article
 from tamis.expr import partition_evaluation
 from tamis.expr.partition_text import spell
 
@@ -147,6 +149,14 @@ class PartitionFilter:
     def with_type(self, type_name: str) -> PartitionFilter:
         """The same comparison of numbers, `long` or `double`, instead of texts; only gt, gte, lt and lte have one."""
         return PartitionFilter(self.op, self.column, self.values, type_name, self.filters)
+
+    def with_columns(self, names: Mapping[str, str]) -> PartitionFilter:
+        """The same filter over other column names; a column that `names` lacks keeps its own."""
+        if all(names.get(column, column) == column for column in self.columns):
+            return self
+        # It nests no deeper than MAX_DEPTH.
+        filters = tuple(inner.with_columns(names) for inner in self.filters)
+        return PartitionFilter(self.op, names.get(self.column, self.column), self.values, self.type, filters)
 
     def __and__(self, other: PartitionFilter) -> PartitionFilter:
         return self._joined("and", other)
@@ -311,3 +321,34 @@ def check_partition_filter(given: object) -> None:
     if given is not None and not isinstance(given, PartitionFilter):
         kind = with_article(type(given).__name__)
         raise InvalidArgument(f"the filter is a PartitionFilter, as PartitionFilter.eq('day', '1'), not {kind}")
+
+
+def resolve_columns(partition_filter: PartitionFilter, known: Collection[str], table: str) -> PartitionFilter:
+    """The filter with its columns spelled as the table spells its partition columns `known`.
+
+    An exact match wins; other names are taken without regard to case. A name that means no partition column is an
+    UnknownColumn: for such a filter every value is missing, so that it would keep nothing, or all, without a word.
+    """
+    return partition_filter.with_columns(
+        {column: resolve_column(column, known, table) for column in partition_filter.columns}
+    )
+
+
+def resolve_column(name: str, known: Collection[str], table: str) -> str:
+    """The partition column that a name means, as the table spells it."""
+    if name in known:
+        return name
+    matches = [each for each in dict.fromkeys(known) if each.casefold() == name.casefold()]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise AmbiguousColumn(
+            f"the partition filter's column {name!r} fits several partition columns of {table}: "
+            f"{', '.join(map(repr, matches))}. Write one of these"
+        )
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise UnknownColumn(
+        f"no partition column {name!r} in {table}, which a partition filter names.{hint} "
+        f"Partition columns: {', '.join(dict.fromkeys(known)) or 'none'}."
+    )

@@ -58,8 +58,7 @@ def read_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
     >>> read_partition_values(pa.array(["007", "", None, "7"]), pa.int8()).to_pylist()
     [7, None, None, 7]
     """
-    texts = texts if texts.type == types.STRING else texts.cast(types.STRING)
-    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, types.STRING), texts)
+    texts = _empty_as_null(texts)
     if types.is_text(target):
         return texts.cast(evaluation_type(target))
     # A partition column has few distinct values, so each is read once.
@@ -68,6 +67,25 @@ def read_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
     if distinct.null_count:
         raise WrongPartitionText(encoded.dictionary.filter(pc.is_null(distinct))[0].as_py(), target)
     return to_evaluation_form(distinct).take(encoded.indices)
+
+
+def wrong_partition_texts(texts: pa.StringArray, target: pa.DataType) -> pa.StringArray:
+    """The texts that spell no value of a type; NULL where a text spells one, is empty or null.
+
+    >>> wrong_partition_texts(pa.array(["7", "", None, "abc", "300"]), pa.int8()).to_pylist()
+    [None, None, None, 'abc', '300']
+    """
+    texts = _empty_as_null(texts)
+    if types.is_text(target):
+        return pa.nulls(len(texts), types.STRING)
+    encoded = pc.dictionary_encode(texts)
+    is_wrong = pc.is_null(_reader(target)(encoded.dictionary, target))
+    return pc.if_else(is_wrong, encoded.dictionary, pa.scalar(None, types.STRING)).take(encoded.indices)
+
+
+def _empty_as_null(texts: pa.Array) -> pa.StringArray:
+    texts = texts if texts.type == types.STRING else texts.cast(types.STRING)
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, types.STRING), texts)
 
 
 Reader = Callable[[pa.StringArray, pa.DataType], pa.Array]

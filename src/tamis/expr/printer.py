@@ -348,5 +348,8 @@ def _time_of_day_text(value: int, unit: str) -> str:
 
 def _interval_text(value: tuple[int, int, int]) -> str:
     text = format_interval(value)
+    if (value[0] and any(value[1:])) or value[2] % 1_000 or value[1] * value[2] < 0:
+        # A literal has either months or days and times, of one sign, and no nanoseconds.
+        return f"CAST('{text}' AS INTERVAL)"
     amount, _, unit = text.partition(" ")
     return f"INTERVAL '{text}'" if " " in unit else f"INTERVAL '{amount}' {unit.removesuffix('s').upper()}"

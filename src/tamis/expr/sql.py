@@ -20,7 +20,7 @@ from tamis.expr.nodes import Call, Expr, not_
 from tamis.expr.sql_functions import FUNCTION_SHAPES
 from tamis.expr.sql_literals import LITERALS
 from tamis.expr.sql_parts import Pending, Shape, call, column_or_opaque, opaque
-from tamis.expr.sql_refusals import position_of, refuse
+from tamis.expr.sql_refusals import position_of, refuse, refuse_reserved
 from tamis.expr.sql_syntax import read
 
 
@@ -32,7 +32,12 @@ def parse_sql(text: str) -> Expr:
     """
     if not isinstance(text, str):
         raise InvalidArgument(f"SQL must be a text, not {with_article(type(text).__name__)}: {text!r}")
-    return read(text, _convert)
+    return read(text, _converted)
+
+
+def _converted(tree: exp.Expr) -> Expr:
+    refuse_reserved(tree)
+    return _convert(tree)
 
 
 def expression_of(tree: exp.Expr) -> Expr:

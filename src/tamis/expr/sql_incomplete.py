@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
 
-from tamis.errors import ParseError, Position
+from tamis.errors import ParseError, Position, lone_surrogate
 
 _NEEDS = {
     TokenType.SELECT: "columns",
@@ -31,7 +31,7 @@ _NEXT_CLAUSE = frozenset((
     TokenType.JOIN, TokenType.UNION, TokenType.R_PAREN, TokenType.SEMICOLON,
 ))  # fmt: skip
 
-_NO_ITEM = frozenset((TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN))
+_NO_ITEM = frozenset((TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN, TokenType.ORDER_BY, TokenType.GROUP_BY))
 
 
 def refuse_incomplete(tokens: Sequence[Token]) -> None:
@@ -122,3 +122,15 @@ def misspelt_word(tokens: Sequence[Token], place: int) -> str | None:
 
 def _near(word: str, words: Sequence[str]) -> str | None:
     return next(iter(difflib.get_close_matches(word.upper(), words, n=1, cutoff=0.7)), None)
+
+
+def refuse_surrogates(text: str) -> None:
+    """Raise `ParseError` where a text has half of a surrogate pair, which no engine and no file can hold."""
+    found = lone_surrogate(text)
+    if found is not None:
+        line_start = text.rfind("\n", 0, found)
+        raise ParseError(
+            f"the character \\u{ord(text[found]):04x} is half of a surrogate pair, which is not valid Unicode",
+            position=Position(found + 1, text.count("\n", 0, found) + 1, found - line_start),
+            hint="Remove it, or decode the text anew with the encoding that it was written in",
+        )

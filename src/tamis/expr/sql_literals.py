@@ -11,11 +11,12 @@ from sqlglot import exp
 
 from tamis import types
 from tamis.errors import ParseError, TypeMismatch
+from tamis.expr.interval_literals import IntervalLiteral, NotAnInterval, of_node
 from tamis.expr.literals import MOST_DIGITS, cast_literal, literal
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal
 from tamis.expr.sql_parts import Pending, Shape, call, opaque
 from tamis.expr.sql_refusals import position_of
-from tamis.expr.temporal import INTERVAL_UNITS, Interval, add_intervals, parse_interval, singular
+from tamis.expr.temporal import parse_interval
 from tamis.types import type_from_name, type_name
 
 
@@ -82,9 +83,8 @@ def _negation(node: exp.Expr) -> Shape:
     inner = node.this
     if (number := constant_of(node)) is not None:
         return number
-    if isinstance(inner, exp.Interval) and (interval := _interval_value(inner)) is not None:
-        months, days, nanoseconds = interval
-        return Literal((-months, -days, -nanoseconds), types.INTERVAL)
+    if isinstance(inner, exp.Interval) and (interval := of_node(inner)) is not None:
+        return _interval_literal(IntervalLiteral(-interval.count, interval.first, interval.last), node)
     if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.this.is_string:
         # `-128Y` is a tinyint although 128 is none.
         name = _type_name(inner)
@@ -94,49 +94,26 @@ def _negation(node: exp.Expr) -> Shape:
     return call("negate", inner)
 
 
-def _sum(node: exp.Expr) -> Shape:
-    """A sum; `INTERVAL 2 days 3 hours` arrives as one, and is one literal."""
-    total: Interval = (0, 0, 0)
-    stack = [node]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, exp.Add):
-            stack += [part.this, part.expression]
-            continue
-        value = _interval_value(part) if isinstance(part, exp.Interval) else None
-        if value is None:
-            return call("+", node.this, node.expression)
-        total = add_intervals(total, value)
-    return Literal(total, types.INTERVAL)
-
-
 def _interval(node: exp.Expr) -> Expr:
-    if not isinstance(node.this, exp.Literal) and node.args.get("unit") is not None:
+    try:
+        found = of_node(node)
+    except NotAnInterval as reason:
+        raise ParseError(f"invalid interval: {reason}", position=position_of(node)) from reason
+    return opaque(node) if found is None else _interval_literal(found, node)
+
+
+def _interval_literal(interval: IntervalLiteral, node: exp.Expr) -> Expr:
+    """The literal; the text as it stands where a value without its fields would be of another type.
+
+    A date and `INTERVAL '1 00' DAY TO HOUR` make a timestamp, a date and one day make a date.
+    """
+    if interval.has_months:
+        return Literal((interval.count, 0, 0), types.INTERVAL)
+    days, microseconds = divmod(abs(interval.count), 86_400_000_000)
+    if interval.last != "day" and not microseconds:
         return opaque(node)
-    value = _interval_value(node)
-    unit = node.args.get("unit")
-    if value is None and isinstance(unit, exp.Var) and singular(unit.name) not in INTERVAL_UNITS:
-        raise ParseError(
-            f"{unit.name} is no unit of an interval",
-            position=position_of(node),
-            hint=f"Units: {', '.join(INTERVAL_UNITS)}",
-        )
-    if value is None:
-        raise ParseError(
-            f"{node.sql('spark')} is not an interval",
-            position=position_of(node),
-            hint="Write INTERVAL '3' DAY or INTERVAL '2 days 3 hours'; only seconds may have a fraction",
-        )
-    return Literal(value, types.INTERVAL)
-
-
-def _interval_value(node: exp.Expr) -> Interval | None:
-    unit = node.args.get("unit")
-    if not isinstance(node.this, exp.Literal):
-        return None
-    if isinstance(unit, exp.IntervalSpan):
-        return parse_interval(node.this.name, unit.this.name, unit.expression.name)
-    return parse_interval(node.this.name, unit.name if unit is not None else None)
+    sign = -1 if interval.count < 0 else 1
+    return Literal((0, sign * days, sign * microseconds * 1_000), types.INTERVAL)
 
 
 # --- Casts ----------------------------------------------------------------------------------------------------------
@@ -156,6 +133,10 @@ def _cast(node: exp.Expr) -> Shape:
         return opaque(node)
     is_try = bool(node.args.get("safe"))
     constant = constant_of(node.this)
+    if name == "interval" and constant is not None and isinstance(constant.value, str):
+        # The one spelling of an interval that has both months and days.
+        interval = parse_interval(constant.value)
+        return opaque(node) if interval is None else Literal(interval, types.INTERVAL)
     if constant is not None and not is_try:
         folded = cast_literal(constant, type_from_name(name))
         if folded is not None:
@@ -183,7 +164,10 @@ def _not_a_time(name: str, value: Any, node: exp.Expr) -> ParseError:
 def _type_name(node: exp.Expr) -> str | None:
     """The name of the type that a cast asks for; None for arrays, maps and structs, which are not modelled."""
     target = node.args["to"]
-    if target.args.get("nested"):
+    if target.args.get("nested") or isinstance(target.this, exp.Interval):
+        return None
+    if target.this is exp.DType.TIME and target.expressions:
+        # Of fewer digits than a time of day has here.
         return None
     kind = target.args.get("kind") or getattr(target.this, "name", target.this)
     spelled = _TYPE_NAMES.get(kind, kind)
@@ -203,9 +187,9 @@ LITERALS: dict[type[exp.Expr], Callable[[Any], Shape]] = {
     exp.HexString: _constant,
     exp.Concat: _joined_texts,
     exp.Neg: _negation,
-    exp.Add: _sum,
+    exp.Add: lambda node: call("+", node.this, node.expression),
     exp.Interval: _interval,
     exp.Cast: _cast,
     exp.TryCast: _cast,
 }
-"""What sqlglot's nodes for literals and casts become; sums and signs are here because literals may be made of them."""
+"""What sqlglot's nodes for literals and casts become; signs are here because literals may be made of them."""

@@ -11,6 +11,7 @@ from sqlglot import exp
 from tamis import types
 from tamis.errors import ParseError
 from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.sql_dialect import SparkText
 from tamis.expr.sql_refusals import position_of, refuse
 from tamis.expr.temporal import format_timestamp, parse_timestamp
 
@@ -44,7 +45,7 @@ def opaque(node: exp.Expr) -> Expr:
             _pin_to_utc(inner)
     try:
         text = node.sql(
-            "spark",
+            SparkText,
             comments=False,
             normalize_functions=False,
             unsupported_level=sqlglot_errors.ErrorLevel.RAISE,

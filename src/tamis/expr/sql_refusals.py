@@ -58,6 +58,21 @@ def refuse(node: object) -> None:
         refuse_aggregate(node)
 
 
+_RESERVED = ("duckdb_", "spark_")
+"""What names of functions begin with that Tamis itself writes into texts for the embedded engine: see `spark_calls`."""
+
+
+def refuse_reserved(tree: exp.Expr) -> None:
+    """Raise where a text that was given calls a function by a name that only Tamis may write."""
+    for call in tree.find_all(exp.Anonymous):
+        if call.name.lower().startswith(_RESERVED) and call.name.lower() != "spark_partition_id":
+            raise ParseError(
+                f"there is no function {call.name} with Spark's meaning on the embedded engine",
+                position=position_of(call),
+                hint="docs/expressions.md lists what there is; functions of DuckDB run with c.sql(…, dialect='duckdb')",
+            )
+
+
 def refuse_aggregate(node: exp.Expr) -> None:
     if node.name.lower() in AGGREGATES:
         raise _aggregate(node.name.lower(), node)

@@ -1,9 +1,5 @@
 """SQL text to a sqlglot tree: Spark's syntax, errors with a place and a hint, and bounded work for hostile text.
 
-Three things differ from sqlglot's own Spark dialect, so that what was written is what comes out:
-function calls stay calls with their own name and arguments (sqlglot would turn `date_trunc(x, ts)` and many others
-into its own shapes), all comparisons have one precedence, and every type name of `tamis.types` is a type.
-
 sqlglot reads by recursion, some twenty Python frames a bracket. Text that nests deeper than a few brackets is
 therefore read in a thread of its own with a large stack, up to `DEEPEST` levels.
 """
@@ -16,15 +12,16 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, ClassVar, TypeVar
+from typing import TypeVar
 
 from sqlglot import Token, TokenType, exp
 from sqlglot import errors as sqlglot_errors
 from sqlglot.dialects.spark import Spark
-from sqlglot.transforms import any_to_exists, eliminate_distinct_on, preprocess, unnest_to_explode
 
 from tamis.errors import ParseError, Position
-from tamis.expr.sql_incomplete import misspelt_word, refuse_incomplete, refuse_no_query
+from tamis.expr.sql_dialect import SparkCalls
+from tamis.expr.sql_incomplete import misspelt_word, refuse_incomplete, refuse_no_query, refuse_surrogates
+from tamis.expr.sql_words import spell_out
 
 T = TypeVar("T")
 
@@ -39,71 +36,6 @@ _SHALLOW = 16
 _FRAMES_PER_LEVEL = 40
 _STACK_PER_LEVEL = 24 * 1024
 _LEAST_STACK = 64 * 1024 * 1024
-
-
-def _only(parsers: Any, *names: str) -> Any:
-    """The entries of one of sqlglot's tables whose key (a name or a token type) is among the names."""
-    return {key: parser for key, parser in parsers.items() if getattr(key, "name", key) in names}
-
-
-class SparkText(Spark):
-    """Spark's dialect with the types that only Tamis names (`UBIGINT`, `TIMESTAMP_NS`) and Spark 4's quotes."""
-
-    SUPPORTS_USER_DEFINED_TYPES = True
-
-    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]  # sqlglot declares it as a variable
-        # `list[0]` is the first item of a column called list, not a list of one item.
-        ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
-
-        def _parse_interval(self, *args: Any, **options: Any) -> Any:
-            """An interval that keeps its place, which messages name."""
-            token = self._curr
-            found = super()._parse_interval(*args, **options)
-            if isinstance(found, exp.Interval) and token is not None and "start" not in found.this.meta:
-                found.update_positions(token)
-            return found
-
-    class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
-        TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
-
-        def lateral_sql(self, expression: exp.Lateral) -> str:
-            """A lateral view whose name keeps its quotes."""
-            alias = expression.args.get("alias")
-            if not expression.args.get("view") or alias is None or not isinstance(alias.this, exp.Identifier):
-                return str(super().lateral_sql(expression))
-            columns = self.expressions(alias, key="columns", flat=True)
-            outer = " OUTER" if expression.args.get("outer") else ""
-            named = f" {self.sql(alias, 'this')}{f' AS {columns}' if columns else ''}"
-            return f"{self.seg(f'LATERAL VIEW{outer}')}{self.sep()}{self.sql(expression, 'this')}{named}"
-
-        # Both engines know QUALIFY, which sqlglot would write as a query around the query.
-        TRANSFORMS: ClassVar[dict[Any, Any]] = {
-            **Spark.Generator.TRANSFORMS,
-            exp.Select: preprocess([eliminate_distinct_on, unnest_to_explode, any_to_exists]),
-        }
-
-    class Tokenizer(Spark.Tokenizer):
-        # Since Spark 4, 'it''s' is one quote, not two texts that stand side by side.
-        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
-
-
-class SparkCalls(SparkText):
-    """Spark's dialect in which every function is a call of its own name."""
-
-    class Parser(SparkText.Parser):
-        FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        FUNCTION_PARSERS = _only(
-            Spark.Parser.FUNCTION_PARSERS,
-            "CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY",
-        )  # fmt: skip
-        NO_PAREN_FUNCTION_PARSERS = _only(Spark.Parser.NO_PAREN_FUNCTION_PARSERS, "CASE", "IF", "ANY")
-        NO_PAREN_IF_COMMANDS = False
-        RANGE_PARSERS = _only(Spark.Parser.RANGE_PARSERS, "BETWEEN", "ILIKE", "IN", "IS", "LIKE", "RLIKE")
-        UNARY_PARSERS = _only(Spark.Parser.UNARY_PARSERS, "PLUS", "NOT", "TILDE", "DASH")
-        COLUMN_OPERATORS = _only(Spark.Parser.COLUMN_OPERATORS, "DOT", "DCOLON")
-        # In Spark `a = b < c` is `(a = b) < c`: there is one level of comparisons.
-        COMPARISON: ClassVar[dict[Any, Any]] = {**Spark.Parser.EQUALITY, **Spark.Parser.COMPARISON}
-        EQUALITY: ClassVar[dict[Any, Any]] = {}
 
 
 _DIALECT = SparkCalls()
@@ -142,7 +74,7 @@ def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
 
 def read_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
     """Read one statement, whatever it is, and convert its tree, with a stack that is large enough."""
-    tokens = _tokens_of(text)
+    tokens = spell_out(_tokens_of(text))
     if not tokens:
         raise ParseError("the text is empty", position=1, hint="Write a query, such as SELECT * FROM orders")
     depth = _depth_of(tokens)
@@ -196,6 +128,7 @@ def _too_deep() -> ParseError:
 
 
 def _tokens_of(text: str) -> list[Token]:
+    refuse_surrogates(text)
     try:
         return _DIALECT.tokenize(text)
     except sqlglot_errors.TokenError as error:
@@ -377,6 +310,8 @@ def _misread(text: str, tokens: list[Token], error: sqlglot_errors.ParseError, *
     if unclosed is not None and ("Expecting )" in description or "Expected END" in description):
         closing = "END" if unclosed.token_type is TokenType.CASE else "]" if unclosed.text == "[" else ")"
         return ParseError(f"{unclosed.text} is never closed by {closing}", position=_position(text, unclosed.start))
+    if description.startswith("invalid interval"):
+        return ParseError(description, position=position)
     guess = (misspelt_word(tokens, place) if is_query else None) or _hint(text, tokens, place, is_query=is_query)
     if "Expected table name" in description:
         return ParseError(f"the name of a table is missing after {token.text!r}", position=position)

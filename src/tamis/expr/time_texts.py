@@ -6,6 +6,7 @@ beyond the microsecond) is read text by text, each distinct one once, as far as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.temporal import parse_date, parse_timestamp
 
+_LONG_YEAR = re.compile(r"[0-9]{5,}-")
 _NANOSECONDS_A_MICROSECOND = 1_000
 _LONG_SMALLEST, _LONG_LARGEST = types.integer_range(types.LONG)
 _INT_SMALLEST, _INT_LARGEST = types.integer_range(pa.int32())
@@ -22,8 +24,8 @@ _INT_SMALLEST, _INT_LARGEST = types.integer_range(pa.int32())
 def read_dates(texts: pa.StringArray) -> pa.Date32Array:
     """The dates that texts spell; null where a text is none.
 
-    >>> read_dates(pa.array(["1970-01-02", "+12024-01-01", "soon"])).cast(pa.int32()).to_pylist()
-    [1, 3672148, None]
+    >>> read_dates(pa.array(["1970-01-02", "+12024-01-01", "12024-01-01", "soon"])).cast(pa.int32()).to_pylist()
+    [1, 3672148, 3672148, None]
     """
     try:
         return pc.cast(texts, types.DATE)
@@ -63,18 +65,23 @@ def _each_distinct(texts: pa.StringArray, read: Callable[[str], int | None], dat
     return pa.array(values, data_type).take(encoded.indices)
 
 
+def _signed(text: str) -> str:
+    """A text with the sign that years beyond four digits have in SQL, and that not every writer writes."""
+    return f"+{text}" if _LONG_YEAR.match(text) else text
+
+
 def _days(text: str) -> int | None:
-    days = parse_date(text)
+    days = parse_date(_signed(text))
     return days if days is not None and _INT_SMALLEST <= days <= _INT_LARGEST else None
 
 
 def _instant(text: str) -> int | None:
-    found = parse_timestamp(text)
+    found = parse_timestamp(_signed(text))
     return None if found is None else _microseconds(found[0])
 
 
 def _wall_clock(text: str) -> int | None:
-    found = parse_timestamp(text)
+    found = parse_timestamp(_signed(text))
     # In UTC the clock shows what the text says.
     return None if found is None or (found[1] and not text.endswith("Z")) else _microseconds(found[0])
 

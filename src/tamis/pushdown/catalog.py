@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
 from typing import Any
 
-from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature
+from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature, lone_surrogate
 from tamis.pushdown.connector import Connector, Handle
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.connectors.lake_handle import LakeHandle
@@ -24,7 +25,7 @@ _SHOWN_TABLES = 12
 
 
 class Catalog:
-    """Names of tables, and the connectors that they belong to."""
+    """Names of tables, and the connectors that they belong to. Any number of threads may use it."""
 
     def __init__(self, opener: Opener) -> None:
         self._lake = LakeConnector(_LAKE)
@@ -36,12 +37,13 @@ class Catalog:
         self._registered: dict[tuple[str, ...], tuple[str, Handle]] = {}
         self._spelled: dict[tuple[str, ...], str] = {}
         self._known_as: dict[tuple[str, Handle], list[str]] = {}
+        self._lock = Lock()
+        """Held while names change, and never while a table or a database is read."""
 
     def register_source(self, name: str, source: TableSource, others: Sequence[str] = ()) -> None:
         """Let a table of a lake be known by a name, in place of another that had it; `others` it is known by too."""
         parts = parts_of_name(name)
-        self._lake.add(parts, source)
-        self._remember(parts, _LAKE, self._lake.table(parts), *others)
+        self._remember(parts, _LAKE, self._lake.add(parts, source), *others)
 
     def register_rows(self, name: str, rows: Any) -> None:
         """Let rows in memory be known by a name."""
@@ -50,7 +52,6 @@ class Catalog:
 
     def attach(self, name: str, connector: Connector) -> None:
         """Let the tables of a connector be known as `name.table`."""
-        self._check_new(name)
         if isinstance(connector, type):
             raise InvalidArgument(f"{connector.__name__} is a class: attach a connector that was made of it")
         missing = [call for call in vars(Connector) if call[0] != "_" and not hasattr(connector, call)]
@@ -59,12 +60,15 @@ class Catalog:
                 f"the connector {type(connector).__name__} has no {missing[0]}(): derive it from "
                 "tamis.pushdown.connector.Connector, which says no to whatever you leave out"
             )
-        self.connectors[name] = connector
+        with self._lock:
+            self._check_new(name)
+            self.connectors[name] = connector
 
     def attach_lake(self, name: str, catalog: AttachedCatalog) -> None:
         """Let the tables of a catalog of lake tables be known as `name.namespace.table`."""
-        self._check_new(name)
-        self._lake_catalogs[name] = catalog
+        with self._lock:
+            self._check_new(name)
+            self._lake_catalogs[name] = catalog
 
     def _check_new(self, name: str) -> None:
         if not isinstance(name, str) or not name.strip() or "." in name:
@@ -73,20 +77,26 @@ class Catalog:
             raise InvalidArgument(f"there is something called {name!r} already: attach it under another name")
 
     def _remember(self, parts: tuple[str, ...], connector: str, handle: Handle, *others: str) -> None:
-        assert handle is not None
-        self._registered[_folded(parts)] = connector, handle
-        self._spelled[_folded(parts)] = ".".join(parts)
-        known = self._known_as.setdefault((connector, handle), [])
-        known += [name for name in (".".join(parts), *others) if name not in known]
+        with self._lock:
+            self._registered[_folded(parts)] = connector, handle
+            self._spelled[_folded(parts)] = ".".join(parts)
+            self._know_as(connector, handle, (".".join(parts), *others))
+
+    def _know_as(self, connector: str, handle: Handle, names: Sequence[str]) -> None:
+        known = self._known_as.get((connector, handle), [])
+        # A new list: others may go through the one that was there.
+        self._known_as[connector, handle] = [*known, *(name for name in dict.fromkeys(names) if name not in known)]
 
     def unregister(self, name: str) -> None:
         """Forget a registered table."""
         parts = _folded(parts_of_name(name))
-        if parts not in self._registered:
+        with self._lock:
+            known = self._registered.pop(parts, None)
+            if known is not None:
+                del self._spelled[parts]
+                self._known_as.pop(known, None)
+        if known is None:
             raise TableNotFound(f"no table {name!r} is registered.{_near(name, self._given_names())}")
-        known = self._registered.pop(parts)
-        del self._spelled[parts]
-        self._known_as.pop(known, None)
 
     def detach(self, name: str) -> None:
         """Forget a database, or a catalog of lake tables."""
@@ -94,15 +104,20 @@ class Catalog:
         if found is None:
             attached = ", ".join(sorted(self._databases())) or "nothing"
             raise InvalidArgument(f"nothing is attached as {name!r}; attached: {attached}")
+        self._forget(found)
+
+    def _forget(self, name: str) -> None:
         self._earlier.forget()
-        if self._lake_catalogs.pop(found, None) is None:
-            close = getattr(self.connectors.pop(found), "close", None)
-            if close is not None:
-                close()
+        with self._lock:
+            is_lake = self._lake_catalogs.pop(name, None) is not None
+            connector = None if is_lake else self.connectors.pop(name, None)
+        close = getattr(connector, "close", None)
+        if close is not None:
+            close()
 
     def detach_all(self) -> None:
         for name in self._databases():
-            self.detach(name)
+            self._forget(name)
 
     # --- Finding ------------------------------------------------------------------------------------------------------
 
@@ -112,21 +127,21 @@ class Catalog:
         if found is not None or len(parts) < 2:
             return found
         first, *rest = parts
-        for name, connector in self.connectors.items():
+        for name, connector in list(self.connectors.items()):  # others may attach meanwhile
             if name.casefold() == first.casefold() and name not in (_LAKE, _MEMORY):
                 handle = connector.table(tuple(rest))
                 if handle is None:
                     return None
-                known = self._known_as.setdefault((name, handle), [])
                 # A policy is about a table, whichever of its names a query uses, and however that is spelled.
                 others = [f"{name}.{other}" for other in _own_names(connector, handle, rest)]
-                known += [full for full in (*others, ".".join((name, *rest))) if full not in known]
+                with self._lock:
+                    self._know_as(name, handle, (*others, ".".join((name, *rest))))
                 return name, handle
         return None
 
     def unregistered(self) -> UnregisteredTables:
         """The tables that a query names without their being registered here."""
-        return UnregisteredTables(self._opener, self._lake_catalogs, self._earlier, self._source_of)
+        return UnregisteredTables(self._opener, dict(self._lake_catalogs), self._earlier, self._source_of)
 
     def _source_of(self, parts: tuple[str, ...]) -> tuple[TableSource, Sequence[str]] | None:
         found = self.find(parts)
@@ -204,7 +219,7 @@ class Catalog:
         return sorted((*self._given_names(), *attached))
 
     def _databases(self) -> list[str]:
-        return [*self._attached(), *self._lake_catalogs]
+        return [*self._attached(), *list(self._lake_catalogs)]
 
     def _names_in(self, database: str) -> Sequence[str]:
         return (self._lake_catalogs.get(database) or self.connectors[database]).table_names()
@@ -213,7 +228,7 @@ class Catalog:
         return list(self._spelled.values())
 
     def _attached(self) -> list[str]:
-        return [name for name in self.connectors if name not in (_LAKE, _MEMORY)]
+        return [name for name in list(self.connectors) if name not in (_LAKE, _MEMORY)]
 
     def _refuse(self, parts: Sequence[str]) -> None:
         name = ".".join(parts)
@@ -264,6 +279,8 @@ def parts_of_name(name: str) -> tuple[str, ...]:
     """
     if not isinstance(name, str) or not name.strip():
         raise InvalidArgument(f"a table needs a name, not {name!r}")
+    if lone_surrogate(name) is not None:
+        raise InvalidArgument(f"the name {name!r} has half of a surrogate pair, which is not valid Unicode")
     parts, is_quoted = [""], False
     for sign in name:
         if sign == "`":

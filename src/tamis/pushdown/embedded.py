@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -47,15 +49,6 @@ files tell."""
 
 _NO_COLUMN = "nothing"
 
-_LENIENT = {
-    "round_unknown": "CREATE TEMP MACRO spark_round_unknown(x, n) AS round(x, n)",
-    "piece": "CREATE TEMP MACRO spark_piece(x) AS x",
-    "listed": "CREATE TEMP MACRO spark_listed(x) AS x",
-    "div": "CREATE TEMP MACRO spark_div(x, y) AS x // y",
-    "levenshtein": "CREATE TEMP MACRO spark_levenshtein(a, b) AS levenshtein(a, b)",
-}
-"""Macros that refuse what the engine computes almost as Spark does, and what they are for whole queries."""
-
 
 class CannotTranslate(Exception):
     """A text that the engine does not take: it never began to run."""
@@ -81,10 +74,9 @@ class Running:
         printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
         text = translated(printed.text)
         own = all_own_files(printed.leaves, connectors)
-        self._connection = _connection([path for files in own.values() for path in files.paths])
+        queries = "; ".join((text, *(files.query for files in own.values())))
+        self._connection = _connection([path for files in own.values() for path in files.paths], queries)
         try:
-            for macro in macros_of("; ".join((text, *(files.query for files in own.values())))):
-                self._connection.execute(_lenient(macro))
             self._register_all(printed.leaves, own, connectors)
             if is_guarded:
                 self._refuse_other_tables(text, [name for name, _ in printed.leaves])
@@ -95,10 +87,17 @@ class Running:
         self.schema = _named(self._reader.schema, names)
 
     def _refuse_other_tables(self, text: str, leaves: Sequence[str]) -> None:
-        try:
-            read = self._connection.get_table_names(text)
-        except duckdb.Error as error:
-            raise CannotTranslate(one_line(error)) from error
+        read: set[str] | None = None
+        # Here the engine knows no types, by which it would pick the overloads of macros. Macros read no tables, so that
+        # a row of their arguments tells the same.
+        for asked in (text, re.sub(r"\bspark_\w+\(", "row(", text, flags=re.IGNORECASE)):
+            try:
+                read = self._connection.get_table_names(asked)
+                break
+            except duckdb.Error as error:
+                reason = error
+        if read is None:
+            raise CannotTranslate(one_line(reason)) from reason
         refuse_other_tables(read, leaves)
 
     def _register_all(
@@ -122,7 +121,7 @@ class Running:
 
     def _create(self, kind: str, name: str, query: str) -> None:
         try:
-            with _interruptible():
+            with interruptible():
                 self._connection.execute(f"CREATE TEMP {kind} {name} AS {query}")
         except duckdb.Error as error:
             raise self._failure(error) from error
@@ -150,7 +149,7 @@ class Running:
 
     def _started(self, text: str) -> pa.RecordBatchReader:
         try:
-            with _interruptible():
+            with interruptible():
                 found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
             raise CannotTranslate(one_line(error)) from error
@@ -164,7 +163,7 @@ class Running:
         try:
             while True:
                 try:
-                    with _interruptible():
+                    with interruptible():
                         batch = self._reader.read_next_batch()
                 except StopIteration:
                     return
@@ -185,7 +184,7 @@ class Running:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """The engine says that it was interrupted where Python would."""
     try:
         yield
@@ -203,12 +202,10 @@ def schema_of(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, 
     check_protected(plan)
     printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
     text = translated(printed.text)
-    connection = _connection(())
+    connection = _connection((), text)
     try:
-        for macro in macros_of(text):
-            connection.execute(_lenient(macro))
         for name, leaf in printed.leaves:
-            connection.register(name, _empty(leaf, connectors))
+            connection.register(name, empty_leaf(leaf, connectors))
         # Functions that make rows would run.
         return _named(connection.sql(text).limit(0).to_arrow_reader().schema, names)
     except duckdb.Error as error:
@@ -217,7 +214,8 @@ def schema_of(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, 
         connection.close()
 
 
-def _empty(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
+def empty_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
+    """A leaf without its rows."""
     if isinstance(leaf, Values):
         return leaf.rows.rename_columns([output.name for output in leaf.columns]).slice(0, 0)
     schema = for_engine(leaf_schema(leaf, connectors))
@@ -256,19 +254,30 @@ def _translated(text: str) -> str:
         return work()
     except RecursionError:
         return with_large_stack(work, DEEPEST)
-    except SqlglotError as error:
+    except (SqlglotError, EvaluationError) as error:
         raise CannotTranslate(one_line(error)) from error
 
 
-def _lenient(macro: str) -> str:
-    name = macro.split("spark_", 1)[1].split("(", 1)[0]
-    return _LENIENT.get(name, macro)
+@dataclass
+class _Engine:
+    """An engine, and the macros that were made in it: they stay there for the queries that follow."""
+
+    root: duckdb.DuckDBPyConnection
+    macros: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def make_macros(self, text: str) -> None:
+        with self.lock:
+            for macro in macros_of(text):
+                if macro not in self.macros:
+                    self.root.execute(macro)
+                    self.macros.add(macro)
 
 
 MOST_ENGINES = 4
 """So many engines are kept: a new one takes some thirty milliseconds, which matters to a query of a hundred."""
 
-_engines: OrderedDict[tuple[int, tuple[str, ...]], duckdb.DuckDBPyConnection] = OrderedDict()
+_engines: OrderedDict[tuple[int, tuple[str, ...]], _Engine] = OrderedDict()
 _engines_lock = threading.Lock()
 
 
@@ -278,26 +287,41 @@ def _close_engines() -> None:
     with _engines_lock:
         for (process, _), engine in _engines.items():
             if process == os.getpid():
-                engine.close()
+                engine.root.close()
         _engines.clear()
 
 
-def _connection(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    """A connection to an engine that reads nothing but what it is given: streams, and files at these paths."""
+def _connection(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
+    """A connection to an engine that reads nothing but what it is given: streams, and files at these paths.
+
+    It has the macros that a text uses.
+    """
     # Which files an engine may read must be said before all others are forbidden. A process has engines of its own.
     key = os.getpid(), tuple(paths)
     with _engines_lock:
-        engine = _engines.pop(key, None) or _new_engine(paths)
+        engine = _engines.pop(key, None) or _Engine(new_engine(paths))
         _engines[key] = engine
         while len(_engines) > MOST_ENGINES:
             # Queries that still run there have connections of their own.
-            _engines.popitem(last=False)[1].close()
-        connection = engine.cursor()
+            _engines.popitem(last=False)[1].root.close()
+        connection = engine.root.cursor()
+        engine.make_macros(text)
     connection.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
     return connection
 
 
-def _new_engine(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
+@contextmanager
+def parsing_connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that knows no table: texts are parsed there, and never run."""
+    connection = _connection(())
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def new_engine(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    """An engine that reads files at these paths, and no others."""
     spilled = Path(tempfile.gettempdir()) / f"tamis-{os.getpid()}"
     # Files that were read are not held in memory: nobody knows whether they are asked for again.
     config = {"temp_directory": str(spilled), "enable_external_file_cache": "false"}

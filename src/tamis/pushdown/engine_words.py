@@ -30,7 +30,8 @@ from tamis.pushdown.sql_names import wrong_name
 from tamis.pushdown.sql_sources import Tables
 from tamis.pushdown.sql_trees import text_of
 from tamis.scan.engine_errors import engine_type_name, unknown_function, wrong_arguments
-from tamis.scan.spark_functions import ARGUMENT
+from tamis.scan.spark_calls import UnknownFunction
+from tamis.scan.spark_functions import ARGUMENT, explain_unknown
 
 
 def refusal(
@@ -95,6 +96,10 @@ _Say = Callable[["re.Match[str]", exp.Expr], str]
 
 
 def _told(tree: exp.Expr, error: BaseException) -> TamisError | None:
+    if isinstance(error, UnknownFunction):
+        return EvaluationError(explain_unknown(error.name, _at_call(tree, error.name)))
+    if isinstance(error, EvaluationError):
+        return _no_words(tree, error)
     text = re.sub(r"\bspark_(?=\w+\()", "", str(error))
     if name := unknown_function(error if isinstance(error, Exception) else Exception(text)):
         return _no_function(name.removeprefix("spark_"), tree, text)
@@ -108,6 +113,23 @@ def _told(tree: exp.Expr, error: BaseException) -> TamisError | None:
         said, way_out = told.split(". ", 1)
         return TypeMismatch(f"{said}{_at_call(tree, name)}. {way_out}")
     return None
+
+
+def _no_words(tree: exp.Expr, error: EvaluationError) -> TamisError:
+    """What was said of a function while a query was translated, with the place of the function."""
+    found = re.match(r"the embedded engine has no words for Spark's (\w+)(?=: )", str(error))
+    place = "" if found is None else _at_call(tree, found[1]) or _at_kind(tree, found[1])
+    count = re.search(r": it takes ([\w ]+?) arguments?, (?:not|and) (\d+)(?: are given)?\.", str(error))
+    if found is not None and count is not None:
+        wanted = f"{count[1]} argument{'' if count[1] in ('1', 'one') else 's'}"
+        return ExpressionError(f"{found[1]} takes {wanted}, not {count[2]}{place}")
+    return EvaluationError(str(error).replace(": ", f"{place}: ", 1))
+
+
+def _at_kind(tree: exp.Expr, name: str) -> str:
+    """Where an operator of that name stands."""
+    kind = {"RLIKE": exp.RegexpLike, "LIKE": exp.Like, "ILIKE": exp.ILike}.get(name.upper())
+    return "" if kind is None else _at(tree.find(kind))
 
 
 def _no_function(name: str, tree: exp.Expr, text: str) -> TamisError:
@@ -156,7 +178,7 @@ def _unequal_widths(found: re.Match[str], tree: exp.Expr) -> str:
 def _no_value_of_type(found: re.Match[str], tree: exp.Expr) -> str:
     value, wanted = found[1], engine_type_name(found[2])
     column = re.search(r"source column ([^\s.]+\.)?([^\s.]+)", found.string)
-    if column is not None and column[2] == ARGUMENT:
+    if column is not None and column[2].startswith(ARGUMENT):
         column = None  # a value inside of one of our own functions
     literal = next((each for each in tree.find_all(exp.Literal) if each.is_string and each.name == value), None)
     if column is None and literal is not None:
@@ -172,6 +194,30 @@ def _no_date(found: re.Match[str], tree: exp.Expr) -> str:
     literal = next((each for each in tree.find_all(exp.Literal) if each.name == found[2]), None)
     example = "DATE '2024-01-31'" if found[1] == "date" else "TIMESTAMP '2024-01-31 12:00:00'"
     return f"{found[2]!r} is no {found[1]}{_at(literal)}. Write a value such as {example}"
+
+
+_DIVISIONS = frozenset(("mod", "pmod", "div"))
+
+
+def _no_quotient(tree: exp.Expr) -> str:
+    """That a number was divided by zero, and where it is known, in which division of the query."""
+    found = [
+        each
+        for each in tree.find_all(exp.Div, exp.IntDiv, exp.Mod, exp.Anonymous)
+        if not isinstance(each, exp.Anonymous) or (each.name.lower() in _DIVISIONS and len(each.expressions) == 2)
+    ]
+    of_zero = [each for each in found if _is_zero(each.expressions[1] if each.expressions else each.expression)]
+    which = of_zero or found
+    where = f" in {text_of(which[0])}{_at(which[0])}" if len(which) == 1 else ""
+    return (
+        f"division by zero{where}. Leave such rows out, as in CASE WHEN b <> 0 THEN a % b END, "
+        "or make them NULL with try_divide or try_mod"
+    )
+
+
+def _is_zero(node: exp.Expr | None) -> bool:
+    value = None if node is None else node.unnest()
+    return isinstance(value, exp.Literal) and not value.is_string and not value.name.strip("0.")
 
 
 _SAYINGS: tuple[tuple[str, type[TamisError], _Say], ...] = (
@@ -276,12 +322,9 @@ _SAYINGS: tuple[tuple[str, type[TamisError], _Say], ...] = (
         lambda found, tree: f"the pattern {found[2]!r} is no regular expression: {found[1]}",
     ),
     (
-        r"Division by zero in expression \((.*?)\)(?=\.|$)",
+        r"[Dd]ivision by zero\b",
         EvaluationError,
-        lambda found, tree: (
-            f"division by zero in {found[1].replace(' // ', ' div ')}. Leave such rows out, as in "
-            "CASE WHEN b <> 0 THEN a % b END"
-        ),
+        lambda found, tree: _no_quotient(tree),
     ),
 )
 """What engines say, the class of the error, and what is said here."""

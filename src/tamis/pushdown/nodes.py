@@ -20,6 +20,9 @@ import pyarrow as pa
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import Expr
 
+UNLIMITED = 2**62
+"""The count of a limit that has only an offset: as many rows as there may be."""
+
 JoinKind: TypeAlias = OneOf["inner", "left", "right", "full", "semi", "anti", "cross"]
 
 

@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 
 from tamis.expr.evaluate import physical_value
 from tamis.expr.nodes import FALSE, TRUE, Call, Column, Literal, columns_of, conjuncts_of
+from tamis.io.listing import check_unchanged
 from tamis.io.threads import LOCAL_PATIENCE, run_in_threads
 from tamis.parquet.footer import load_footer
 from tamis.parquet.leaves import FileSchema
-from tamis.parquet.statistics import notes_ordered_bounds
+from tamis.parquet.statistics import has_short_chunks, notes_ordered_bounds
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.connectors.lake_handle import Aggregation, LakeHandle
@@ -220,7 +221,7 @@ def _fitting(
 ) -> _Fitting | None:
     """The files to read, if they are as the table says."""
     source = handle.source
-    listing = connector.listing(handle)
+    listing = connector.listing(handle).require(needed)
     files = listing.files
     size = pc.sum(files["size"]).as_py() or 0
     if size < worth or files.num_rows > MOST_FILES or not _are_whole(source, files):
@@ -231,9 +232,14 @@ def _fitting(
     columns = [(name,) for name in needed if name not in source.partition_columns]
     asked = AskedColumns(narrow(source.schema, columns), columns, source.field_names, columns_told_apart(files))
 
+    for path in paths:
+        source.storage.check_links(path)
+    # The engine opens whatever is at a path.
+    check_unchanged(source.storage, files)
+
     def names_in(file: tuple[str, int, int | None]) -> tuple[str, ...] | None:
         footer = load_footer(source.storage, *file)[0]
-        if compares_bytes and not notes_ordered_bounds(footer.metadata):
+        if has_short_chunks(footer.metadata) or (compares_bytes and not notes_ordered_bounds(footer.metadata)):
             return None
         return _names_in(footer.schema, asked, source.storage.place(file[0]))
 

@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from tamis.errors import InvalidArgument, MissingValue, TamisError, with_article
 from tamis.expr.literals import literal
 from tamis.expr.printer import to_sql
-from tamis.expr.sql_syntax import SparkCalls
+from tamis.expr.sql_dialect import SparkCalls
 
 Arguments = Mapping[str, Any] | Sequence[Any]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.printer import to_sql
 from tamis.pushdown.nodes import (
+    UNLIMITED,
     Aggregate,
     AggregateCall,
     Filter,
@@ -33,8 +34,6 @@ from tamis.pushdown.nodes import (
     walk_plan,
 )
 from tamis.pushdown.shared import shared_parts
-
-UNLIMITED = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,9 @@ class _Printer:
         keys = [self._named(key.expr, key.name) for key in node.keys]
         calls = [f"{self._call(each)} AS {quoted(each.name)}" for each in node.aggregates]
         group = tuple(self._expression(key.expr) for key in node.keys)
-        text = replace(below, outputs=(*keys, *calls), columns=columns, group=group).text()
+        # Without keys there is one group, of which nothing may be asked.
+        outputs = (*keys, *calls) or ("count(*) AS `nothing`",)
+        text = replace(below, outputs=outputs, columns=columns, group=group).text()
         return _Block("", columns, whole=text)
 
     def _call(self, call: AggregateCall) -> str:

@@ -11,8 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
+from sqlglot import exp
 
 from tamis.errors import EvaluationError, InvalidArgument, TamisError
+from tamis.expr.sql_refusals import refuse_reserved
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.direct import Direct, direct
 from tamis.pushdown.embedded import CannotTranslate, Running, schema_of
@@ -24,7 +26,9 @@ from tamis.pushdown.parameters import Arguments, fill_parameters, number_paramet
 from tamis.pushdown.rules import ALL
 from tamis.pushdown.run_time import prune_joins
 from tamis.pushdown.scopes import Now
+from tamis.pushdown.sql_grouping import has_map, refuse_map_keys, refuse_maps
 from tamis.pushdown.sql_names import has_unknown_function, quoted_columns, wrong_name
+from tamis.pushdown.sql_normal import normalise_query
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
 from tamis.pushdown.sql_trees import with_principal
@@ -72,15 +76,20 @@ class Query:
         self.text = text
         self._tables = tables
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi)
-        self._switched_off = _switched_off(rules)
+        self._switched_off = switched_off(rules)
         self._moment = datetime.now(zone)
         tree = read_query(number_parameters(text))
+        if not on_spark:
+            refuse_reserved(tree)
         fill_parameters(tree, arguments)
+        tree = normalise_query(tree)
         name_states(tree, self._moment)
         self._tree = with_principal(tree, principal) if knows_principal else tree
         tables.check(text, self._tree)
         self._planned = plan_query(self._tree, tables, now=self._now)
-        scans = (node for node in walk_plan(self.plan) if isinstance(node, TableScan))
+        scans = [node for node in walk_plan(self.plan) if isinstance(node, TableScan)]
+        maps = [output.name.rpartition(".")[2] for scan in scans for output in scan.columns if has_map(output.type)]
+        refuse_map_keys(self._tree, maps)
         columns = {output.name.rpartition(".")[2] for scan in scans for output in scan.columns}
         for comparison in quoted_columns(self._tree, columns):
             # Engines take it, and find nothing.
@@ -201,13 +210,26 @@ class Query:
             raise self.refusal(error.__cause__ or error, _not_taken) from error
 
     def _run_plan(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
-        return self._started(prune_joins(plan, self._context, self._run_to_table), names)
+        running = self._started(prune_joins(plan, self._context, self._run_to_table), names)
+        try:
+            self._refuse_compared_maps(running.schema)
+        except TamisError:
+            running.close()
+            raise
+        return running
 
     def _started(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
         connectors = self._context.connectors
         return direct(plan, names, connectors) or Running(
             plan, names, connectors, self._failure, is_guarded=self.has_policies
         )
+
+    def _refuse_compared_maps(self, schema: pa.Schema) -> None:
+        """The types of parts that stayed text are known only to the engine."""
+        tree = self._tree
+        is_union = isinstance(tree, exp.Union) and not tree.args.get("distinct")
+        if tree.args.get("distinct") or (isinstance(tree, exp.SetOperation) and not is_union):
+            refuse_maps(schema.types, "DISTINCT and set operations compare rows")
 
     def _run_to_table(self, plan: Node, most_rows: int) -> pa.Table | None:
         running = self._started(plan, None)
@@ -267,7 +289,8 @@ def _not_taken(reason: str) -> EvaluationError:
     return EvaluationError(f"the embedded engine does not take the query: {reason}")
 
 
-def _switched_off(rules: Rules) -> frozenset[str]:
+def switched_off(rules: Rules) -> frozenset[str]:
+    """The names of the rules that `rules=` switches off."""
     if isinstance(rules, bool):
         return frozenset() if rules else frozenset(rule.name for rule in ALL)
     if not isinstance(rules, Mapping):

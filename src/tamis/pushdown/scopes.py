@@ -19,6 +19,7 @@ from tamis.expr.bind import bind
 from tamis.expr.clock import stop_clocks
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.sql import expression_of
+from tamis.expr.sql_pipes import position_of_input
 from tamis.pushdown.spark_meaning import compares_as_spark
 from tamis.pushdown.sql_functions import is_scalar
 from tamis.pushdown.symbols import is_deterministic, substitute
@@ -114,6 +115,11 @@ class Scope:
 
     def find(self, parts: Sequence[str]) -> tuple[Field, tuple[str, ...]] | None:
         """The column that a name means, and the fields inside of it; None where there is none."""
+        if (position := position_of_input(parts[0])) is not None:
+            visible = self.visible()
+            if not 0 < position <= len(visible):
+                raise NotModelled(f"no column {position}")
+            return visible[position - 1], ()
         for count in range(len(parts) - 1, 0, -1):
             called = [relation for relation in self.relations if relation.is_called(parts[:count])]
             found = [each for relation in called for each in relation.fields if _same(each.name, parts[count])]
@@ -277,17 +283,30 @@ def hidden_name(symbol: str) -> str:
 def name_fields(tree: exp.Expr) -> None:
     """Let structs tell the names of their fields, which they have from columns that have other names in a plan."""
     for call in list(tree.find_all(exp.Anonymous)):
-        if call.name.lower() == "struct":
-            call.replace(_with_names(call))
+        match call.name.lower():
+            case "struct":
+                call.replace(_with_names(call))
+            case "arrays_zip":
+                call.replace(_zipped_with_names(call))
 
 
 def _with_names(struct: exp.Anonymous) -> exp.Expr:
     parts: list[exp.Expr] = []
     for place, each in enumerate(struct.expressions):
-        is_named = isinstance(each, exp.Alias | exp.Column | exp.Dot)
+        # The variable of a lambda function is an identifier.
+        is_named = isinstance(each, exp.Alias | exp.Column | exp.Dot | exp.Identifier)
         name = each.output_name if is_named and each.output_name else f"col{place + 1}"
         parts += [exp.Literal.string(name), each.this if isinstance(each, exp.Alias) else each]
     return exp.Anonymous(this="named_struct", expressions=parts)
+
+
+def _zipped_with_names(call: exp.Anonymous) -> exp.Expr:
+    """Each list with the name of its field behind it: `arrays_zip(a AS x)` is what only Tamis writes."""
+    named: list[exp.Expr] = []
+    for each in call.expressions:
+        name = each.output_name if isinstance(each, exp.Column | exp.Dot) else ""
+        named.append(exp.alias_(each.copy(), name, quoted=True) if name else each.copy())
+    return exp.Anonymous(this="arrays_zip", expressions=named)
 
 
 def _same(one: str, other: str) -> bool:

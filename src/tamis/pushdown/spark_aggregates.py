@@ -1,50 +1,105 @@
-"""Functions of groups, and of two moments, of which DuckDB has another idea than Spark, in words that mean the same.
+"""Functions of groups of which DuckDB has another idea than Spark, in words that mean the same.
 
 | in Spark                             | DuckDB's own                    | here                                   |
 |--------------------------------------|---------------------------------|----------------------------------------|
 | `count_if`: 0 of no rows             | NULL                            | `count` of what is TRUE                |
 | `collect_list`, …: [] of no rows     | NULL                            | `coalesce` with []                     |
-| `percentile`: between two values     | one of the values               | `quantile_cont`                        |
+| `percentile`: between two values     | one of the values               | `quantile_cont` of doubles             |
+| `percentile_cont(q) WITHIN GROUP (…)`| DESC is lost in a window        | the same; of -q from the other end     |
 | `kurtosis`: of all there is          | estimated from a sample         | `kurtosis_pop`                         |
-| `datediff(MONTH, a, b)`: whole ones  | how often the month changes     | `datesub`, and by the day of the month |
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-NAMES = ("count_if", "collect_list", "collect_set", "array_agg", "percentile", "kurtosis", "datediff", "date_diff",
-         "timestampdiff")  # fmt: skip
+from tamis.scan.spark_calls import refusal
+
+NAMES = ("count_if", "collect_list", "collect_set", "array_agg", "percentile", "percentile_cont", "percentile_disc",
+         "median", "max_by", "min_by", "kurtosis")  # fmt: skip
 
 _LISTS = frozenset(("collect_list", "collect_set", "array_agg"))
-_DIFFERENCES = frozenset(("datediff", "date_diff", "timestampdiff"))
-_RENAMED = {("percentile", 2): "quantile_cont", ("kurtosis", 1): "kurtosis_pop"}
-_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_RENAMED = {("kurtosis", 1): "duckdb_kurtosis_pop"}
+_EXTREMES = {"max_by": "duckdb_arg_max", "min_by": "duckdb_arg_min"}
+MOST_EXTREMES = 100_000
+"""As many values as Spark's max_by and min_by return."""
+_PERCENTILES = {"percentile_cont": "duckdb_quantile_cont", "percentile_disc": "duckdb_quantile_disc"}
 _AROUND = (exp.Filter, exp.Window, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 """What stands around a call and belongs to it."""
 
 
 def put_in_words(tree: exp.Expr) -> None:
     """Change the calls in a tree, whose functions are calls of their own names, to what they mean."""
+    for ordered in list(tree.find_all(exp.WithinGroup)):
+        _order_percentile(ordered)
     for call in list(tree.find_all(exp.Anonymous)):
         name, args = call.name.lower(), call.expressions
         if (renamed := _RENAMED.get((name, len(args)))) is not None:
             call.set("this", renamed)
+        elif name == "percentile" and len(args) == 2:
+            call.replace(_quantile("duckdb_quantile_cont", args[0], args[1]))
+        elif name == "median" and len(args) == 1 and not isinstance(args[0], exp.Distinct):
+            call.replace(_quantile("duckdb_quantile_cont", args[0], exp.Literal.number("0.5")))
+        elif name in _EXTREMES and len(args) == 3:
+            _keep_null_values(call)
         elif name == "count_if" and len(args) == 1:
             is_true = exp.Case(ifs=[exp.If(this=args[0], true=exp.Literal.number(1))])
             call.replace(exp.Anonymous(this="count", expressions=[is_true]))
         elif name in _LISTS:
-            whole: exp.Expr = call
-            while isinstance(whole.parent, _AROUND) and whole.arg_key == "this":
-                whole = whole.parent
+            whole = _around(call)
             whole.replace(exp.Anonymous(this="coalesce", expressions=[whole.copy(), exp.Anonymous(this="array")]))
-        elif name in _DIFFERENCES and len(args) == 3 and isinstance(args[0], exp.Column | exp.Var):
-            call.replace(_whole_units(args[0].name.lower(), args[1:]))
 
 
-def _whole_units(unit: str, moments: list[exp.Expr]) -> exp.Expr:
-    if (months := _MONTHS.get(unit)) is None:
-        return exp.Anonymous(this="datesub", expressions=[exp.Literal.string(unit), *moments])
-    # DuckDB takes the last days of two months for the same day.
-    found = exp.Anonymous(this="spark_whole_months", expressions=moments)
-    return exp.Paren(this=exp.IntDiv(this=found, expression=exp.Literal.number(months)))
+def _around(call: exp.Expr) -> exp.Expr:
+    """A call with its FILTER and OVER."""
+    while isinstance(call.parent, _AROUND) and call.arg_key == "this":
+        call = call.parent
+    return call
+
+
+def _keep_null_values(call: exp.Anonymous) -> None:
+    """`max_by(x, y, 3)`: DuckDB leaves out rows in which x is NULL, and a struct is not."""
+    value, by, count = call.expressions
+    if not isinstance(count, exp.Literal) or count.is_string or not count.name.isdecimal():
+        raise refusal(call.name, "its number of values is a constant")
+    if not 0 < int(count.name) <= MOST_EXTREMES:
+        raise refusal(call.name, f"its number of values is between 1 and {MOST_EXTREMES}")
+    boxed = exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("v"), value.copy()])
+    found = exp.Anonymous(this=_EXTREMES[call.name.lower()], expressions=[boxed, by.copy(), count.copy()])
+    whole = _around(call)
+    call.replace(found) if whole is not call else None
+    inner = found if whole is call else whole.copy()
+    item = exp.to_identifier("boxed")
+    field = exp.Dot(this=exp.column("boxed"), expression=exp.to_identifier("v"))
+    whole.replace(exp.Anonymous(this="transform", expressions=[inner, exp.Lambda(this=field, expressions=[item])]))
+
+
+def _order_percentile(ordered: exp.WithinGroup) -> None:
+    """`percentile_cont(0.25) WITHIN GROUP (ORDER BY x DESC)`."""
+    call, order = ordered.this, ordered.expression
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    if name not in _PERCENTILES:
+        return
+    keys = order.expressions
+    if len(keys) != 1 or len(call.expressions) != 1 or isinstance(call.expressions[0], exp.Distinct):
+        raise refusal(name, "it takes one percentage, or an array of them, and ORDER BY one value")
+    key = keys[0]
+    shares = call.expressions[0]
+    if key.args.get("desc"):
+        shares = _from_the_end(name, shares)
+    ordered.replace(_quantile(_PERCENTILES[name], key.this, shares))
+
+
+def _from_the_end(name: str, shares: exp.Expr) -> exp.Expr:
+    if isinstance(shares, exp.Anonymous) and shares.name.lower() == "array":
+        return exp.Anonymous(this="array", expressions=[_from_the_end(name, each) for each in shares.expressions])
+    value = shares.this if isinstance(shares, exp.Cast) else shares
+    if not isinstance(value, exp.Literal) or value.is_string:
+        raise refusal(name, "its percentage is a constant")
+    # DuckDB counts negative shares from the end, and 0 has no sign.
+    return exp.Literal.number(1) if float(value.name) == 0 else exp.Neg(this=exp.Literal.number(value.name))
+
+
+def _quantile(function: str, values: exp.Expr, shares: exp.Expr) -> exp.Expr:
+    """Spark's percentiles are doubles."""
+    return exp.Anonymous(this=function, expressions=[exp.cast(values.copy(), "double"), shares.copy()])

@@ -7,11 +7,13 @@ import re
 import sqlglot
 from sqlglot import exp
 
-from tamis.expr.sql_syntax import SparkCalls, SparkText
+from tamis.expr.sql_dialect import SparkCalls, SparkText
 from tamis.pushdown.spark_aggregates import NAMES, put_in_words
+from tamis.pushdown.spark_generators import GENERATORS, unnest_generators
+from tamis.pushdown.spark_recursion import bound_recursion
 
-_CHANGED = ("lateral", "range", "with", "grouping", "any", "some", "every", "unpivot", "explode", "explode_outer",
-            "posexplode_outer", *NAMES)  # fmt: skip
+_CHANGED = ("lateral", "range", "with", "grouping", "any", "some", "every", "unpivot", "unnest", "values",
+            *GENERATORS, *NAMES)  # fmt: skip
 _WORDS = re.compile(rf"\b({'|'.join(_CHANGED)})\b", re.IGNORECASE)
 
 
@@ -19,7 +21,7 @@ def in_duckdb_syntax(text: str) -> str:
     """The text with joins of unnested lists in the place of lateral views.
 
     >>> in_duckdb_syntax("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
-    'SELECT x FROM t CROSS JOIN LATERAL (SELECT unnest(xs) AS `x`) AS e'
+    'SELECT x FROM t CROSS JOIN LATERAL (SELECT duckdb_unnest(xs) AS `x`) AS e'
     """
     if not _WORDS.search(text):
         return text
@@ -39,20 +41,15 @@ def in_duckdb_syntax(text: str) -> str:
         _bracket_keys(group)
     for pivot in list(tree.find_all(exp.Pivot)):
         _keep_partly_null(pivot)
-    for join in list(tree.find_all(exp.Join)):
-        _unnest_joined(join)
-    for select in tree.find_all(exp.Select):
-        select.set("expressions", [each for item in select.expressions for each in _unnested(item)])
-        views = [each for each in select.args.get("laterals") or () if isinstance(each, exp.Lateral)]
-        joins = [_join(each) for each in views if each.args.get("view")]
-        if None in joins or len(joins) != len(select.args.get("laterals") or ()):
-            continue
-        select.set("laterals", None)
-        select.set("joins", [*(select.args.get("joins") or ()), *joins])
+    for values in list(tree.find_all(exp.Values)):
+        _name_columns(values)
+    for clause in list(tree.find_all(exp.With)):
+        bound_recursion(clause)
+    unnest_generators(tree)
     return tree.sql(SparkText, normalize_functions=False)
 
 
-_AGGREGATES = {"any": "bool_or", "some": "bool_or", "every": "bool_and"}
+_AGGREGATES = {"any": "duckdb_bool_or", "some": "duckdb_bool_or", "every": "duckdb_bool_and"}
 
 
 def _rename_aggregate(call: exp.Expr) -> None:
@@ -62,7 +59,7 @@ def _rename_aggregate(call: exp.Expr) -> None:
     elif isinstance(call, exp.Any) and not isinstance(call.parent, exp.Binary):
         value = call.this.this if isinstance(call.this, exp.Paren) else call.this
         if not isinstance(value, exp.Query):
-            call.replace(exp.Anonymous(this="bool_or", expressions=[value]))
+            call.replace(exp.Anonymous(this="duckdb_bool_or", expressions=[value]))
 
 
 def _bracket_keys(group: exp.Group) -> None:
@@ -70,11 +67,39 @@ def _bracket_keys(group: exp.Group) -> None:
     which are only told there."""
     if group.args.get("grouping_sets"):
         group.set("expressions", [])
+    _leave_out_empty(group)
     for key in ("rollup", "cube"):
         for each in group.args.get(key) or ():
             if not each.expressions and group.expressions:
                 each.set("expressions", group.expressions)
                 group.set("expressions", [])
+
+
+def _leave_out_empty(group: exp.Group) -> None:
+    """Of no rows there are no groups, even of the set (), unless there is no other set."""
+    sets = [each for part in group.expressions if isinstance(part, exp.GroupingSets) for each in part.expressions]
+    is_empty = [isinstance(each, exp.Tuple) and not each.expressions for each in sets]
+    select = group.parent
+    if not any(is_empty) or all(is_empty) or not isinstance(select, exp.Select):
+        return
+    count = exp.Anonymous(this="count", expressions=[exp.Star()])
+    has_rows = exp.GT(this=count, expression=exp.Literal.number(0))
+    having = select.args.get("having")
+    kept = has_rows if having is None else exp.And(this=exp.Paren(this=having.this), expression=has_rows)
+    select.set("having", exp.Having(this=kept))
+
+
+def _name_columns(values: exp.Values) -> None:
+    """The columns of VALUES are col1, col2, … where nobody names them."""
+    alias = values.args.get("alias")
+    if (alias is not None and alias.columns) or not values.expressions:
+        return
+    first = values.expressions[0]
+    width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
+    name = alias.this if alias is not None else exp.to_identifier("values", quoted=True)
+    columns = [exp.to_identifier(f"col{place + 1}") for place in range(width)]
+    if isinstance(values.parent, exp.From | exp.Join):
+        values.set("alias", exp.TableAlias(this=name, columns=columns))
 
 
 def _keep_partly_null(pivot: exp.Pivot) -> None:
@@ -95,88 +120,3 @@ def _keep_partly_null(pivot: exp.Pivot) -> None:
     source.replace(rows)
     found = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
     rows.set("this", found.where(exp.or_(*is_there), copy=False))
-
-
-def _unnest_joined(join: exp.Join) -> None:
-    """`FROM t, LATERAL explode(xs) AS v(x)`."""
-    lateral = join.this
-    if isinstance(lateral, exp.Lateral) and isinstance(lateral.this, exp.Anonymous) and not lateral.args.get("view"):
-        found = _join(lateral)
-        if found is not None and found.side and join.kind == "CROSS":
-            join.replace(found)
-        elif found is not None and not found.side:
-            join.set("this", found.this)
-
-
-def _unnested(item: exp.Expr) -> list[exp.Expr]:
-    """What a SELECT returns of maps and of empty lists: `explode(map) AS (k, v)`, `explode_outer(list)`."""
-    names = [each.name for each in item.expressions] if isinstance(item, exp.Aliases) else [item.alias or "col"]
-    call = item.this if isinstance(item, exp.Alias | exp.Aliases) else item
-    if not isinstance(call, exp.Anonymous) or len(call.expressions) != 1:
-        return [item]
-    values = call.expressions[0]
-    match call.name.lower(), len(names):
-        case "explode", 2:
-            found = [_unnest(exp.Anonymous(this=part, expressions=[values])) for part in ("map_keys", "map_values")]
-        case "explode_outer", 1:
-            found = [_unnest(_or_null(values))]
-        case "posexplode_outer", 2:
-            # The shorter of two lists ends with NULL.
-            found = [_places(values), _unnest(_or_null(values))]
-        case _:
-            return [item]
-    return [_named(value, name) for value, name in zip(found, names, strict=True)]
-
-
-def _or_null(values: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="spark_outer_items", expressions=[values.copy()])
-
-
-def _places(values: exp.Expr) -> exp.Expr:
-    subscripts = exp.Anonymous(this="generate_subscripts", expressions=[values.copy(), exp.Literal.number(1)])
-    return exp.Sub(this=subscripts, expression=exp.Literal.number(1))
-
-
-def _join(view: exp.Lateral) -> exp.Join | None:
-    call = view.this
-    if not isinstance(call, exp.Anonymous) or len(call.expressions) != 1:
-        return None
-    alias = view.args.get("alias")
-    names = [each.name for each in alias.columns] if alias is not None else []
-    values = call.expressions[0]
-    match call.name.lower().removesuffix("_outer"), len(names):
-        case "explode", 0 | 1:
-            columns = [_named(_unnest(values), names[0] if names else "col")]
-        case "posexplode", 0 | 2:
-            place, item = names or ("pos", "col")
-            columns = [_named(_places(values), place), _named(_unnest(values), item)]
-        case "explode", 2:
-            entries = exp.Anonymous(this="map_entries", expressions=[values])
-            unnested = exp.Select(expressions=[_named(_unnest(entries), "entry")])
-            columns = [
-                _named(exp.Dot(this=exp.column("entry"), expression=exp.to_identifier(field)), name)
-                for field, name in zip(("key", "value"), names, strict=True)
-            ]
-            source = exp.From(this=exp.Subquery(this=unnested, alias=exp.TableAlias(this=exp.to_identifier("entries"))))
-            return _lateral(exp.Select(expressions=columns, from_=source), view, call)
-        case _:
-            return None
-    return _lateral(exp.Select(expressions=columns), view, call)
-
-
-def _lateral(select: exp.Select, view: exp.Lateral, call: exp.Anonymous) -> exp.Join:
-    is_outer = bool(view.args.get("outer")) or call.name.lower().endswith("_outer")
-    alias = view.args.get("alias")
-    name = alias.this.copy() if alias is not None and alias.this is not None else exp.to_identifier("view")
-    lateral = exp.Lateral(this=exp.Subquery(this=select), alias=exp.TableAlias(this=name))
-    if is_outer:
-        return exp.Join(this=lateral, side="LEFT", on=exp.true())
-    return exp.Join(this=lateral, kind="CROSS")
-
-
-def _unnest(values: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="unnest", expressions=[values.copy()])
-
-
-def _named(value: exp.Expr, name: str) -> exp.Expr:
-    return exp.alias_(value, name, quoted=True)

@@ -10,7 +10,10 @@ from sqlglot.dialects.spark import Spark
 
 from tamis.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from tamis.expr.sql_refusals import AGGREGATES as _SPARK_AGGREGATES
+from tamis.scan.spark_collections import BUILDERS as _OF_COLLECTIONS
 from tamis.scan.spark_macros import FUNCTIONS as _MACROS
+from tamis.scan.spark_text import BUILDERS as _TEXTS
+from tamis.scan.spark_time import BUILDERS as _TIMES
 
 _OF_SQLGLOT = frozenset(
     name.lower() for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.AggFunc) for name in kind.sql_names()
@@ -29,6 +32,7 @@ _MANY_ROWS = frozenset({
 """Functions that make several rows of one, or whose value depends on other rows or on where a row is read."""
 
 _SCALAR = frozenset(name.lower() for name in Spark.Parser.FUNCTIONS) | FUNCTIONS.keys() | _MACROS.keys() | {
+    *_OF_COLLECTIONS, *_TEXTS, *_TIMES,
     "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "decimal", "len",
     "date", "timestamp", "timestamp_ntz", "timestamp_ltz", "isnull", "isnotnull", "mod", "negative", "nvl", "ifnull",
     "ucase", "lcase", "char_length", "character_length", "dayofmonth", "dateadd", "datediff", "date_diff", "if",

@@ -10,7 +10,6 @@ A SELECT with something that is not modelled stays text, over plans of the table
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from tamis.expr.functions import type_of
 from tamis.expr.nodes import Column, Expr
 from tamis.expr.sql_syntax import DEEPEST, read_statement, with_large_stack
 from tamis.pushdown.nodes import (
+    UNLIMITED,
     Aggregate,
     Filter,
     Limit,
@@ -37,17 +37,12 @@ from tamis.pushdown.nodes import (
     outputs_of,
 )
 from tamis.pushdown.scopes import Field, NotModelled, Now, Scope, chains
-from tamis.pushdown.sql_grouping import Grouping, has_aggregates
+from tamis.pushdown.sql_grouping import Grouping, has_aggregates, refuse_maps
 from tamis.pushdown.sql_rest import RestOfQuery
 from tamis.pushdown.sql_sources import Common, Planned, Tables, plan_from, with_commons
 from tamis.pushdown.sql_subqueries import OneRowQueries, filtered
 from tamis.pushdown.sql_trees import refuse_what_engines_guess, text_of
 from tamis.pushdown.symbols import Symbols, is_deterministic
-
-_TABLE = re.compile(r"^\s*TABLE\s+(?=[\w`])", re.IGNORECASE)
-
-NO_LIMIT = 2**62
-"""As many rows as there may be: what an OFFSET without a LIMIT takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +57,7 @@ class PlannedQuery:
 
 def read_query(text: str) -> exp.Query:
     """The tree of a query; `ParseError` where the text is something else."""
-    # Spark's short way to write it.
-    tree = read_statement(_TABLE.sub("SELECT * FROM ", text, count=1), lambda tree: tree)
+    tree = read_statement(text, lambda tree: tree)
     if isinstance(tree, exp.Values):
         tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
     if not isinstance(tree, exp.Query):
@@ -113,6 +107,8 @@ class _Planner:
             try:
                 planned = self._modelled(self._tree, {})
                 known = tuple(field.name for field in planned.fields)
+                if not known:
+                    raise ParseError("the query has no columns", hint="Leave one in, or count the rows")
                 return PlannedQuery(planned.node, known, tuple(self._doubts))
             except NotModelled as reason:
                 self._note(reason)
@@ -313,6 +309,7 @@ class _Planner:
             found = self._value(tree, within) if grouping is None else grouping.value(tree, fields)
         if not is_deterministic(found):
             raise NotModelled("an order that is another one each time")
+        refuse_maps([type_of(found)], "ORDER BY compares values")
         return SortKey(found, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
 
     def _sorted(self, tree: exp.Expr, node: Node, keys: Sequence[SortKey]) -> Node:
@@ -325,7 +322,7 @@ class _Planner:
         count, offset = self._bounds(tree)
         if isinstance(node, TopN) or (count is None and not offset):
             return node
-        return Limit(node, NO_LIMIT if count is None else count, offset)
+        return Limit(node, UNLIMITED if count is None else count, offset)
 
     def _bounds(self, tree: exp.Expr) -> tuple[int | None, int]:
         limit, offset = tree.args.get("limit"), tree.args.get("offset")
@@ -370,6 +367,7 @@ class _Planner:
     def _difference(self, tree: exp.SetOperation, commons: Mapping[str, Common]) -> Planned:
         _only_set(tree)
         sides = [self.query(each, commons) for each in (tree.this, tree.expression)]
+        refuse_maps([field.type for field in sides[0].fields], f"{tree.key.upper()} compares rows")
         operator = tree.key.upper() + ("" if tree.args.get("distinct") else " ALL")
         symbols = [self.symbols.fresh(field.name) for field in sides[0].fields]
         return self._rest.set_operation(operator, sides, symbols)
@@ -379,6 +377,7 @@ class _Planner:
 
 
 def _distinct(planned: Planned) -> Planned:
+    refuse_maps([field.type for field in planned.fields], "DISTINCT and set operations compare rows")
     keys = [Named(output.name, Column((output.name,), type=output.type)) for output in outputs_of(planned.node)]
     return Planned(Aggregate(planned.node, tuple(keys), ()), planned.fields)
 

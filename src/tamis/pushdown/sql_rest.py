@@ -75,6 +75,8 @@ class _Inputs:
 
 
 _NOTHING = Values(pa.table({}), ())
+_MORE_COLUMNS = ("joins", "laterals", "pivots", "sample")
+"""What a query in brackets may have that changes its columns."""
 
 
 class RestOfQuery:
@@ -180,6 +182,8 @@ class RestOfQuery:
     def names(self, tree: exp.Expr) -> list[str]:
         """The names of the columns of a query, where it tells them."""
         while isinstance(tree, exp.SetOperation | exp.Subquery):
+            if isinstance(tree, exp.Subquery) and any(tree.args.get(key) for key in _MORE_COLUMNS):
+                raise NotModelled("a query in brackets with joins")
             tree = tree.this
         if not isinstance(tree, exp.Select):
             raise NotModelled(f"the names of {tree.key}")

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from tamis.errors import ExpressionError, counted
 from tamis.expr.functions import NOT_DETERMINISTIC
 from tamis.expr.nodes import Call, Column, Expr, and_, columns_of, conjuncts_of
 from tamis.pushdown.nodes import Join, JoinKind, Node, outputs_of
@@ -177,10 +178,11 @@ def plan_common(queries: Queries, common: Common) -> Planned:
 
 
 def renamed(fields: Sequence[Field], names: Sequence[str]) -> tuple[Field, ...]:
-    if len(names) > len(fields):
-        raise NotModelled("more names than columns")
-    given = [Field(name, field.value, field.type) for name, field in zip(names, fields, strict=False)]
-    return (*given, *fields[len(names) :])
+    if len(names) != len(fields):
+        raise ExpressionError(
+            f"{counted(len(names), 'name')} given for {counted(len(fields), 'column')}: {', '.join(names)}. Name all"
+        )
+    return tuple(Field(name, field.value, field.type) for name, field in zip(names, fields, strict=True))
 
 
 def _only(tree: exp.Expr, keys: set[str]) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from tamis.errors import ParseError
+from tamis.expr.sql_dialect import SparkText
 from tamis.expr.sql_refusals import position_of
-from tamis.expr.sql_syntax import DEEPEST, SparkText, with_large_stack
+from tamis.expr.sql_syntax import DEEPEST, with_large_stack
 from tamis.pushdown.scopes import chains
 
 
@@ -41,6 +42,11 @@ def refuse_what_engines_guess(tree: exp.Expr) -> None:
             raise ParseError(
                 f"{node.key.upper()} is a whole number of rows, not {text_of(given)}", position=position_of(given)
             )
+
+
+def no_syntax(node: exp.Expr, message: str, hint: str | None = None) -> ParseError:
+    """The error for syntax that Spark does not have, or that means nothing there."""
+    return ParseError(message, position=position_of(node), hint=hint)
 
 
 def parts_of_block(tree: exp.Expr) -> tuple[list[exp.Table], list[exp.Expr]]:

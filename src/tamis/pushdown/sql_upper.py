@@ -159,7 +159,7 @@ def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
                 if around in _JOINING and has_text_of_its_own(field.type):
                     named = exp.cast(named, "string")
                 elif around in _MEASURING and is_binary(field.type):
-                    named = exp.Anonymous(this="octet_length", expressions=[named])
+                    named = exp.Anonymous(this="duckdb_octet_length", expressions=[named])
                     assert top.parent is not None
                     top = top.parent
                 top.replace(named)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 from tamis.errors import TamisError, UnsupportedFeature
@@ -58,20 +59,22 @@ class EarlierTables:
 
     def __init__(self) -> None:
         self._sources: dict[Name, TableSource] = {}
+        self._lock = Lock()
 
     def get(self, name: Name) -> TableSource | None:
         return self._sources.get(name)
 
     def forget(self) -> None:
         """A name may mean another table from now on."""
-        self._sources.clear()
+        with self._lock:
+            self._sources.clear()
 
     def keep(self, name: Name, source: TableSource) -> None:
-        self._sources.pop(name, None)
-        self._sources[name] = source
-        while len(self._sources) > MOST_REMEMBERED:
-            # Another query may have taken it out meanwhile.
-            self._sources.pop(next(iter(self._sources)), None)
+        with self._lock:
+            self._sources.pop(name, None)
+            self._sources[name] = source
+            while len(self._sources) > MOST_REMEMBERED:
+                del self._sources[next(iter(self._sources))]
 
 
 class UnregisteredTables:

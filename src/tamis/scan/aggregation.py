@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.nodes import FALSE, Column
+from tamis.io.listing import check_unchanged
 from tamis.scan.known_units import KnownUnits
 from tamis.scan.measures import Measure, Partials, needs_rows
 from tamis.scan.pipeline import run_tasks
@@ -80,6 +81,7 @@ class _Aggregation:
         scan = self._scan
         with scan._telling_version():
             listing = _all_files(scan) if self._needs_rows else described_listing(scan, self._described)
+            listing = listing.require(path[0] for path in self._projection)
             run = Run(scan, self._projection, listing)
             try:
                 if self._needs_rows:
@@ -169,7 +171,8 @@ class _Aggregation:
             yield [self._partials.of_rows(batch) for batch in reader.columns(tasks, self._projection)]
 
         waiting: list[pa.Table] = []
-        for found in run_tasks(tasks, compute, weight):
+        of_files = [path for path in self._projection if path[0] not in self._scan._source.partition_columns]
+        for found in run_tasks(tasks if of_files else self._scan.unchanged(tasks), compute, weight):
             waiting += found
             if len(waiting) >= FILES_TOGETHER:
                 waiting = [self._partials.merged(waiting)]
@@ -205,6 +208,7 @@ class _Aggregation:
             answers.append(answer)
             is_answered = is_answered & is_known
         if is_answered.any():
+            check_unchanged(self._scan._storage, listing.files.take(pa.array(np.unique(files[is_answered]))))
             chosen = pa.array(is_answered)
             self._found.append(
                 self._partials.of_units(
@@ -251,7 +255,7 @@ def _constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64
 
 
 def _all_files(scan: Scan) -> FileListing:
-    listing = scan._listing
+    listing = scan._unchecked_listing
     return listing.slice(0, 0) if scan._predicate.expr == FALSE else listing
 
 

@@ -16,13 +16,16 @@ from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.bind import place_of
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.functions import type_of
+from tamis.expr.functions import COMPARISONS, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, fold, operands_of, transform, walk, with_args
 from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.printer import shown, to_sql
 from tamis.expr.sql_syntax import DEEPEST, with_large_stack
 from tamis.scan.engine_errors import explain_engine_error, explain_translation_error, unknown_function
-from tamis.scan.spark_functions import macros_of, to_duckdb
+from tamis.scan.spark_calls import UnknownFunction
+from tamis.scan.spark_functions import explain_unknown, macros_of, to_duckdb
+from tamis.scan.spark_operators import PLAIN
+from tamis.types import is_number
 
 _LOGIC = frozenset(("and", "or", "not"))
 
@@ -43,6 +46,8 @@ class EmbeddedPredicates:
         rewritten = [fold(part, self._with_values, _engine_arguments) for part in self._parts]
         try:
             selected = [f"({duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
+        except UnknownFunction as error:
+            raise EvaluationError(explain_unknown(error.name, self._place_of(error.name))) from None
         except SqlglotError as error:
             reason = explain_translation_error(error)
             raise EvaluationError(f"the embedded engine has no words for {self._text}: {reason}") from error
@@ -89,6 +94,20 @@ class EmbeddedPredicates:
         """The value of the predicate for each row."""
         if not batch.num_rows:
             return pa.array([], pa.bool_())
+        answers = self._answers(batch)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        parts = {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)}
+        return self._remaining(pa.record_batch(columns | parts))
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise what evaluating over rows of a schema would raise whatever their values: unknown functions, say."""
+        names = dict.fromkeys(column.path[0] for part in self._parts for column in columns_of(part))
+        empty = {name: pa.array([], schema.field(name).type) for name in names}
+        # A batch needs some column.
+        self._answers(pa.record_batch({**empty, f"{self._prefix}_row": pa.nulls(0)}))
+
+    def _answers(self, batch: pa.RecordBatch) -> list[pa.BooleanArray]:
+        """What the engine says of each part."""
         connection = self._connection()
         given = {f"{self._prefix}_row": pa.nulls(batch.num_rows)}
         given |= {name: batch.column(name) for name in self._names}
@@ -96,7 +115,7 @@ class EmbeddedPredicates:
         connection.register("rows_of_batch", pa.table(given))
         try:
             found = connection.sql(self._query).to_arrow_table().combine_chunks()
-            answers = [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
+            return [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             given_texts = {name: shown(value) for value, name in self._values.items()}
             reason = explain_engine_error(error, given_texts, self._parts)
@@ -104,9 +123,6 @@ class EmbeddedPredicates:
             raise EvaluationError(f"the embedded engine cannot evaluate {self._text}{place}: {reason}") from error
         finally:
             connection.unregister("rows_of_batch")
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        parts = {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)}
-        return self._remaining(pa.record_batch(columns | parts))
 
     def _place_of(self, function: str | None) -> str:
         """Where a function, or else the first of the parts, stood in the text."""
@@ -148,7 +164,29 @@ def duckdb_sql(predicate: Expr) -> str:
 
 def text_for_engine(expr: Expr) -> str:
     """An expression as text in Spark's dialect that `to_duckdb` turns into one of our meaning."""
-    return to_sql(transform(expr, _in_our_meaning))
+    return to_sql(fold(transform(expr, _in_our_meaning), _with_plain_operators, operands_of))
+
+
+_NUMBERS_ONLY = {"/": "spark_quotient", "%": "spark_remainder", "div": "spark_whole_quotient"}
+
+
+def _with_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """An operator as a plain one where the types of its operands are known and it means what it means in Spark."""
+    if not isinstance(node, Call):
+        return node
+    found = with_args(node, args)
+    plain, of_numbers = PLAIN.get(node.function), _NUMBERS_ONLY.get(node.function)
+    if (plain is None and of_numbers is None) or len(node.args) != 2:
+        return found
+    one, other = (type_of(arg) for arg in node.args)
+    if one is None or other is None:
+        return found
+    are_numbers = is_number(one) and is_number(other)
+    if of_numbers is not None:
+        return Call(of_numbers, args) if are_numbers else found
+    is_compared = node.function in COMPARISONS or node.function == "<=>"
+    are_alike = is_compared and one == other and not pa.types.is_nested(one)
+    return Call(plain, args) if plain is not None and (are_numbers or are_alike) else found
 
 
 def _in_our_meaning(node: Expr) -> Expr:
@@ -166,9 +204,9 @@ def _in_our_meaning(node: Expr) -> Expr:
         case Call("bround", (value, *digits)) if pa.types.is_float64(type_of(value) or types.NULL):
             return Call("spark_bround_float", (value, *(digits or [Literal(0, types.LONG)])))
         case Call("reverse", (value,)) if pa.types.is_nested(type_of(value) or types.NULL):
-            return Call("list_reverse", (value,))
+            return Call("duckdb_list_reverse", (value,))
         case Call("length" | "char_length" | "character_length" | "len", (value,)) if is_binary(type_of(value)):
-            return Call("octet_length", (value,))
+            return Call("duckdb_octet_length", (value,))
         case Call("concat" | "concat_ws", args):
             return with_args(node, tuple(map(_as_text, args)))
         case Call("like", (value, pattern)):

@@ -102,14 +102,16 @@ def _reason(text: str, given: Mapping[str, str]) -> str:
     # What follows a first sentence is advice for people who write the engine's SQL.
     plain = re.split(r"(?<=[\w)\]'\"!])[.!] [A-Z]", plain)[0].strip().rstrip(".!")
     plain = re.sub(r" when casting from source column (\w+)", r", of \1", plain)
+    # Which way out there is, is said behind it.
+    plain = re.sub(r"^(division by zero)\b.*", r"\1", plain, flags=re.IGNORECASE)
     for name, shown in given.items():
         plain = re.sub(rf"\b{re.escape(name)}\b", lambda _, shown=shown: shown, plain)  # type: ignore[misc]
     return plain[:1].lower() + plain[1:]
 
 
 def _way_out(error: Exception, text: str) -> str:
-    if "Division by zero" in text:
-        return "Leave such rows out, as in CASE WHEN b <> 0 THEN a % b END = 1"
+    if "division by zero" in text.lower():
+        return "Leave such rows out, as in CASE WHEN b <> 0 THEN a % b END = 1, or use try_divide or try_mod"
     match error:
         case duckdb.ConversionException() if "ould not convert" in text or "when casting" in text:
             return "Leave such values out, or make them NULL with TRY_CAST"

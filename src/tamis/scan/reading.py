@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 import pyarrow as pa
 
 from tamis.errors import UnsupportedFeature
-from tamis.parquet.conform import Constants
+from tamis.parquet.conform import Constants, about_shredded
 from tamis.parquet.leaves import FileSchema, flat_paths
+from tamis.parquet.matching import find_path
 from tamis.scan.projection import Path, narrow
 from tamis.scan.residual import Residual
 from tamis.scan.tasks import ScanTask, as_type
@@ -25,6 +26,7 @@ class Reading:
         residual: Residual | None,
     ) -> None:
         self.residual = residual
+        self._table = schema
         tested = [column.path for column in residual.columns] if residual is not None else []
         self.schema = narrow(schema, (*projection, *tested))
         self.constants = [name for name in self.schema.names if name in partition_columns]
@@ -46,7 +48,7 @@ class Reading:
 
     def _find_leaves(self, schema: FileSchema, field: pa.Field) -> list[int]:
         paths = flat_paths([field])
-        _refuse_shredded(schema, paths)
+        _refuse_shredded(self._table, schema, paths)
         return sorted({leaf for path in paths for leaf in schema.leaves_to_read(path)})
 
     def constants_of(self, task: ScanTask) -> Constants:
@@ -74,17 +76,17 @@ def _all_types(schema: pa.Schema) -> Iterator[pa.DataType]:
         waiting += [data_type.field(index).type for index in range(data_type.num_fields)]
 
 
-def _refuse_shredded(schema: FileSchema, paths: Collection[Path]) -> None:
-    """An error for variants whose values a file has, in part or whole, in columns of their own types."""
+def _refuse_shredded(table: pa.Schema, schema: FileSchema, paths: Collection[Path]) -> None:
+    """An error for variants whose values a file has, in part or whole, in columns of their own types.
+
+    Where the table has those columns too, of whatever type, it is a struct to the table, and is read as that.
+    """
     for *parents, name in paths:
         typed = (*parents, "typed_value")
         if (
             name == "metadata"
             and (*parents, "value") in paths
-            and typed not in paths
+            and find_path(table, typed) is None
             and schema.find(typed) is not None
         ):
-            raise UnsupportedFeature(
-                f"column '{'.'.join(parents)}' has shredded variants, which are not read: leave it out with columns=…, "
-                "or write its files again with spark.sql.variant.writeShredding.enabled=false"
-            )
+            raise UnsupportedFeature(about_shredded(".".join(parents)))

@@ -54,6 +54,15 @@ class Residual:
             yield self._engine.evaluate
 
 
+def check_functions(predicate: Expr, schema: pa.Schema) -> None:
+    """Raise where a filter has functions that no engine here knows, or arguments that they do not take.
+
+    Without this the error would come with the first row, or never where a table has none.
+    """
+    if not can_evaluate(predicate):
+        _embedded_predicates(predicate).check(schema)
+
+
 def _embedded_predicates(predicate: Expr) -> EmbeddedPredicates:
     # The engine takes a tenth of a second to load, and few filters need it.
     from tamis.scan.embedded import EmbeddedPredicates

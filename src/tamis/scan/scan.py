@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from tamis.errors import InvalidArgument, MissingFile
 from tamis.expr.nodes import Expr
 from tamis.io.counters import IoCounters
+from tamis.io.listing import check_unchanged
 from tamis.parquet.batches import MOST_BYTES
 from tamis.scan.deletes import without_deleted
 from tamis.scan.pipeline import run_tasks
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 MOST_LIMIT = 2**62
 """No table has more rows, and Arrow could not count them."""
+
+_FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_ns", pa.int64())])
 
 _FIRST_FILES = 16
 _FIRST_LOCAL_FILES = 64
@@ -144,6 +147,11 @@ class Scan:
 
     @cached_property
     def _listing(self) -> FileListing:
+        return self._unchecked_listing.require(path[0] for path in self._projection)
+
+    @cached_property
+    def _unchecked_listing(self) -> FileListing:
+        """The files, also where values of the projection cannot be read: for what reads other columns than those."""
         if self._given_listing is not None:
             return self._given_listing(False)
         return self._source.list_files(self._predicate, self._levels, self._limit)
@@ -227,7 +235,10 @@ class Scan:
             if remaining == 0:
                 return
             with self._telling_version():
-                for batch in run_tasks(run.tasks(), self._reader.read, weight):
+                of_files = [path for path in self._projection if path[0] not in self._source.partition_columns]
+                # Where nothing of a file is read, nothing else shows that it is another one by now.
+                tasks = run.tasks() if of_files else self.unchanged(run.tasks())
+                for batch in run_tasks(tasks, self._reader.read, weight):
                     if remaining is not None:
                         batch = batch.slice(0, remaining)
                         remaining -= batch.num_rows
@@ -244,12 +255,13 @@ class Scan:
 
     def count(self) -> int:
         """How many rows match. Where metadata proves that all rows of a row group do, no column is read."""
-        found, rest = _counted(self._counted_listing())
+        found, rest, counted_files = _counted(self._counted_listing())
+        check_unchanged(self._storage, counted_files)
         run = Run(self, (), rest)
         run.count_known(found)
         try:
             enough = self._limit is not None and found >= self._limit
-            tasks = iter(()) if enough else run.tasks()
+            tasks = iter(()) if enough else self.unchanged(run.tasks())
             with self._telling_version():
                 for counted in run_tasks(tasks, lambda tasks: iter([self._reader.count(tasks)]), weight):
                     found += counted
@@ -260,6 +272,17 @@ class Scan:
         finally:
             run.finish()
         return found
+
+    def unchanged(self, tasks: Iterable[list[ScanTask]]) -> Iterator[list[ScanTask]]:
+        """The tasks, once their files are seen to be those that were listed, where no row is going to be tested."""
+        checked: set[str] = set()
+        for group in tasks:
+            new = {task.path: task for task in group if not task.residual and task.path not in checked}
+            if new:
+                files = [(task.path, task.size, task.modified_ns) for task in new.values()]
+                check_unchanged(self._storage, pa.table(list(zip(*files, strict=True)), schema=_FILES))
+                checked |= new.keys()
+            yield group
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame."""
@@ -283,6 +306,8 @@ class Scan:
         to_spark = import_module("tamis.spark.to_spark")
         refuse_not_read(self._source.schema, self._projection)
         with self._telling_version():
+            # Spark opens whatever is at a path.
+            check_unchanged(self._storage, self._listing.files)
             wanted = to_spark.Wanted(self._source, self._reader, self._listing, self._limit, self._plan_listing)
             return to_spark.frame_of(spark, wanted, reader)
 
@@ -318,15 +343,16 @@ class Scan:
         return self.plan()._repr_html_()
 
 
-def _counted(listing: FileListing) -> tuple[int, FileListing]:
-    """The rows of files that match whole and tell how many they have, and the other files."""
+def _counted(listing: FileListing) -> tuple[int, FileListing, pa.Table]:
+    """The rows of files that match whole and tell how many they have, the other files, and those files."""
     if listing.rows is None or listing.matched is None:
-        return 0, listing
+        return 0, listing, listing.files.slice(0, 0)
     is_counted = listing.matched & np.asarray(listing.rows.is_valid())
     found = pc.sum(listing.rows.filter(pa.array(is_counted))).as_py() or 0
     left = np.flatnonzero(~is_counted)
     # To take none out of many copies them all before.
-    return found, listing.take(left) if len(left) else listing.slice(0, 0)
+    rest = listing.take(left) if len(left) else listing.slice(0, 0)
+    return found, rest, listing.files.filter(pa.array(is_counted))
 
 
 def weight(tasks: list[ScanTask]) -> int:

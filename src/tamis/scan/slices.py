@@ -142,6 +142,7 @@ def _planned_in(engine: Engine, planner: SlicePlanner, slices: Sequence[FileList
         "names": None if planner.names is None else planner.names.to_json(),
         "to_pages": planner.to_pages,
         "file_columns": _file_columns(slices[0].files),
+        "partition_values": slices[0].partitions.column_names,
     }
     what = f"read {counted(count, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
@@ -158,7 +159,7 @@ def plan_slice(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     names = arguments["file_columns"]
     count = len(names)
     files = pa.table(given.columns[:count], names=names)
-    partitions = pa.table(given.columns[count:], names=list(planner.partition_columns))
+    partitions = pa.table(given.columns[count:], names=arguments["partition_values"])
     yield from _batches(planner.plan(files, partitions))
 
 

@@ -1,4 +1,4 @@
-"""Spark's patterns for dates, and its replacements in regular expressions, in DuckDB's notation.
+"""Spark's patterns for dates in DuckDB's notation.
 
 Only what is known to mean the same is translated; `Refusal` says what is not.
 """
@@ -6,6 +6,9 @@ Only what is known to mean the same is translated; `Refusal` says what is not.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+
+from tamis.scan.spark_calls import Macros
 
 DATE_UNITS = {
     **dict.fromkeys(("year", "yyyy", "yy"), "year"),
@@ -21,52 +24,213 @@ TIME_UNITS = DATE_UNITS | {
 
 _PIECES = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>[^A-Za-z'])")
 
-_PRINTED = {
-    "yyyy": "%Y", "y": "%Y", "yy": "%y", "MM": "%m", "M": "%-m", "MMM": "%b", "MMMM": "%B", "dd": "%d", "d": "%-d",
-    "DDD": "%j", "D": "%-j", "HH": "%H", "H": "%-H", "hh": "%I", "h": "%-I", "mm": "%M", "m": "%-M",
-    "ss": "%S", "s": "%-S", "SSS": "%g", "SSSSSS": "%f", "a": "%p",
-    "E": "%a", "EE": "%a", "EEE": "%a", "EEEE": "%A",
+_STRFTIME = {
+    "yyyy": "%Y", "yy": "%y", "MM": "%m", "LL": "%m", "MMM": "%b", "LLL": "%b", "MMMM": "%B", "LLLL": "%B",
+    "M": "%-m", "L": "%-m", "dd": "%d", "d": "%-d", "DDD": "%j", "D": "%-j", "HH": "%H", "H": "%-H", "hh": "%I",
+    "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "a": "%p", "E": "%a", "EE": "%a", "EEE": "%a",
+    "EEEE": "%A",
 }  # fmt: skip
+_COMPUTED = {
+    **{"y" * count: ("year", count) for count in (1, 3, 5, 6)},
+    **{"G" * count: ("era", count) for count in (1, 2, 3, 4)},
+    **{letter * count: ("quarter", count) for letter in "Qq" for count in (1, 2)},
+    "QQQ": ("quarter", 3), "QQQQ": ("quarter", 4),
+    "F": ("week_day", 1), "DD": ("day_of_year", 2),
+    **{"k" * count: ("clock_hour", count) for count in (1, 2)},
+    **{"K" * count: ("half_hour", count) for count in (1, 2)},
+    **{"S" * count: ("fraction", count) for count in range(1, 10)},
+}  # fmt: skip
+"""Letters that a macro `format_<name>(timestamp, count)` prints."""
+
+_ZONE = {
+    "VV": "UTC", "z": "UTC", "zz": "UTC", "zzz": "UTC", "zzzz": "Coordinated Universal Time", "O": "GMT",
+    "OOOO": "GMT", **{"X" * count: "Z" for count in range(1, 6)}, "x": "+00", "xx": "+0000", "xxx": "+00:00",
+    "xxxx": "+0000", "xxxxx": "+00:00", "Z": "+0000", "ZZ": "+0000", "ZZZ": "+0000", "ZZZZ": "GMT", "ZZZZZ": "Z",
+}  # fmt: skip
+"""Letters for the zone, which is UTC in every session."""
+
+MACROS: Macros = {
+    "format_year": (
+        ("t", "n"),
+        "CASE WHEN year(t) < 1 THEN error('a year before 1 has no text here') "
+        "WHEN n > 3 AND length(CAST(year(t) AS VARCHAR)) > n THEN '+' || year(t) "
+        "ELSE lpad(CAST(year(t) AS VARCHAR), CAST(greatest(n, length(CAST(year(t) AS VARCHAR))) AS INTEGER), '0') END",
+    ),
+    "format_era": (
+        ("t", "n"),
+        "CASE WHEN t IS NULL THEN NULL WHEN n = 4 THEN CASE WHEN year(t) < 1 THEN 'Before Christ' ELSE "
+        "'Anno Domini' END "
+        "WHEN year(t) < 1 THEN 'BC' ELSE 'AD' END",
+    ),
+    "format_quarter": (
+        ("t", "n"),
+        "CASE n WHEN 1 THEN CAST(quarter(t) AS VARCHAR) WHEN 2 THEN '0' || quarter(t) WHEN 3 THEN 'Q' || quarter(t) "
+        "ELSE ['1st', '2nd', '3rd', '4th'][quarter(t)] || ' quarter' END",
+    ),
+    "format_week_day": (("t", "n"), "CAST((day(t) - 1) % 7 + 1 AS VARCHAR)"),
+    "format_day_of_year": (
+        ("t", "n"),
+        "CASE WHEN dayofyear(t) > 99 THEN error('DD prints two digits: write DDD') ELSE strftime(t, '%j')[2:] END",
+    ),
+    "format_clock_hour": (
+        ("t", "n"),
+        "lpad(CAST(CASE WHEN hour(t) = 0 THEN 24 ELSE hour(t) END AS VARCHAR), "
+        "CAST(greatest(n, CASE WHEN hour(t) BETWEEN 1 AND 9 THEN 1 ELSE 2 END) AS INTEGER), '0')",
+    ),
+    "format_half_hour": (
+        ("t", "n"),
+        "lpad(CAST(hour(t) % 12 AS VARCHAR), CAST(greatest(n, CASE WHEN hour(t) % 12 > 9 THEN 2 ELSE 1 "
+        "END) AS INTEGER), '0')",
+    ),
+    "format_fraction": (
+        ("t", "n"),
+        "left(lpad(CAST(microsecond(t) % 1000000 AS VARCHAR), 6, '0') || '000', CAST(n AS INTEGER))",
+    ),
+}
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_MONTH_NAMES = "january|february|march|april|may|june|july|august|september|october|november|december"
+_OFFSET = r"[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?"
 _PARSED = {
-    "yyyy": ("%Y", r"\d{4}"), "MM": ("%m", r"\d{2}"), "M": ("%m", r"\d{1,2}"), "dd": ("%d", r"\d{2}"),
-    "d": ("%d", r"\d{1,2}"), "HH": ("%H", r"\d{2}"), "H": ("%H", r"\d{1,2}"), "mm": ("%M", r"\d{2}"),
-    "ss": ("%S", r"\d{2}"), "SSS": ("%g", r"\d{3}"), "SSSSSS": ("%f", r"\d{6}"),
+    "y": ("y", r"\d{1,6}"), "yy": ("r", r"\d{2}"), "yyy": ("y", r"\d{3,6}"), "yyyy": ("y", r"\d{4}"),
+    "yyyyy": ("y", r"\d{5}"), "yyyyyy": ("y", r"\d{6}"),
+    **{letter * 2: ("M", r"\d{2}") for letter in "ML"}, **dict.fromkeys("ML", ("M", r"\d{1,2}")),
+    **{letter * 3: ("N", _MONTHS) for letter in "ML"}, **{letter * 4: ("N", _MONTH_NAMES) for letter in "ML"},
+    "dd": ("d", r"\d{2}"), "d": ("d", r"\d{1,2}"), "D": ("D", r"\d{1,3}"), "DD": ("D", r"\d{2,3}"),
+    "DDD": ("D", r"\d{3}"), "HH": ("H", r"\d{2}"), "H": ("H", r"\d{1,2}"), "hh": ("h", r"\d{2}"),
+    "h": ("h", r"\d{1,2}"), "a": ("a", "am|pm"), "mm": ("m", r"\d{2}"), "m": ("m", r"\d{1,2}"),
+    "ss": ("s", r"\d{2}"), "s": ("s", r"\d{1,2}"),
+    **{"S" * count: ("S", rf"\d{{1,{count}}}") for count in range(1, 10)},
+    **{"X" * count: ("z", rf"Z|{_OFFSET}") for count in range(1, 6)},
+    **{"x" * count: ("z", _OFFSET) for count in range(1, 6)},
+    **{"Z" * count: ("z", _OFFSET) for count in range(1, 4)}, "ZZZZZ": ("z", rf"Z|{_OFFSET}"),
+    **{"z" * count: ("z", "UTC|GMT|UT|[A-Z]{3}") for count in range(1, 4)},
+    "VV": ("z", rf"[A-Za-z_]+(?:/[A-Za-z0-9_/+-]+)?|(?:UTC|GMT|UT)?{_OFFSET}"),
 }  # fmt: skip
+"""Letters that are read: which part of a timestamp they are, and the text that they take."""
+
+
+def _parsed_of(bad: str, attempt: str) -> tuple[str, str, str]:
+    """The date, the clock and the timestamp of the parts of a text; what is missing is that of 1970-01-01 00:00:00."""
+    year = "CASE WHEN y <> '' THEN CAST(y AS INTEGER) WHEN r <> '' THEN 2000 + CAST(r AS INTEGER) ELSE 1970 END"
+    month = (
+        "CASE WHEN mo <> '' THEN CAST(mo AS INTEGER) WHEN n <> '' THEN CAST(list_position(['jan', 'feb', 'mar', 'apr', "
+        "'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'], lower(left(n, 3))) AS INTEGER) ELSE 1 END"
+    )
+    day = "CASE WHEN d <> '' THEN CAST(d AS INTEGER) ELSE 1 END"
+    by_number = f"make_date({year}, 1, 1) + (CAST(doy AS INTEGER) - 1)"
+    # A number of the day in the year must be one, and agree with a month and a day beside it.
+    is_wrong = (
+        f"CAST(doy AS INTEGER) NOT BETWEEN 1 AND dayofyear(make_date({year}, 12, 31)) "
+        f"OR ((mo <> '' OR n <> '') AND month({by_number}) <> {month}) OR (d <> '' AND day({by_number}) <> {day})"
+    )
+    date = (
+        f"CASE WHEN doy = '' THEN {attempt}(make_date({year}, {month}, {day})) WHEN {is_wrong} THEN "
+        f"{bad} ELSE {by_number} END"
+    )
+    hour = (
+        "CASE WHEN h <> '' THEN CAST(h AS INTEGER) WHEN hh <> '' THEN CAST(hh AS INTEGER) % 12 "
+        "+ CASE WHEN lower(a) = 'pm' THEN 12 ELSE 0 END ELSE 0 END"
+    )
+    minute, second = (f"CASE WHEN {part} <> '' THEN CAST({part} AS INTEGER) ELSE 0 END" for part in ("mi", "s"))
+    is_no_clock = (
+        f"{hour} > 23 OR {minute} > 59 OR {second} > 59 OR (hh <> '' AND CAST(hh AS INTEGER) NOT BETWEEN 1 AND 12)"
+    )
+    fraction = "CASE WHEN f <> '' THEN CAST(left(rpad(f, 6, '0'), 6) AS BIGINT) ELSE 0 END"
+    clock = (
+        f"CASE WHEN {is_no_clock} THEN {bad} "
+        f"ELSE to_microseconds(({hour} * 3600 + {minute} * 60 + {second}) * 1000000::BIGINT + {fraction}) END"
+    )
+    return date, clock, f"{date} + {clock}"
+
+
+_PARTS = ("y", "r", "mo", "n", "d", "doy", "h", "hh", "a", "mi", "s", "f", "z")
+for _prefix, _bad, _attempt in (
+    ("", "error('a text is not written as the pattern says')", ""),
+    ("try_", "NULL", "TRY"),
+):
+    _date, _clock, _both = _parsed_of(_bad, _attempt)
+    MACROS |= {
+        f"{_prefix}parsed_timestamp": (
+            ("x", "shape", *_PARTS),
+            "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(x, shape) "
+            f"THEN spark_{_prefix}at_zone({_both}, z) ELSE {_bad} END",
+        ),
+        f"{_prefix}parsed_time": (
+            ("x", "shape", *_PARTS),
+            "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(x, shape) "
+            f"THEN TIME '00:00:00' + {_clock} ELSE {_bad} END",
+        ),
+    }
 
 
 class Refusal(ValueError):
     """Why a pattern has no counterpart."""
 
 
-def printing_format(pattern: str) -> str:
-    """The format of `strftime` for a pattern of Spark.
+def print_pattern(pattern: str) -> list[tuple[str, str]]:
+    """Return the pieces of a pattern: a text, a format of `strftime`, or a macro and how often its letter stands there.
 
-    >>> printing_format("dd/MM/yyyy'T'HH")
-    '%d/%m/%YT%H'
+    >>> print_pattern("dd/MM'T'SSS")
+    [('strftime', '%d'), ('text', '/'), ('strftime', '%m'), ('text', 'T'), ('fraction', '3')]
     """
-    return "".join(
-        _PRINTED[part] if is_letters else part.replace("%", "%%")
-        for part, is_letters in _pieces(pattern, frozenset(_PRINTED))
-    )
+    known = frozenset(_STRFTIME) | frozenset(_COMPUTED) | frozenset(_ZONE)
+    found: list[tuple[str, str]] = []
+    for part, is_letters in _pieces(pattern, known):
+        if part in "[]" and is_letters:
+            continue
+        if not is_letters:
+            found.append(("text", part))
+        elif part in _STRFTIME:
+            found.append(("year", "4") if part == "yyyy" else ("strftime", _STRFTIME[part]))
+        elif part in _ZONE:
+            found.append(("text", _ZONE[part]))
+        else:
+            name, count = _COMPUTED[part]
+            found.append((name, str(count)))
+    return found
 
 
-def parsing_format(pattern: str) -> tuple[str, str]:
-    """The format of `strptime` for a pattern of Spark, and the regular expression of the texts that Spark takes.
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The regular expression of the texts that a pattern reads, and the number of the group of each part."""
 
-    >>> print(*parsing_format("yyyy-MM"))
-    %Y-%m \\d{4}\\-\\d{2}
+    shape: str
+    groups: dict[str, int]
+
+
+def parse_pattern(pattern: str) -> Parsed:
+    """Return how a pattern reads texts.
+
+    >>> parse_pattern("yyyy-MM")
+    Parsed(shape='(?i)(\\\\d{4})\\\\-(\\\\d{2})', groups={'y': 1, 'M': 2})
     """
-    pieces = [
-        _PARSED[part] if is_letters else (part.replace("%", "%%"), re.escape(part))
-        for part, is_letters in _pieces(pattern, frozenset(_PARSED))
-    ]
-    return "".join(format_ for format_, _ in pieces), "".join(shape for _, shape in pieces)
+    shape = "(?i)"
+    groups: dict[str, int] = {}
+    pieces = _pieces(pattern, frozenset(_PARSED))
+    for position, (part, is_letters) in enumerate(pieces):
+        if is_letters and part in "[]":
+            shape += "(?:" if part == "[" else ")?"
+        elif not is_letters:
+            shape += re.escape(part)
+        else:
+            name, text = _PARSED[part]
+            if name in groups:
+                raise Refusal(f"{part!r} in the pattern {pattern!r} stands there twice")
+            after = pieces[position + 1] if position + 1 < len(pieces) else ("", False)
+            if name == "S" and after[1] and after[0] not in "[]":
+                # All digits of a fraction stand there where other digits follow.
+                text = rf"\d{{{len(part)}}}"
+            if after[1] and after[0] not in "[]" and "," in text and name != "z":
+                raise Refusal(f"{part!r} in the pattern {pattern!r} has no end: write a separator after it")
+            groups[name] = len(groups) + 1
+            shape += f"({text})"
+    return Parsed(shape, groups)
 
 
 def _pieces(pattern: str, known: frozenset[str]) -> list[tuple[str, bool]]:
     """The letters of a pattern that stand for something, and the text between them."""
     pieces: list[tuple[str, bool]] = []
-    place = 0
+    place = depth = 0
     while place < len(pattern):
         match = _PIECES.match(pattern, place)
         if match is None:
@@ -78,67 +242,16 @@ def _pieces(pattern: str, known: frozenset[str]) -> list[tuple[str, bool]]:
             pieces.append((letters, True))
         elif match["quoted"] is not None:
             pieces.append((match["quoted"].replace("''", "'") or "'", False))
-        elif match["other"] in "[]#{}":
-            raise Refusal(f"{match['other']!r} in the pattern {pattern!r} has no counterpart")
+        elif match["other"] in "[]":
+            # What stands in brackets is optional.
+            depth += 1 if match["other"] == "[" else -1
+            if depth < 0:
+                raise Refusal(f"a bracket in the pattern {pattern!r} closes nothing")
+            pieces.append((match["other"], True))
+        elif match["other"] in "#{}":
+            raise Refusal(f"{match['other']!r} in the pattern {pattern!r} is reserved")
         else:
             pieces.append((match["other"], False))
+    if depth:
+        raise Refusal(f"a bracket in the pattern {pattern!r} is never closed")
     return pieces
-
-
-def replacement_of(text: str) -> str:
-    r"""The replacement of a regular expression: Java writes groups as `$1` and escapes with a backslash.
-
-    >>> replacement_of("<$1>")
-    '<\\1>'
-    """
-    pieces: list[str] = []
-    place = 0
-    while place < len(text):
-        character, after = text[place], text[place + 1 : place + 2]
-        if character == "$":
-            if not ("0" <= after <= "9") or "0" <= text[place + 2 : place + 3] <= "9":
-                raise Refusal(f"a group in the replacement {text!r} is no single digit")
-            pieces.append(f"\\{after}")
-            place += 2
-        elif character == "\\":
-            if not after:
-                raise Refusal(f"the replacement {text!r} ends with a backslash")
-            pieces.append("\\\\" if after == "\\" else after)
-            place += 2
-        else:
-            pieces.append(character)
-            place += 1
-    return "".join(pieces)
-
-
-def searched_pattern(text: str) -> str:
-    """A regular expression of Java that is searched for: there `$` also stands before a last end of line.
-
-    >>> print(searched_pattern("^ab$"))
-    ^ab(?:\\r\\n|[\\n\\r])?\\z
-    """
-    if "(?i" in text and not text.isascii():
-        raise Refusal(f"{text!r} ignores the case of letters beyond ASCII")
-    pieces: list[str] = []
-    in_class = False
-    place = 0
-    while place < len(text):
-        character = text[place]
-        if character == "\\":
-            pieces.append(text[place : place + 2])
-            place += 2
-            continue
-        if in_class and (character == "[" or text.startswith("&&", place)):
-            raise Refusal(f"{text!r} has a class of characters within another")
-        if character == "[":
-            # A bracket that closes at once is one of the characters.
-            start = place + 1 + text.startswith("^", place + 1)
-            in_class = True
-            if text.startswith("]", start):
-                raise Refusal(f"{text!r} has a bracket as the first character of a class")
-        elif character == "]":
-            in_class = False
-        is_end = character == "$" and not in_class and "(?m" not in text and "(?s" not in text
-        pieces.append(r"(?:\r\n|[\n\r])?\z" if is_end else character)
-        place += 1
-    return "".join(pieces)

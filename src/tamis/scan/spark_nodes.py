@@ -6,49 +6,70 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import PARTS, PREFIX, macro_call, refusal, text_of
-from tamis.scan.spark_formats import Refusal, searched_pattern
+from tamis.scan import spark_arguments, spark_regexps, spark_text
+from tamis.scan.spark_arguments import as_text
+from tamis.scan.spark_calls import is_of_rows, kind_call, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_collections import subscript
+from tamis.scan.spark_intervals import meant_interval
+from tamis.scan.spark_operators import listed, operator, plain_operator
+from tamis.scan.spark_time_casts import meant_time
 
 _INTEGERS = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
+_TYPED = {"BOOLEAN": "boolean", "DOUBLE": "double", "FLOAT": "float", "DECIMAL": "exact_number", "BINARY": "binary",
+          "VARBINARY": "binary"}  # fmt: skip
 _BACKSLASH = "\\"
 
 
 def meant(node: exp.Expr) -> exp.Expr:
     """A node whose syntax is the same in Spark and DuckDB and whose meaning is not."""
+    found = meant_interval(node) or meant_time(node)
+    if found is not None:
+        return found
     match node:
         case exp.Cast():
             return _cast(node)
-        case exp.Extract():
-            macro = PARTS.get(node.this.name.lower())
-            return node if macro is None else macro_call(macro, node.expression)
-        case exp.StrPosition() if node.args.get("position") is not None:
-            return macro_call("locate", node.args["substr"], node.this, node.args["position"])
-        case exp.Substring(args={"start": exp.Literal(this="0") as start}):
-            # Position 0 is the first character in Spark, and one before it in DuckDB.
-            start.replace(exp.Literal.number(1))
+        case exp.Anonymous() if (plain := plain_operator(node)) is not None:
+            return plain
+        case exp.StrPosition():
+            return spark_text.position(node.this, node.args["substr"], node.args.get("position"))
+        case exp.Substring():
+            return spark_text.substring(node.this, node.args.get("start"), node.args.get("length"))
+        case exp.Trim():
+            return spark_text.trim(node)
+        case exp.Overlay():
+            return spark_text.overlay(node)
+        case exp.In() if _has_struct(node.this, *node.expressions):
+            node.set("expressions", [_unnamed(each) for each in node.expressions])
+            node.set("this", _unnamed(node.this))
             return node
-        case exp.Substring() if not all(map(_is_number, (node.args.get("start"), node.args.get("length")))):
-            length = node.args.get("length") or exp.Literal.number(2**31 - 1)
-            return macro_call("substring", node.this, node.args.get("start") or exp.Literal.number(1), length)
-        case exp.Transform() | exp.ArrayFilter():
-            return _over_items(node)
-        case exp.IntDiv():
-            return macro_call("div", node.this, node.expression)
+        case exp.In() if node.expressions and not isinstance(node.parent, exp.Pivot):
+            return listed(node)
         case exp.Concat() if not isinstance(node, exp.ConcatWs):
-            return node if len(node.expressions) == 1 else _joined(node.expressions)
+            return _joined(node.expressions)
         case exp.DPipe() if not isinstance(node.parent, exp.DPipe):
             return _joined(_operands(node))
-        case exp.Bracket() if not node.args.get("offset") and not isinstance(node.expressions[0], exp.Literal):
-            key = macro_call("key", node.this.copy(), node.expressions[0])
-            return exp.Bracket(this=node.this, expressions=[key], offset=1)
+        case exp.Bracket() if not node.args.get("offset"):
+            return subscript(node.this, node.expressions[0])
+        case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() if any(map(_is_composed, (node.this, node.expression))):
+            # The engine says of NULL within a struct or a list that it is the largest, Spark that it is the smallest.
+            sides = [_unnamed(side) for side in (node.this, node.expression)]
+            return type(node)(this=macro_call("whole", sides[0]), expression=macro_call("whole", sides[1]))
+        case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ() if _has_struct(node.this, node.expression):
+            return type(node)(this=_unnamed(node.this), expression=_unnamed(node.expression))
+        case exp.Binary() if (found := operator(node)) is not node:
+            return found
         case exp.Struct() if not isinstance(node.parent, exp.Dot) and _is_row(node):
-            return exp.Anonymous(this="row", expressions=[field.expression for field in node.expressions])
-        case exp.RegexpExtractAll():
-            return macro_call("found", node.copy())
-        case exp.ArrayToString():
-            return exp.ArrayToString(**{**node.args, "this": macro_call("listed", node.this)})
+            return own_call("row", *(field.expression for field in node.expressions))
+        case exp.Avg() if not isinstance(node.parent, exp.Filter | exp.Window):
+            return _mean(node.this, node, in_window=False)
+        case exp.Filter(this=exp.Avg(this=value)) if not isinstance(node.parent, exp.Window):
+            return _mean(value, node, in_window=False)
+        case exp.Window(this=exp.Avg(this=value) | exp.Filter(this=exp.Avg(this=value))):
+            return _mean(value, node, in_window=True)
         case exp.RegexpLike():
-            return _regular(node)
+            return spark_regexps.like(node.this, node.expression)
+        case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor():
+            return _bracketed(node)
         case exp.BitwiseLeftShift():
             return macro_call("shiftleft", node.this, node.expression)
         case exp.BitwiseRightShift():
@@ -59,19 +80,50 @@ def meant(node: exp.Expr) -> exp.Expr:
             return node
         case exp.FirstValue() | exp.LastValue() if not _is_windowed(node):
             name = "first" if isinstance(node, exp.FirstValue) else "last"
-            return exp.Anonymous(this=name, expressions=[node.this])
+            return own_call(name, node.this)
         case exp.IgnoreNulls(this=exp.Last() | exp.Anonymous() as call) if not _is_windowed(node):
             value = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
             is_there = exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
             return exp.Filter(this=call, expression=exp.Where(this=is_there))
         case exp.Like() | exp.ILike() if not isinstance(node.parent, exp.Escape):
-            return _escaped(node)
+            return _like(node, exp.Literal.string(_BACKSLASH))
+        case exp.Escape(this=exp.Like() | exp.ILike() as like):
+            return _like(like, node.expression)
         case _:
             return node
 
 
-def _is_number(node: exp.Expr | None) -> bool:
-    return node is None or isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal)
+def _bracketed(node: exp.Expr) -> exp.Expr:
+    """An operator with brackets around its operands: DuckDB has one level for all operators of bits."""
+    for key in ("this", "expression"):
+        if isinstance(node.args[key], exp.Binary):
+            node.set(key, exp.Paren(this=node.args[key]))
+    return node
+
+
+def _is_composed(node: exp.Expr) -> bool:
+    """Whether a value is a struct or a list by the way it is written."""
+    return isinstance(node.unnest(), exp.Tuple | exp.Struct | exp.Array) and not isinstance(node, exp.Subquery)
+
+
+def _mean(value: exp.Expr, average: exp.Expr, *, in_window: bool) -> exp.Expr:
+    """An average as Spark rounds it. Of what is grouped a type can be told by one of the values alone."""
+    given = value.expressions[0] if isinstance(value, exp.Distinct) else value
+    one = given.copy() if in_window else own_call("max", given.copy())
+    return macro_call("mean", one, average.copy())
+
+
+def _has_struct(*nodes: exp.Expr) -> bool:
+    return any(isinstance(node.unnest(), exp.Struct) for node in nodes)
+
+
+def _unnamed(node: exp.Expr) -> exp.Expr:
+    """A struct without the names of its fields: Spark compares fields by their position, and the engine by name."""
+    struct = node.unnest()
+    if not isinstance(struct, exp.Struct):
+        return node.copy()
+    values = (each.expression if isinstance(each, exp.PropertyEQ) else each for each in struct.expressions)
+    return own_call("row", *map(_unnamed, values))
 
 
 def _is_windowed(node: exp.Expr) -> bool:
@@ -91,14 +143,13 @@ def _piece(node: exp.Expr, *, is_text: bool) -> exp.Expr:
     if text_of(node) is not None or isinstance(node, exp.Null | exp.DPipe) or _is_printed(node):
         return node
     if not is_text:
-        # Perhaps a list: nobody knows what a column is.
+        # Perhaps a list: the type of a column is not known here.
         return macro_call("piece", node)
     return macro_call("plain_string" if isinstance(node, exp.Column) else "string", node)
 
 
 def _is_printed(node: exp.Expr) -> bool:
-    names = ("string", "plain_string", "padded")
-    return isinstance(node, exp.Anonymous) and node.name in [f"{PREFIX}{name}" for name in names]
+    return isinstance(node, exp.Anonymous) and spark_arguments.is_text(node)
 
 
 def _is_text(node: exp.Expr) -> bool:
@@ -122,37 +173,23 @@ def _operands(node: exp.DPipe) -> list[exp.Expr]:
 
 
 def _joined(parts: Sequence[exp.Expr]) -> exp.Expr:
+    if len(parts) == 1 and not isinstance(parts[0], exp.Null):
+        return as_text(parts[0]) if _is_text(parts[0]) else macro_call("joined_alone", parts[0])
     is_text = any(map(_is_text, parts))
+    if not is_text and not any(isinstance(part, exp.Null) for part in parts):
+        return _joined_by_type(parts)
     joined, *rest = (_piece(part, is_text=is_text) for part in parts)
     for part in rest:
         joined = exp.DPipe(this=joined, expression=part)
     return exp.Paren(this=joined)
 
 
-def _over_items(node: exp.Expr) -> exp.Expr:
-    """`filter` and `transform`: their index counts from 0 in Spark and from 1 in DuckDB."""
-    function = node.expression
-    if not isinstance(function, exp.Lambda) or len(function.expressions) != 2:
-        return node
-    index = function.expressions[1].name
-    for found in list(function.this.find_all(exp.Identifier)):
-        if found.name.lower() != index.lower():
-            continue
-        if isinstance(found.parent, exp.Dot) or (isinstance(found.parent, exp.Lambda) and found.parent is not function):
-            raise refusal("filter and transform", f"{index} has two meanings in it")
-        found.replace(exp.Paren(this=exp.Sub(this=found.copy(), expression=exp.Literal.number(1))))
-    return node
-
-
-def _regular(node: exp.RegexpLike) -> exp.Expr:
-    pattern = text_of(node.expression)
-    if pattern is None:
-        return node
-    try:
-        node.expression.set("this", searched_pattern(pattern))
-    except Refusal as reason:
-        raise refusal("RLIKE", str(reason)) from None
-    return node
+def _joined_by_type(parts: Sequence[exp.Expr]) -> exp.Expr:
+    """Bytes, texts or lists: DuckDB knows which. In halves, because it binds the arguments of an overload twice."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return macro_call("joined", _joined_by_type(parts[:middle]), _joined_by_type(parts[middle:]))
 
 
 def _cast(node: exp.Cast) -> exp.Expr:
@@ -167,18 +204,49 @@ def _cast(node: exp.Cast) -> exp.Expr:
         # A column may be written many times, and then DuckDB's message names it.
         kind = "try_" if is_try else "plain_" if isinstance(node.this, exp.Column) else ""
         return macro_call(f"{kind}{_INTEGERS[name]}", node.this)
+    if name in _TYPED and not isinstance(node.this, exp.Null) and not is_of_rows(node.this):
+        if is_try and _TYPED[name] == "binary":
+            return node
+        found = kind_call(f"{'try_' if is_try else ''}{_TYPED[name]}", node.this)
+        if name != "DECIMAL":
+            return found
+        return exp.TryCast(this=found, to=target) if is_try else exp.Cast(this=found, to=target)
     if isinstance(node, exp.TryCast) and not is_try:
         return exp.Cast(this=node.this, to=target)
     return node
 
 
-def _escaped(node: exp.Expr) -> exp.Expr:
+def _like(node: exp.Expr, escape: exp.Expr) -> exp.Expr:
     """A LIKE in which the backslash escapes, as it does in Spark unless another character is named."""
     pattern = node.expression
-    escape = exp.Literal.string(_BACKSLASH)
-    if not isinstance(pattern, exp.Any | exp.All):
-        return exp.Escape(this=node.copy(), expression=escape)
-    texts = [text_of(item) for item in pattern.this.expressions] if isinstance(pattern.this, exp.Tuple) else [None]
-    if any(text is None or _BACKSLASH in text for text in texts):
-        raise refusal("LIKE ANY and LIKE ALL", "they take constants without a backslash")
-    return node
+    if isinstance(pattern, exp.Any | exp.All):
+        listed = pattern.this.unnest()
+        items = listed.expressions if isinstance(listed, exp.Tuple) else [listed]
+        if not items or isinstance(listed, exp.Query | exp.Array):
+            raise refusal("LIKE ANY and LIKE ALL", "they take a list of patterns")
+        join = exp.or_ if isinstance(pattern, exp.Any) else exp.and_
+        each = [type(node)(**{**node.args, "this": node.this.copy(), "expression": item}) for item in items]
+        return exp.Paren(this=join(*(_like(one, escape.copy()) for one in each), copy=False))
+    if isinstance(pattern, exp.Null) or isinstance(node.this, exp.Null):
+        return exp.Null()
+    character = text_of(escape)
+    if character is None or len(character) != 1:
+        raise refusal("LIKE", "ESCAPE takes a constant of one character")
+    _check_escapes(text_of(pattern), character)
+    sides = [as_text(node.this), as_text(pattern)]
+    if text_of(pattern) is None:
+        sides[1] = macro_call("like_pattern", sides[1], escape.copy())
+    if isinstance(node, exp.ILike):
+        sides = [macro_call("lower", side) for side in sides]
+    found = exp.Like(this=sides[0], expression=sides[1], negate=node.args.get("negate"))
+    return exp.Escape(this=found, expression=escape)
+
+
+def _check_escapes(pattern: str | None, escape: str) -> None:
+    """Spark takes no escape before a character that is none of its own."""
+    rest = pattern or ""
+    while escape in rest:
+        _, _, after = rest.partition(escape)
+        if after[:1] not in ("_", "%", escape) or not after:
+            raise refusal("LIKE", f"in the pattern {pattern!r} the escape stands before no %, _ or escape")
+        rest = after[1:]

@@ -13,6 +13,7 @@ from tamis.io.storage import Storage
 from tamis.parquet.field_names import FieldNames
 from tamis.parquet.footer import load_footer
 from tamis.parquet.leaves import FileSchema
+from tamis.parquet.statistics import has_short_chunks
 from tamis.scan.projection import Path
 from tamis.tables.source import IDENTITY_VALUES, absent_key
 
@@ -50,7 +51,9 @@ class AskedColumns:
         )
 
     def names_in_file(self, storage: Storage, path: str, size: int, modified_ns: int | None) -> Stored | None:
-        return self.names_in(load_footer(storage, path, size, modified_ns)[0].schema, storage.place(path))
+        footer = load_footer(storage, path, size, modified_ns)[0]
+        # Not all readers know of chunks that are longer than the footer says.
+        return None if has_short_chunks(footer.metadata) else self.names_in(footer.schema, storage.place(path))
 
     def names_in(self, own: FileSchema, place: str) -> Stored | None:
         """What a file calls the columns, in their order; None where others would not read it as it is read here."""

@@ -59,7 +59,7 @@ class _TopRows:
             return
         scan = self._scan
         with scan._telling_version():
-            listing = described_listing(scan, [self._order.column])
+            listing = described_listing(scan, [self._order.column]).require(path[0] for path in scan._projection)
             run = Run(scan, scan._projection, listing)
             try:
                 for batch in self._batches(listing, run):

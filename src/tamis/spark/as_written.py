@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
-from tamis.expr.sql_syntax import SparkCalls
+from tamis.expr.sql_dialect import SparkCalls
 from tamis.spark.queries import doubled_braces
 
 logger = logging.getLogger("tamis")

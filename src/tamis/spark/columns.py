@@ -24,7 +24,7 @@ from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.expr.printer import shown
 from tamis.spark.constants import Constants, sql_type
 from tamis.spark.types import metadata_type
-from tamis.types import decimal_digits, is_number, is_text
+from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_text
 
 FEW_ITEMS = 64
 """A longer list is searched by halves."""
@@ -74,7 +74,7 @@ class ColumnCompiler:
                 instants = self._compared_instants(node)
                 made = make(self, node, values if instants is None else instants)
                 if isinstance(made, _Fallible):
-                    known = [value.isNotNull() for value in values]
+                    known = [value.isNotNull() for value in (values if made.given is None else (made.given,))]
                     own = _all([*known, made.value.isNull()])
                     return Compiled(made.value, own if failed is None else failed | own)
                 return Compiled(made, failed)
@@ -318,14 +318,43 @@ class ColumnCompiler:
         return value if is_safe else _Fallible(value)
 
     def element_at(self, call: Call, values: list[Any]) -> Any:
+        source = type_of(call.args[0])
+        if source is not None and not (pa.types.is_map(source) and is_text(source.key_type)):
+            raise unknown(call)
         return self._f.try_element_at(*values)
+
+    def partition_value(self, call: Call, values: list[Any]) -> Any:
+        """What `tamis.expr.partition_values` makes of a text, for the types whose texts Spark reads alike."""
+        match call.args:
+            case (_, Literal(value=str() as name)):
+                target = types.type_from_name(name)
+            case _:
+                raise unknown(call)
+        f = self._f
+        text = f.nullif(values[0], f.lit(""))
+        if is_text(target):
+            return text
+        if is_bytes(target):
+            return text.cast("binary")
+        if pa.types.is_boolean(target):
+            return _Fallible(f.when(text.rlike(r"(?i)\A(true|false)\z"), f.lower(text) == "true"), text)
+        stored = metadata_type(target)
+        if not pa.types.is_integer(target) or stored is None:
+            raise unknown(call)
+        smallest, largest = integer_range(target)
+        whole = f.when(text.rlike(r"\A[+-]?[0-9]{1,38}\z"), text.try_cast("decimal(38,0)"))
+        fits = (whole >= f.lit(str(smallest)).cast("decimal(38,0)")) & (
+            whole <= f.lit(str(largest)).cast("decimal(38,0)")
+        )
+        return _Fallible(f.when(fits, whole.cast(sql_type(stored))), text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fallible:
-    """A value that is NULL, of arguments that are not, only where it fails."""
+    """A value that is NULL, of arguments that are not (or of `given` that is not), only where it fails."""
 
     value: Any
+    given: Any = None
 
 
 def unknown(node: Expr) -> EvaluationError:
@@ -404,4 +433,5 @@ _MAKERS: dict[str, Callable[[ColumnCompiler, Call, list[Any]], Any]] = {
     "trunc": ColumnCompiler.trunc,
     **dict.fromkeys(("cast", "try_cast"), ColumnCompiler.cast),
     "element_at": ColumnCompiler.element_at,
+    "partition_value": ColumnCompiler.partition_value,
 }

@@ -192,7 +192,7 @@ class FilesDataFrame:
         return frame.unionAll(of_parts) if batches else of_parts
 
     def _from_footers(self) -> Any:
-        listing = self._source.list_files(Predicate(TRUE), LEVELS)
+        listing = self._source.list_files(Predicate(TRUE), LEVELS).require(self._source.partition_columns)
         columns = [listing.files[name] for name in ("path", "size", "modified_ns")]
         values = listing.partitions.columns
         names = ["path", "size", "modified_ns", *(str(number) for number in range(len(values)))]

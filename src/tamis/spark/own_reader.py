@@ -58,6 +58,8 @@ def reads_table(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool
         return False
     if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
         return False  # a file that spells a column otherwise would have none of it
+    if str(spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false")).lower() == "true":
+        return False  # timestamps of 96 bits would move by the zone of the session, but those of Spark itself
     if isinstance(source, DeltaTable) and _has_widened(source):
         return False
     if len({name.casefold() for name in source.schema.names}) < len(source.schema.names):
@@ -192,6 +194,8 @@ class OwnReader:
 
     def _read(self, paths: Sequence[str], schema: pa.Schema) -> Any:
         prefix = _path_prefix(self._source.storage)
+        for path in paths:
+            self._source.storage.check_links(path)
         # Without the first two options Spark would take old dates for those of another calendar, without the last it
         # would look for partition values in the paths.
         options = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED", "recursiveFileLookup": "true"}

@@ -12,7 +12,7 @@ from sqlglot import TokenType
 
 from tamis.engines.sessions import check_session, session_functions
 from tamis.errors import AccessDenied, EngineError, one_line
-from tamis.expr.sql_syntax import SparkCalls
+from tamis.expr.sql_dialect import SparkCalls
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.connectors.lake import LakeConnector
 from tamis.pushdown.embedded import leaf_schema, read_leaf

@@ -11,6 +11,7 @@
 | `pushdown`                    | `true`: Spark's filters prune too; for DataFrames of one query only |
 | `index`                       | where the statistics index is, or `false` to use none               |
 | `merge_schema`, `allow_outside`, `relocate`, `partitioning.…` | as the arguments of `tamis.open` of these names |
+| `int96`                       | `instant` or `local`, as the argument of `tamis.open`               |
 | `storage.…`                   | an option of the storage: `storage.aws_region`                      |
 
 Names are taken in any case and with underscores or without; `versionAsOf` and `timestampAsOf` are known too.
@@ -39,6 +40,7 @@ _NAMES = (
     "merge_schema",
     "allow_outside",
     "relocate",
+    "int96",
 )
 _STORAGE, _CATALOG, _PARTITIONING = "storage.", "catalog.", "partitioning."
 
@@ -66,6 +68,7 @@ class SourceOptions:
     allow_outside: bool = False
     relocate: bool = True
     partitioning: tuple[tuple[str, str], ...] = ()
+    int96: Any = "instant"
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
@@ -103,6 +106,7 @@ class SourceOptions:
             _truth(given, "allow_outside", default=False),
             _truth(given, "relocate", default=True),
             _beginning(given, _PARTITIONING),
+            str(given.get("int96", "instant")).strip().lower(),
         )
 
     def open(self) -> Table:
@@ -123,6 +127,7 @@ class SourceOptions:
             allow_outside=self.allow_outside,
             relocate=self.relocate,
             index=self.index,
+            int96=self.int96,
         )
 
     def pinned(self, table: Table) -> SourceOptions:

@@ -61,9 +61,10 @@ class LakeConnector(Connector):
         self._lies_together: dict[tuple[LakeHandle, Column], tuple[TableSource, bool | None]] = {}
         self._listings = Listings()
 
-    def add(self, name: tuple[str, ...], source: TableSource) -> None:
+    def add(self, name: tuple[str, ...], source: TableSource) -> LakeHandle:
         """Make a table known by a name, in the place of what had it before."""
-        self._tables[name] = LakeHandle.of(name, source)
+        handle = self._tables[name] = LakeHandle.of(name, source)
+        return handle
 
     def table(self, name: tuple[str, ...]) -> LakeHandle | None:
         return self._tables.get(name)

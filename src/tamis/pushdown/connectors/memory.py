@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ class MemoryConnector(Connector):
         self.name = name
         self._tables: list[pa.Table] = []
         self._handles: dict[str, MemoryHandle] = {}
+        self._lock = Lock()
 
     def add(self, name: str, rows: Any) -> MemoryHandle:
         """Take in whatever Arrow can read: a table, a DataFrame, a scan."""
@@ -41,9 +43,10 @@ class MemoryConnector(Connector):
             raise InvalidArgument(
                 f"{name} has several columns called {twins[0]!r}: rename them before it is registered"
             )
-        handle = MemoryHandle(name, len(self._tables), tuple(table.column_names))
-        self._tables.append(table)
-        self._handles[name.casefold()] = handle
+        with self._lock:
+            handle = MemoryHandle(name, len(self._tables), tuple(table.column_names))
+            self._tables.append(table)
+            self._handles[name.casefold()] = handle
         return handle
 
     def table(self, name: tuple[str, ...]) -> Handle | None:

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Sequence
 from sqlglot import TokenType, exp
 
 from tamis.errors import AccessDenied, ParseError
-from tamis.expr.sql_syntax import SparkCalls, read_statement
+from tamis.expr.sql_dialect import SparkCalls
+from tamis.expr.sql_syntax import read_statement
 from tamis.pushdown.sql_trees import text_of
 
 ROWS_OF_ARGUMENTS = frozenset((

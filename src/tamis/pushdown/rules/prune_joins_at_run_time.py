@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tamis.expr.functions import type_of
+from tamis.expr.functions import type_of, without_widening
 from tamis.expr.nodes import Call, Column, Expr
 from tamis.pushdown.nodes import (
     Aggregate,
@@ -113,7 +113,8 @@ def pruned(join: Join, keys: pa.Table, context: Context) -> Node:
     """The side that a marked join prunes, with the keys of the other side in its scans: a column for each criterion."""
     side = join.left if join.prunes == "left" else join.right
     for number, pair in enumerate(join.criteria):
-        target = pair[0] if join.prunes == "left" else pair[1]
+        # Keys that the narrower type does not have are equal to none of its values.
+        target = without_widening(pair[0] if join.prunes == "left" else pair[1])
         if not isinstance(target, Column):
             continue
         predicate = key_filter(target, keys.column(number))
@@ -141,7 +142,8 @@ class _Step:
 def _reached(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
     """The scans to which a filter of a column would come, and what the column is there."""
     found: list[tuple[TableScan, Column]] = []
-    waiting = [(node, key)] if isinstance(key, Column) else []
+    column = without_widening(key)
+    waiting = [(node, column)] if isinstance(column, Column) else []
     while waiting:
         current, own = waiting.pop()
         if isinstance(current, TableScan):

@@ -2,14 +2,15 @@
 
     Limit(TableScan(t), n)  ─▶  TableScan(t, at most n)
 
-With an offset, and where a connector does not promise to return no more, the limit stays above.
+An OFFSET without a LIMIT wants all rows, so there is nothing to push. With an offset, and where a connector does not
+promise to return no more, the limit stays above.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tamis.pushdown.nodes import Limit, Node, TableScan
+from tamis.pushdown.nodes import UNLIMITED, Limit, Node, TableScan
 from tamis.pushdown.optimizer import Context
 
 
@@ -18,7 +19,7 @@ class PushLimitIntoScan:
 
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
-            case Limit(TableScan() as scan, count, offset):
+            case Limit(TableScan() as scan, count, offset) if count < UNLIMITED:
                 pushed = context.connector(scan.connector).push_limit(scan.handle, count + offset)
                 if pushed is None:
                     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tamis.pushdown.nodes import Limit, Node, Union
+from tamis.pushdown.nodes import UNLIMITED, Limit, Node, Union
 from tamis.pushdown.optimizer import Context
 from tamis.pushdown.rules.bounds_of_rows import most_rows
 
@@ -17,7 +17,7 @@ class PushLimitThroughUnion:
 
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
-            case Limit(Union() as union, count, offset):
+            case Limit(Union() as union, count, offset) if count < UNLIMITED:
                 wanted = count + offset
                 sources = tuple(_limited(source, wanted, context) for source in union.sources)
                 if all(new is old for new, old in zip(sources, union.sources, strict=True)):

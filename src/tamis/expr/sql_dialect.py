@@ -1,0 +1,180 @@
+"""Spark's dialect for sqlglot, which reads and prints what was written.
+
+Three things differ from sqlglot's own: function calls stay calls with their own name and arguments (sqlglot would turn
+`date_trunc(x, ts)` and many others into its own shapes), operators have Spark's precedence, and every type name of
+`tamis.types` is a type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from sqlglot import TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.transforms import any_to_exists, preprocess
+
+from tamis.expr.sql_pipes import parse_pipes
+from tamis.expr.time_syntax import TimeGenerator, TimeParser
+
+
+def _only(parsers: Any, *names: str) -> Any:
+    """The entries of one of sqlglot's tables whose key (a name or a token type) is among the names."""
+    return {key: parser for key, parser in parsers.items() if getattr(key, "name", key) in names}
+
+
+class SparkText(Spark):
+    """Spark's dialect with the types that only Tamis names (`UBIGINT`, `TIMESTAMP_NS`) and Spark 4's quotes."""
+
+    SUPPORTS_USER_DEFINED_TYPES = True
+
+    class Parser(TimeParser, Spark.Parser):  # type: ignore[misc, valid-type]  # sqlglot declares it as a variable
+        # `list[0]` is the first item of a column called list, not a list of one item.
+        ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
+
+        # --- Operators: `* / % DIV`, then `+ - ||`, then `<< >> >>>`, then `&`, then `^`, then `|`, each from the left
+
+        def _parse_term(self, parse_mod: bool = True) -> Any:
+            this = super()._parse_term(parse_mod)
+            while self._match(TokenType.DPIPE):
+                this = self.expression(exp.DPipe(this=this, expression=self._parse_factor(parse_mod), safe=False))
+                this = self._parse_terms_after(this, parse_mod)
+            return this
+
+        def _parse_terms_after(self, this: Any, parse_mod: bool) -> Any:
+            while self._match_set(self.TERM):
+                kind = self.TERM[self._prev.token_type]
+                this = self.expression(kind(this=this, expression=self._parse_factor(parse_mod)))
+            return this
+
+        def _parse_bitwise(self) -> Any:
+            return self._parse_operators(
+                TokenType.PIPE,
+                exp.BitwiseOr,
+                lambda: self._parse_operators(
+                    TokenType.CARET,
+                    exp.BitwiseXor,
+                    lambda: self._parse_operators(TokenType.AMP, exp.BitwiseAnd, self._parse_shift),
+                ),
+            )
+
+        def _parse_operators(self, token: TokenType, kind: type[exp.Expr], operand: Callable[[], Any]) -> Any:
+            this = operand()
+            while self._match(token):
+                this = self.expression(kind(this=this, expression=operand()))
+            return this
+
+        def _parse_shift(self) -> Any:
+            this = self._parse_term()
+            while (operator := self._match_shift()) is not None:
+                other = self._parse_term()
+                match operator:
+                    case "<<":
+                        this = self.expression(exp.BitwiseLeftShift(this=this, expression=other))
+                    case ">>":
+                        this = self.expression(exp.BitwiseRightShift(this=this, expression=other))
+                    case _:
+                        this = self.expression(exp.Anonymous(this="shiftrightunsigned", expressions=[this, other]))
+            return this
+
+        def _match_shift(self) -> str | None:
+            """A shift, whose characters stand side by side: `a > > b` is none."""
+            for operator in (">>>", ">>", "<<"):
+                kind = TokenType.GT if operator[0] == ">" else TokenType.LT
+                found = self._tokens[self._index : self._index + len(operator)]
+                if len(found) < len(operator) or any(each.token_type is not kind for each in found):
+                    continue
+                if all(one.end + 1 == other.start for one, other in pairwise(found)):
+                    self._advance(len(operator))
+                    return operator
+            return None
+
+        def _parse_unary(self) -> Any:
+            """`-128Y` is one number: 128Y alone would not fit."""
+            ahead = self._tokens[self._index : self._index + 3]
+            found = super()._parse_unary()
+            if [token.token_type for token in ahead] != [TokenType.DASH, TokenType.NUMBER, TokenType.DCOLON]:
+                return found
+            # The type of a suffix stands where its number does; that of -128::TINYINT does not.
+            cast = found.this if isinstance(found, exp.Neg) and ahead[1].start == ahead[2].start else None
+            if isinstance(cast, exp.Cast) and isinstance(cast.this, exp.Literal) and not cast.this.is_string:
+                cast.set("this", exp.Neg(this=cast.this))
+                return cast
+            return found
+
+        def _parse_escape(self, this: Any) -> Any:
+            """`LIKE ANY (…)` and `LIKE ALL (…)` take no ESCAPE."""
+            found = super()._parse_escape(this)
+            if found is not this and isinstance(this.expression, exp.Any | exp.All):
+                self.raise_error("no ESCAPE goes with LIKE ANY and LIKE ALL")
+            return found
+
+        def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query:
+            return parse_pipes(self, query)
+
+        def _parse_value(self, values: bool = True) -> Any:
+            """One row of VALUES: `1, 2` are two rows of one column, and names inside of a row mean nothing."""
+            if self._match(TokenType.L_PAREN, advance=False):
+                row = super()._parse_value(values)
+                for item in row.expressions if isinstance(row, exp.Tuple) else ():
+                    if isinstance(item, exp.Alias):
+                        item.replace(item.this)
+                return row
+            value = self._parse_disjunction()
+            return None if value is None else self.expression(exp.Tuple(expressions=[value]))
+
+    class Generator(TimeGenerator, Spark.Generator):  # type: ignore[misc, valid-type]
+        TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
+
+        def lateral_sql(self, expression: exp.Lateral) -> str:
+            """A lateral view whose name keeps its quotes."""
+            alias = expression.args.get("alias")
+            if not expression.args.get("view") or alias is None or not isinstance(alias.this, exp.Identifier):
+                return str(super().lateral_sql(expression))
+            columns = self.expressions(alias, key="columns", flat=True)
+            outer = " OUTER" if expression.args.get("outer") else ""
+            named = f" {self.sql(alias, 'this')}{f' AS {columns}' if columns else ''}"
+            return f"{self.seg(f'LATERAL VIEW{outer}')}{self.sep()}{self.sql(expression, 'this')}{named}"
+
+        def unnest_sql(self, expression: exp.Unnest) -> str:
+            """UNNEST as Spark 4 has it: sqlglot would write EXPLODE."""
+            offset, alias = expression.args.get("offset"), expression.args.get("alias")
+            ordinality = " WITH ORDINALITY" if offset else ""
+            names = [each.name for each in alias.columns] if alias is not None else []
+            if isinstance(offset, exp.Identifier) and names:
+                names.append(offset.name)
+            columns = [self.sql(exp.to_identifier(each, quoted=True)) for each in names]
+            named = "" if alias is None else f" AS {self.sql(alias, 'this')}"
+            listed = f"({', '.join(columns)})" if columns else ""
+            return f"UNNEST({self.expressions(expression, flat=True)}){ordinality}{named}{listed}"
+
+        # Both engines know QUALIFY, which sqlglot would write as a query around the query.
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **Spark.Generator.TRANSFORMS,
+            exp.Select: preprocess([any_to_exists]),
+            exp.Unnest: lambda self, node: self.unnest_sql(node),
+        }
+
+    class Tokenizer(Spark.Tokenizer):
+        # Since Spark 4, 'it''s' is one quote, not two texts that stand side by side.
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+
+class SparkCalls(SparkText):
+    """Spark's dialect in which every function is a call of its own name."""
+
+    class Parser(SparkText.Parser):
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS = _only(
+            Spark.Parser.FUNCTION_PARSERS,
+            "CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY",
+        )  # fmt: skip
+        NO_PAREN_FUNCTION_PARSERS = _only(Spark.Parser.NO_PAREN_FUNCTION_PARSERS, "CASE", "IF", "ANY")
+        NO_PAREN_IF_COMMANDS = False
+        RANGE_PARSERS = _only(Spark.Parser.RANGE_PARSERS, "BETWEEN", "ILIKE", "IN", "IS", "LIKE", "RLIKE")
+        UNARY_PARSERS = _only(Spark.Parser.UNARY_PARSERS, "PLUS", "NOT", "TILDE", "DASH")
+        COLUMN_OPERATORS = _only(Spark.Parser.COLUMN_OPERATORS, "DOT", "DCOLON")
+        # In Spark `a = b < c` is `(a = b) < c`: there is one level of comparisons.
+        COMPARISON: ClassVar[dict[Any, Any]] = {**Spark.Parser.EQUALITY, **Spark.Parser.COMPARISON}
+        EQUALITY: ClassVar[dict[Any, Any]] = {}

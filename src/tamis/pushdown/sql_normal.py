@@ -1,0 +1,319 @@
+"""A query in one form, whichever engine runs it, and an error for what Spark's SQL does not have.
+
+sqlglot reads more than Spark does: `SELECT DISTINCT ON`, `ASOF JOIN`, `{'a': 1}`. An engine may give such syntax a
+meaning of its own, so it is refused here, by name. What Spark writes in several ways is put into one:
+
+| as written                          | here                                                                       |
+|-------------------------------------|----------------------------------------------------------------------------|
+| `GROUP BY ALL`                      | the positions of the columns without aggregate functions                   |
+| `ROLLUP`, `CUBE`, `GROUPING SETS`   | one `GROUPING SETS` of expressions; positions are the columns they mean    |
+| `grouping_id()`, `grouping__id`     | `grouping_id` of all keys                                                  |
+| `LIMIT 1 + 1`                       | `LIMIT 2`                                                                  |
+| `LEFT JOIN u`, without a condition  | `LEFT JOIN u ON TRUE`                                                      |
+| `f(input => x)`                     | `f(x)`                                                                     |
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tamis.errors import ParseError
+from tamis.expr.sql_pipes import GENERATED
+from tamis.expr.sql_refusals import position_of
+from tamis.pushdown.sql_grouping_sets import check_positions, normalise_groups
+from tamis.pushdown.sql_recursion import check_commons
+from tamis.pushdown.sql_trees import no_syntax, text_of
+
+
+def normalise_query(tree: exp.Query) -> exp.Query:
+    """A query in one form; `ParseError` where Spark's SQL has no such syntax. The tree is changed."""
+    for node in list(tree.walk()):
+        refuse_foreign_syntax(node)
+    for join in tree.find_all(exp.Join):
+        _give_condition(join)
+    for call in list(tree.find_all(exp.Kwarg)):
+        _give_position(call)
+    for node in tree.find_all(exp.Limit, exp.Offset):
+        node.set("expression", _row_count(node))
+    for clause in tree.find_all(exp.With):
+        check_commons(clause)
+    for select in list(tree.find_all(exp.Select)):
+        check_positions(select)
+        normalise_groups(select)
+    return tree
+
+
+# --- Syntax of other dialects -----------------------------------------------------------------------------------------
+
+_SELECT_CLAUSES = frozenset((
+    "expressions", "hint", "distinct", "from_", "joins", "where", "group", "having", "qualify", "windows", "order",
+    "limit", "offset", "laterals", "sort", "cluster", "distribute", "with_", "sample", "pivots", "kind",
+))  # fmt: skip
+
+_NO_SUCH_SYNTAX: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.Array: ("[…] does not make an array", "Write array(1, 2)"),
+    exp.Struct: ("{…} does not make a struct", "Write named_struct('a', 1), or map('a', 1)"),
+    exp.ToMap: ("MAP {…} does not make a map", "Write map('a', 1)"),
+    exp.Slice: ("a value has no slices, as in x[1:2]", "Write slice(x, 1, 2)"),
+    exp.AtTimeZone: ("Spark's SQL has no AT TIME ZONE", "Write from_utc_timestamp(ts, 'Europe/Paris')"),
+    exp.Fetch: ("Spark's SQL has no FETCH", "Write LIMIT"),
+    exp.Glob: ("Spark's SQL has no GLOB", "Write LIKE"),
+    exp.SimilarTo: ("Spark's SQL has no SIMILAR TO", "Write RLIKE"),
+    exp.Pow: ("Spark's SQL has no operator **", "Write power(x, 2)"),
+    exp.PropertyEQ: ("an argument has its name before =>, not :=", "Write f(name => value)"),
+    exp.Columns: ("there is no function COLUMNS", "Name the columns, or write *"),
+    exp.JSONExtract: ("Spark's SQL has no -> for JSON", "Write get_json_object(text, '$.name')"),
+    exp.Lock: ("Spark's SQL has no FOR UPDATE", "Leave it out"),
+    exp.Into: ("Spark's SQL has no SELECT INTO", "Leave it out"),
+}  # fmt: skip
+
+_JOIN_KINDS = frozenset(("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"))
+
+
+def refuse_foreign_syntax(node: exp.Expr) -> None:
+    """Raise where a node is syntax that Spark does not have."""
+    for kind, (message, hint) in _NO_SUCH_SYNTAX.items():
+        if isinstance(node, kind):
+            raise no_syntax(node, message, hint)
+    match node:
+        case exp.Select():
+            for key, value in node.args.items():
+                if value and key not in _SELECT_CLAUSES:
+                    raise no_syntax(node, f"Spark's SELECT has no {key.strip('_').upper()}")
+            distinct = node.args.get("distinct")
+            if distinct is not None and distinct.args.get("on"):
+                raise no_syntax(node, "Spark's SQL has no DISTINCT ON", "Write QUALIFY row_number() OVER (…) = 1")
+            if node.args.get("kind"):
+                raise no_syntax(node, f"Spark's SQL has no SELECT AS {node.args['kind']}")
+        case exp.Star():
+            if (node.args.get("replace") or node.args.get("rename")) and not node.meta.get(GENERATED):
+                raise no_syntax(node, "* takes no REPLACE and no RENAME", "Write * EXCEPT (x), and the column anew")
+            if isinstance(node.parent, exp.Binary) or node.args.get("ilike"):
+                raise no_syntax(node, "* is not a value", "Name the column")
+        case exp.Join():
+            method, name = node.args.get("method") or "", node.args.get("kind") or ""
+            if method not in ("", "NATURAL") or name not in _JOIN_KINDS:
+                raise no_syntax(node, f"Spark's SQL has no {method or name} JOIN")
+        case exp.Collate() if node.expression.name.upper() != "UTF8_BINARY":
+            raise no_syntax(node, f"the embedded engine has no collation {node.expression.name}", "Compare lower(x)")
+        case exp.SetOperation() if any(node.args.get(key) for key in ("by_name", "side", "kind", "on")):
+            raise no_syntax(node, "Spark's set operations go by the position of columns", "Leave BY NAME out")
+        case exp.WindowSpec() if node.args.get("exclude"):
+            raise no_syntax(node, "Spark's windows have no EXCLUDE")
+        case exp.Between() if node.args.get("symmetric"):
+            raise no_syntax(node, "Spark's SQL has no BETWEEN SYMMETRIC", "Write least(a, b) and greatest(a, b)")
+        case exp.Alias() if not isinstance(node.args.get("alias"), exp.Identifier):
+            raise no_syntax(node, "an alias is a name", "Write a field as a.b")
+        case exp.Any() | exp.All() if isinstance(node.this, exp.Tuple) and not node.this.expressions:
+            raise no_syntax(node, f"{node.key.upper()} needs patterns", "Write it as in LIKE ANY ('a%', 'b%')")
+        case exp.In() if not node.expressions and not any(node.args.get(key) for key in ("query", "unnest", "field")):
+            raise no_syntax(node, "IN needs a list", "Write it in brackets, as in a IN (1, 2)")
+        case exp.CTE() if any(node.args.get(key) for key in ("scalar", "materialized", "key_expressions")):
+            raise no_syntax(node, "a common table expression is NAME AS (query)")
+        case exp.Pivot() if any(node.args.get(key) for key in ("using", "into", "group")) or not node.args.get(
+            "fields"
+        ):
+            raise no_syntax(node, "Spark's PIVOT is PIVOT (sum(x) FOR y IN (…))")
+        case exp.Table() if any(node.args.get(key) for key in ("only", "partition", "changes", "rows_from")):
+            raise no_syntax(node, "a table is a name here")
+        case exp.WithinGroup() if _function_name(node.this) not in _ORDERED_SETS:
+            raise no_syntax(node, f"{_function_name(node.this)} takes no WITHIN GROUP")
+        case exp.DataType() if isinstance(node.this, exp.DType) and node.this.name not in _TYPES:
+            raise no_syntax(node, f"Spark has no type {node.sql('spark')}")
+        case exp.Window():
+            _check_window(node)
+        case exp.Pivot() if not node.args.get("unpivot"):
+            _check_pivot(node)
+        case exp.Order() if isinstance(node.parent, exp.Select):
+            _check_order(node, node.parent)
+        case exp.TableSample(args={"percent": exp.Literal() as share}) if float(share.name) > 100:
+            raise no_syntax(node, f"a sample has at most 100 percent of the rows, not {share.name}")
+        case exp.Anonymous() if node.name.lower() == "nth_value" and _position_of_value(node) == 0:
+            raise no_syntax(node, "nth_value counts from 1")
+        case exp.Subquery() if isinstance(node.parent, exp.From | exp.Join):
+            _check_closed(node)
+        case exp.Interval() if (
+            isinstance(node.unit, exp.Var) and node.unit.name.upper().removesuffix("S") not in _UNITS
+        ):
+            raise no_syntax(
+                node, f"{node.unit.name.lower()!r} is no unit of time", f"Units: {', '.join(_UNITS).lower()}"
+            )
+        case _:
+            pass
+
+
+_TYPES = frozenset((
+    "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "TEXT", "VARCHAR", "CHAR", "BINARY",
+    "VARBINARY", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "TIME", "INTERVAL",
+    "ARRAY", "LIST", "MAP", "STRUCT", "NULL", "VARIANT", "USERDEFINED",
+))  # fmt: skip
+_UNITS = (
+    "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND",
+)  # fmt: skip
+
+
+def _check_pivot(pivot: exp.Pivot) -> None:
+    """The values of a PIVOT are constants: DuckDB takes a column for a text with its name."""
+    for field in pivot.args.get("fields") or ():
+        for each in field.expressions if isinstance(field, exp.In) else ():
+            value = each.this if isinstance(each, exp.Alias | exp.PivotAlias) else each
+            if next(value.find_all(exp.Column), None) is not None:
+                raise no_syntax(each, "the values of PIVOT are constants", "Write a text as 'text'")
+            if any(call.name.lower() == "map" for call in value.find_all(exp.Anonymous)):
+                raise no_syntax(each, "PIVOT compares values, and a map cannot be compared")
+
+
+def _check_order(order: exp.Order, select: exp.Select) -> None:
+    """A test with a subquery is sorted by only where it is a column or a key."""
+    group = select.args.get("group")
+    known = {text_of(each.unalias()) for each in (*select.expressions, *(group.expressions if group else ()))}
+    for test in order.find_all(exp.In, exp.Exists):
+        if (isinstance(test, exp.Exists) or test.args.get("query")) and text_of(test) not in known:
+            raise no_syntax(test, "ORDER BY takes no IN and no EXISTS with a subquery", "Select it under a name")
+
+
+def _position_of_value(call: exp.Anonymous) -> int | None:
+    position = call.expressions[1] if len(call.expressions) == 2 else None
+    is_number = isinstance(position, exp.Literal) and not position.is_string and position.name.isdecimal()
+    return int(position.name) if is_number and position is not None else None
+
+
+def _check_closed(subquery: exp.Subquery) -> None:
+    """A subquery in FROM sees its neighbours only after LATERAL: DuckDB lets it always."""
+    inner, around = subquery.this, subquery.parent.parent if subquery.parent is not None else None
+    if not isinstance(inner, exp.Select) or inner.args.get("from_") is not None or around is None:
+        return
+    if around.find_ancestor(exp.Query, exp.Lateral) is not None or inner.args.get("with_"):
+        return
+    aliases = {each.alias.casefold() for each in inner.expressions if isinstance(each, exp.Alias)}
+    for column in inner.find_all(exp.Column):
+        own = column.find_ancestor(exp.Select) is inner and column.find_ancestor(exp.Lambda) is None
+        if own and (column.table or column.name.casefold() not in aliases):
+            raise no_syntax(column, f"no column {text_of(column)}: the subquery has no FROM", "Write LATERAL before it")
+
+
+_ORDERED_SETS = frozenset(("percentile_cont", "percentile_disc", "mode", "listagg", "string_agg"))
+_WHOLE_PARTITION = frozenset(("percentile_cont", "percentile_disc", "percentile", "median"))
+
+
+def _function_name(node: exp.Expr) -> str:
+    while isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        node = node.this
+    return node.name.lower() if isinstance(node, exp.Anonymous) else node.key
+
+
+def _check_window(window: exp.Window) -> None:
+    """Percentiles are of whole partitions."""
+    name = _function_name(window.this)
+    if name not in _WHOLE_PARTITION:
+        return
+    spec: exp.Expr | None = window
+    named = window.args.get("alias")
+    select = window.find_ancestor(exp.Select)
+    if named is not None and select is not None:
+        known = {each.name.lower(): each for each in select.args.get("windows") or ()}
+        spec = known.get(named.name.lower())
+    for each in (window, spec):
+        if each is not None and (each.args.get("order") is not None or each.args.get("spec") is not None):
+            raise no_syntax(window, f"{name} is of a whole partition: its window has no ORDER BY and no frame")
+
+
+def _give_condition(join: exp.Join) -> None:
+    """An outer or a semi join without a condition has all pairs of rows."""
+    if join.kind == "CROSS" and (join.args.get("on") is not None or join.args.get("using")):
+        join.set("kind", "INNER")
+    has_condition = join.args.get("on") is not None or join.args.get("using") or join.args.get("method")
+    if not has_condition and (join.side or join.kind in ("SEMI", "ANTI")) and join.kind != "CROSS":
+        join.set("on", exp.true())
+
+
+# --- Arguments by name ------------------------------------------------------------------------------------------------
+
+_MASK = [exp.Literal.string(each) for each in ("X", "x", "n")]
+_PARAMETERS: dict[str, tuple[tuple[str, exp.Expr | None], ...]] = {
+    **dict.fromkeys(
+        ("explode", "explode_outer", "posexplode", "posexplode_outer"), (("collection", None),)
+    ),
+    **dict.fromkeys(("inline", "inline_outer"), (("input", None),)),
+    "mask": (
+        ("str", None), ("upperchar", _MASK[0]), ("lowerchar", _MASK[1]), ("digitchar", _MASK[2]),
+        ("otherchar", exp.null()),
+    ),
+}  # fmt: skip
+"""The parameters of functions that take arguments by name, and what they are without one."""
+
+
+def _give_position(argument: exp.Kwarg) -> None:
+    call = argument.parent
+    if not isinstance(call, exp.Anonymous):
+        raise no_syntax(argument, "only arguments of functions have names")
+    names = [each.this.name.lower() for each in call.expressions if isinstance(each, exp.Kwarg)]
+    if not names:
+        return
+    known = _PARAMETERS.get(call.name.lower())
+    if known is None:
+        raise no_syntax(argument, f"{call.name} takes no arguments by name", "Give them by position")
+    values: dict[str, exp.Expr] = {}
+    for place, each in enumerate(call.expressions):
+        if isinstance(each, exp.Kwarg):
+            name = each.this.name.lower()
+            if name not in dict(known):
+                raise no_syntax(each, f"{call.name} has no parameter {name}")
+            value = each.expression
+        elif any(isinstance(before, exp.Kwarg) for before in call.expressions[:place]) or place >= len(known):
+            raise no_syntax(each, f"{call.name}: an argument by position stands before those by name")
+        else:
+            name, value = known[place][0], each
+        if name in values:
+            raise no_syntax(each, f"{call.name} is given {name} twice")
+        values[name] = value
+    last = max(place for place, (name, _) in enumerate(known) if name in values)
+    arguments: list[exp.Expr] = []
+    for name, default in known[: last + 1]:
+        given = values.get(name, default)
+        if given is None:
+            raise no_syntax(argument, f"{call.name} needs {name}")
+        arguments.append(given.copy())
+    call.set("expressions", arguments)
+
+
+# --- Limits -----------------------------------------------------------------------------------------------------------
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT")
+
+
+def _row_count(node: exp.Expr) -> exp.Expr:
+    """The number of a LIMIT or OFFSET: a constant int that is not NULL and not negative."""
+    given = node.expression
+    if isinstance(node, exp.Limit) and given.name.upper() == "ALL" and isinstance(given, exp.Column | exp.Var):
+        return given
+    if any(value for key, value in node.args.items() if key != "expression"):
+        raise no_syntax(node, f"{node.key.upper()} is a number of rows")
+    value = _whole_number(given)
+    if value is None or not 0 <= value < 2**31:
+        raise ParseError(
+            f"{node.key.upper()} is a constant whole number of rows, not {text_of(given)}", position=position_of(given)
+        )
+    return exp.Literal.number(value)
+
+
+def _whole_number(tree: exp.Expr) -> int | None:
+    match tree:
+        case exp.Literal() if not tree.is_string and tree.name.isdecimal():
+            return int(tree.name)
+        case exp.Paren():
+            return _whole_number(tree.this)
+        case exp.Neg():
+            value = _whole_number(tree.this)
+            return None if value is None else -value
+        case exp.Add() | exp.Sub() | exp.Mul():
+            one, other = _whole_number(tree.this), _whole_number(tree.expression)
+            if one is None or other is None:
+                return None
+            return (
+                one + other if isinstance(tree, exp.Add) else one - other if isinstance(tree, exp.Sub) else one * other
+            )
+        case exp.Cast() if getattr(tree.to.this, "name", "") in _INTEGERS:
+            return _whole_number(tree.this)
+        case _:
+            return None

@@ -1,0 +1,435 @@
+"""Spark's functions of lists, maps, structs and JSON in DuckDB's words: one row of the function table a function.
+
+`MACROS` has macros of the embedded connection, `BUILDERS` makes a call of one (or other words) of the arguments, and
+`SAME` names the functions for which sqlglot's translation, or DuckDB's function of that name, means what Spark means.
+
+`spark_lambdas` has the functions that take lambda functions, `spark_json` those of JSON: this module holds their rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import duckdb
+from sqlglot import exp
+
+from tamis.scan import spark_json, spark_lambdas
+from tamis.scan.spark_calls import Build, Macros, counted, macro, macro_call, own_call, refusal, text_of
+
+# What counts the entries of maps counts the items of lists too, but not before DuckDB 2.
+_SIZE = "cardinality" if int(duckdb.__version__.split(".", 1)[0]) >= 2 else "len"
+
+_IS_LIST = "typeof(x) LIKE '%]'"
+_IS_MAP = "typeof(x) LIKE 'MAP(%'"
+
+_ORDERED = "spark_ordered(x)"
+"""A list whose items the engine orders as Spark does."""
+
+
+def _item(index: str, otherwise: str) -> str:
+    """An item of a list by an index, which `index` says in terms of `k`, or the value of a key of a map."""
+    return f"x[CASE WHEN {_IS_MAP} THEN k WHEN {_IS_LIST} THEN {index} ELSE {otherwise} END]"
+
+
+_NOT_LIST = "error('a subscript needs a list or a map')"
+_OUT_OF_BOUNDS = "error('the index is out of bounds of the list: get and try_element_at return NULL there')"
+_INDEX_ZERO = "error('the index 0 is invalid: the first item has index 1')"
+
+_CONTAINS = (
+    "CASE WHEN list_contains(x, item) THEN TRUE WHEN list_position(x, NULL) IS NOT NULL THEN NULL "
+    "ELSE list_contains(x, item) END"
+)
+_ADDED = "list_reduce({}, lambda total, e: total + e{})"
+
+
+MACROS: Macros = {
+    **spark_lambdas.MACROS,
+    **spark_json.MACROS,
+    # --- Items: the index counts from 0 in `list[index]` and `get`, from 1 or from -1 in `element_at`.
+    "item": [
+        (
+            ("x", "k BIGINT"),
+            _item(f"CASE WHEN k < 0 OR k >= {_SIZE}(x) THEN {_OUT_OF_BOUNDS} ELSE k + 1 END", _NOT_LIST),
+        ),
+        (("x", "k"), "x[k]"),
+    ],
+    "key_of_text": (("x", "k VARCHAR"), "x[k]"),
+    "element_at": [
+        (
+            ("x", "k BIGINT"),
+            _item(
+                f"CASE WHEN k = 0 THEN {_INDEX_ZERO} WHEN abs(k) > {_SIZE}(x) THEN {_OUT_OF_BOUNDS} ELSE k END",
+                _NOT_LIST,
+            ),
+        ),
+        (("x", "k VARCHAR"), "map_extract_value(x, k)"),
+        (("x", "k"), "map_extract_value(x, k)"),
+    ],
+    "try_element_at": [
+        (("x", "k BIGINT"), _item(f"CASE WHEN k = 0 THEN {_INDEX_ZERO} ELSE k END", _NOT_LIST)),
+        (("x", "k VARCHAR"), "map_extract_value(x, k)"),
+        (("x", "k"), "map_extract_value(x, k)"),
+    ],
+    "get": (("x", "n"), "list_extract(x, CASE WHEN CAST(n AS BIGINT) >= 0 THEN CAST(n AS BIGINT) + 1 END)"),
+    # --- Lists
+    "ordered": (
+        ("x",),
+        # The engine says of NULL within structs and lists that it is the largest, Spark that it is the smallest.
+        "CASE WHEN (typeof(x) LIKE '%][]' OR typeof(x) LIKE 'STRUCT%[]' OR typeof(x) LIKE '%)[]' "
+        "AND typeof(x) NOT LIKE 'DECIMAL%') "
+        "AND regexp_matches(array_to_string(list_transform(x, lambda e: coalesce(CAST(e AS VARCHAR), '')), ' '), "
+        "'\\bNULL\\b') THEN error('lists and structs that have NULL within them are not ordered here as in Spark') "
+        "ELSE x END",
+    ),
+    "whole": (
+        ("x",),
+        "CASE WHEN regexp_matches(CAST(x AS VARCHAR), '\\bNULL\\b') "
+        "THEN error('structs and lists that have NULL within them are not ordered here as in Spark') ELSE x END",
+    ),
+    "array_sort": (("x",), f"list_sort({_ORDERED}, 'ASC', 'NULLS LAST')"),
+    "sort_array": (
+        ("x", "is_ascending BOOLEAN"),
+        f"CASE WHEN is_ascending THEN list_sort({_ORDERED}, 'ASC', 'NULLS FIRST') "
+        f"WHEN NOT is_ascending THEN list_sort({_ORDERED}, 'DESC', 'NULLS LAST') END",
+    ),
+    "array_max": (("x",), f"list_max({_ORDERED})"),
+    "array_min": (("x",), f"list_min({_ORDERED})"),
+    "array_append": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_append(x, item) END"),
+    "array_prepend": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_prepend(item, x) END"),
+    "array_compact": (("x",), "list_filter(x, lambda e: e IS NOT NULL)"),
+    "array_size": (("x",), f"CAST(CASE WHEN {_IS_LIST} THEN {_SIZE}(x) ELSE {_NOT_LIST} END AS INTEGER)"),
+    "signed": (("x",), "CAST(x AS INTEGER)"),
+    "array_join": [
+        (("x", "delimiter"), "spark_texts_joined(list_transform(x, lambda e: spark_string(e)), delimiter)"),
+        (
+            ("x", "delimiter", "replacement"),
+            "CASE WHEN replacement IS NOT NULL THEN "
+            "spark_texts_joined(list_transform(x, lambda e: coalesce(spark_string(e), replacement)), delimiter) END",
+        ),
+    ],
+    "texts_joined": (("texts", "d"), "CASE WHEN d IS NOT NULL THEN array_to_string(texts, d) END"),
+    "slice": (
+        ("x", "start", "size"),
+        "CASE WHEN x IS NULL OR start IS NULL OR size IS NULL THEN NULL "
+        "WHEN start = 0 THEN error('slice: the index 0 is invalid, the first item has index 1') "
+        "WHEN size < 0 THEN error('slice: the length is negative') "
+        "WHEN size = 0 OR (start < 0 AND len(x) + start < 0) THEN x[1:0] "
+        "WHEN start > 0 THEN list_slice(x, CAST(start AS BIGINT), CAST(start AS BIGINT) + size - 1) "
+        "ELSE list_slice(x, len(x) + start + 1, len(x) + start + size) END",
+    ),
+    "trim_array": (
+        ("x", "n"),
+        "CASE WHEN x IS NULL OR n IS NULL THEN NULL "
+        "WHEN n < 0 OR n > len(x) THEN error('trim_array: the number of items to remove is out of bounds') "
+        "ELSE list_slice(x, 1, len(x) - n) END",
+    ),
+    "array_repeat": (("item", "n"), "list_transform(range(CAST(n AS BIGINT)), lambda e: item)"),
+    "both": (
+        ("x", "y"),
+        "CASE WHEN regexp_matches(typeof(x) || typeof(y), 'DECIMAL\\([0-9]+,[0-9]{2}\\)') AND typeof(x) <> typeof(y) "
+        "AND regexp_matches(typeof(x) || typeof(y), 'INT') "
+        "THEN error('decimals with so many digits after the point meet whole numbers: cast them') "
+        "WHEN x IS NOT NULL AND y IS NOT NULL THEN list_concat(x, y) END",
+    ),
+    "array_distinct": (("x",), "list_filter(x, lambda e, i: list_position(x, e) = i)"),
+    "array_union": (("a", "b"), "spark_array_distinct(spark_both(a, b))"),
+    "arrays_overlap": (
+        ("x", "y"),
+        "CASE WHEN x IS NULL OR y IS NULL THEN NULL WHEN list_has_any(x, y) THEN TRUE "
+        "WHEN len(x) > 0 AND len(y) > 0 AND (list_position(x, NULL) IS NOT NULL OR list_position(y, NULL) IS NOT NULL) "
+        "THEN NULL ELSE FALSE END",
+    ),
+    "array_contains": [
+        (
+            ("x", "item VARCHAR"),
+            f"CASE WHEN typeof(x) <> 'VARCHAR[]' THEN error('a list of other values has no text') ELSE {_CONTAINS} END",
+        ),
+        (("x", "item"), _CONTAINS),
+    ],
+    "array_except": (
+        ("a", "b"),
+        "list_filter(spark_array_distinct(spark_both(a, b[1:0])), lambda e: list_position(b, e) IS NULL)",
+    ),
+    "array_intersect": (
+        ("a", "b"),
+        "list_filter(spark_array_distinct(spark_both(a, b[1:0])), lambda e: list_position(b, e) IS NOT NULL)",
+    ),
+    "array_insert": (
+        ("x", "n", "item"),
+        "CASE WHEN x IS NULL OR n IS NULL THEN NULL WHEN n = 0 THEN error('array_insert counts from 1 or from -1') "
+        "WHEN n > 0 THEN list_concat(list_resize(x, n - 1), [item], x[n:]) "
+        "WHEN len(x) + n + 1 >= 0 THEN list_concat(x[1:len(x) + n + 1], [item], x[len(x) + n + 2:]) "
+        "ELSE list_concat([item], list_resize(x[1:0], -(len(x) + n + 1)), x) END",
+    ),
+    "array_position": (
+        ("x", "item"),
+        "CASE WHEN x IS NULL OR item IS NULL THEN NULL ELSE CAST(coalesce(list_position(x, item), 0) AS BIGINT) END",
+    ),
+    "array_remove": (
+        ("x", "item"),
+        "CASE WHEN item IS NULL THEN NULL ELSE list_filter(x, lambda e: e IS DISTINCT FROM item) END",
+    ),
+    "flatten": (("x",), "CASE WHEN list_position(x, NULL) IS NOT NULL THEN NULL ELSE flatten(x) END"),
+    # --- Sequences
+    "sequence": [
+        (
+            ("first BIGINT", "last BIGINT"),
+            "CASE WHEN first <= last THEN generate_series(first, last) ELSE generate_series(first, last, -1) END",
+        ),
+        (
+            ("first BIGINT", "last BIGINT", "step BIGINT"),
+            "CASE WHEN first = last AND step = 0 THEN [first] "
+            "WHEN step = 0 OR (step > 0 AND first > last) OR (step < 0 AND first < last) "
+            "THEN error('sequence: the step has the wrong direction') ELSE generate_series(first, last, step) END",
+        ),
+        (
+            ("first DATE", "last DATE"),
+            "CAST(CASE WHEN first <= last THEN generate_series(CAST(first AS TIMESTAMP), last, INTERVAL 1 DAY) "
+            "ELSE generate_series(CAST(first AS TIMESTAMP), last, -INTERVAL 1 DAY) END AS DATE[])",
+        ),
+        (
+            ("first TIMESTAMP", "last TIMESTAMP"),
+            "CASE WHEN first <= last THEN generate_series(first, last, INTERVAL 1 DAY) "
+            "ELSE generate_series(first, last, -INTERVAL 1 DAY) END",
+        ),
+        (
+            ("first TIMESTAMPTZ", "last TIMESTAMPTZ"),
+            "CASE WHEN first <= last THEN generate_series(first, last, INTERVAL 1 DAY) "
+            "ELSE generate_series(first, last, -INTERVAL 1 DAY) END",
+        ),
+        (
+            ("first DATE", "last DATE", "step INTERVAL"),
+            "CASE WHEN date_trunc('day', first + step) <> first + step "
+            "THEN error('sequence: the step between dates is whole days') "
+            "ELSE CAST(spark_times(CAST(first AS TIMESTAMP), CAST(last AS TIMESTAMP), step) AS DATE[]) END",
+        ),
+        (("first TIMESTAMP", "last TIMESTAMP", "step INTERVAL"), "spark_times(first, last, step)"),
+        (
+            ("first TIMESTAMPTZ", "last TIMESTAMPTZ", "step INTERVAL"),
+            "CAST(spark_times(CAST(first AS TIMESTAMP), CAST(last AS TIMESTAMP), step) AS TIMESTAMPTZ[])",
+        ),
+    ],
+    "times": (
+        ("first", "last", "step"),
+        # Each is counted from the first, so that the days of months do not wear off: 31 January, 29 February, 31 March.
+        "CASE WHEN first = last AND first + step = first THEN [first] "
+        "WHEN first + step = first OR (first + step > first AND first > last) "
+        "OR (first + step < first AND first < last) "
+        "THEN error('sequence: the step has the wrong direction') "
+        "ELSE list_filter(list_transform(range(2 + CAST(abs(epoch(last) - epoch(first)) "
+        "/ abs(spark_least_seconds(step)) AS BIGINT)), lambda i: first + spark_multiple(step, i)), "
+        "lambda t: CASE WHEN first + step > first THEN t <= last ELSE t >= last END) END",
+    ),
+    "least_seconds": (
+        ("step",),
+        "datepart('year', step) * 31536000 + datepart('month', step) * 2419200 + datepart('day', step) * 86400 "
+        "+ datepart('hour', step) * 3600 + datepart('minute', step) * 60 + datepart('microsecond', step) / 1000000.0",
+    ),
+    "multiple": (
+        ("step", "i"),
+        "to_months(CAST((datepart('year', step) * 12 + datepart('month', step)) * i AS INTEGER)) "
+        "+ to_days(CAST(datepart('day', step) * i AS INTEGER)) "
+        "+ to_microseconds(CAST((datepart('hour', step) * 3600000000 + datepart('minute', step) * 60000000 "
+        "+ datepart('microsecond', step)) * i AS BIGINT))",
+    ),
+    # --- Maps
+    "map_contains_key": [
+        (
+            ("x", "key VARCHAR"),
+            "CASE WHEN typeof(map_keys(x)) <> 'VARCHAR[]' THEN error('a map with keys of another type has no text') "
+            "ELSE map_contains(x, key) END",
+        ),
+        (("x", "key"), "map_contains(x, key)"),
+    ],
+    "map_from_entries": (
+        ("x",),
+        "CASE WHEN list_position(x, NULL) IS NULL THEN map_from_entries(x) END",
+    ),
+    "str_to_map": (
+        ("x", "pairs", "keys"),
+        "CASE WHEN x IS NULL OR pairs IS NULL OR keys IS NULL THEN NULL ELSE "
+        "MAP(list_transform(string_split(x, pairs), lambda e: string_split(e, keys)[1]), "
+        "list_transform(string_split(x, pairs), lambda e: "
+        "CASE WHEN contains(e, keys) THEN substring(e, strpos(e, keys) + length(keys)) END)) END",
+    ),
+    # --- Vectors: Spark computes with floats, and adds one product after the other.
+    "same_sizes": (
+        ("x FLOAT[]", "y FLOAT[]"),
+        "CASE WHEN len(x) <> len(y) THEN error('the two vectors have different sizes') "
+        "ELSE list_position(x, NULL) IS NULL AND list_position(y, NULL) IS NULL "
+        "AND x IS NOT NULL AND y IS NOT NULL END",
+    ),
+    "vector_total": (
+        ("x",),
+        # Spark adds eight items, and then each sum of eight to the total: floats depend on the order.
+        _ADDED.format(
+            "list_concat(list_transform(range(0, len(x) // 8), lambda i: "
+            + _ADDED.format("x[8 * i + 1:8 * i + 8]", "")
+            + "), x[8 * (len(x) // 8) + 1:])",
+            ", CAST(0 AS FLOAT)",
+        ),
+    ),
+    "vector_inner_product": (
+        ("a FLOAT[]", "b FLOAT[]"),
+        "CASE WHEN spark_same_sizes(a, b) THEN spark_vector_total("
+        "list_transform(list_zip(a, b), lambda p: p[1] * p[2])) END",
+    ),
+    "vector_l2_distance": (
+        ("a FLOAT[]", "b FLOAT[]"),
+        "CASE WHEN spark_same_sizes(a, b) THEN CAST(sqrt(spark_vector_total(list_transform(list_zip(a, b), "
+        "lambda p: (p[1] - p[2]) * (p[1] - p[2])))) AS FLOAT) END",
+    ),
+    "vector_squares": (("v",), "spark_vector_total(list_transform(v, lambda e: e * e))"),
+    "vector_cosine_similarity": (
+        ("a FLOAT[]", "b FLOAT[]"),
+        "CASE WHEN spark_same_sizes(a, b) THEN CAST(spark_vector_inner_product(a, b) "
+        "/ nullif(CAST(sqrt(spark_vector_squares(a) * spark_vector_squares(b)) AS FLOAT), 0) AS FLOAT) END",
+    ),
+    "vector_norm": (
+        ("v FLOAT[]", "degree FLOAT"),
+        "CASE WHEN list_position(v, NULL) IS NOT NULL OR v IS NULL OR degree IS NULL THEN NULL "
+        "WHEN degree = 2 THEN CAST(sqrt(spark_vector_squares(v)) AS FLOAT) "
+        "WHEN degree = 1 THEN spark_vector_total(list_transform(v, lambda e: abs(e))) "
+        "WHEN degree = CAST('inf' AS FLOAT) "
+        "THEN coalesce(list_max(list_transform(v, lambda e: abs(e))), CAST(0 AS FLOAT)) "
+        "ELSE error('the degree of a norm is 1.0, 2.0 or infinite') END",
+    ),
+    "vector_normalize": (
+        ("v FLOAT[]", "degree FLOAT"),
+        "CASE WHEN spark_vector_norm(v, degree) IS NULL THEN NULL WHEN len(v) = 0 THEN v "
+        "WHEN spark_vector_norm(v, degree) <> 0 THEN "
+        "list_transform(v, lambda e: CAST(e / spark_vector_norm(v, degree) AS FLOAT)) END",
+    ),
+}
+
+
+def _map_concat(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if not args:
+        return own_call("map", own_call("list_value"), own_call("list_value"))
+    entries: exp.Expr = own_call("map_entries", args[0])
+    for each in args[1:]:
+        entries = macro_call("both", entries, own_call("map_entries", each))
+    return own_call("map_from_entries", entries)
+
+
+def _map(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) % 2:
+        raise refusal("map", "a value is missing for its last key")
+    return own_call("map", own_call("list_value", *args[::2]), own_call("list_value", *args[1::2]))
+
+
+def _str_to_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if not 1 <= len(args) <= 3:
+        raise refusal("str_to_map", "it takes a text and perhaps two delimiters")
+    delimiters = [*args[1:], *(exp.Literal.string(each) for each in (",", ":")[len(args) - 1 :])]
+    for each in delimiters:
+        text = text_of(each)
+        if not isinstance(each, exp.Null) and (text is None or re.fullmatch(r"[^\\^$.|?*+()\[\]{}]+", text) is None):
+            raise refusal("str_to_map", "its delimiters are regular expressions, and only plain texts are read here")
+    return macro_call("str_to_map", args[0], *delimiters)
+
+
+def subscript(value: exp.Expr, key: exp.Expr) -> exp.Expr:
+    """`value[key]`: the item of a list by an index from 0, the value of a key of a map, or a field of a struct."""
+    text = text_of(key)
+    if text is not None and re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        # The engine would take it as the index of a list.
+        return macro_call("key_of_text", value, key)
+    if text is not None or isinstance(key, exp.Null):
+        return exp.Bracket(this=value, expressions=[key], offset=1)
+    return macro_call("item", value, key)
+
+
+def _sort_array(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) not in (1, 2):
+        raise refusal("sort_array", "it takes a list, and perhaps whether it ascends")
+    return macro_call("sort_array", args[0], args[1] if len(args) == 2 else exp.true())
+
+
+def _array_join(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) not in (2, 3):
+        raise refusal("array_join", "it takes a list, a delimiter, and perhaps a text for NULL")
+    return macro_call("array_join", *args)
+
+
+def _named_struct(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    names = [text_of(each) for each in args[::2]]
+    if not args or len(args) % 2 or None in names:
+        raise refusal("named_struct", "it takes constant names, each before a value")
+    fields = [
+        exp.PropertyEQ(this=exp.Literal.string(name), expression=value)
+        for name, value in zip(names, args[1::2], strict=True)
+    ]
+    return exp.Struct(expressions=fields)
+
+
+def _norm(name: str) -> Build:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        degree = [exp.cast(exp.Literal.number(2), "float")] if len(args) == 1 else []
+        return counted(name, 2)([*args, *degree])
+
+    return build
+
+
+def _keyed(name: str) -> Build:
+    """A function of a list or map and a key, which is not the plain NULL: that has no type."""
+
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if any(isinstance(each, exp.Null) for each in args):
+            raise refusal(name, "NULL without a type is no key")
+        return counted(name, 2)(args)
+
+    return build
+
+
+def _size(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) == 1 and isinstance(args[0], exp.Null):
+        return exp.cast(exp.null(), "int")
+    if len(args) != 1:
+        raise refusal("size", f"it takes 1 argument, not {len(args)}")
+    return macro_call("signed", own_call(_SIZE, *args))
+
+
+def _array_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    is_null = len(args) == 1 and isinstance(args[0], exp.Null)
+    return exp.cast(exp.null(), "int") if is_null else counted("array_size", 1)(args)
+
+
+BUILDERS: dict[str, Build] = {
+    **spark_lambdas.BUILDERS,
+    **spark_json.BUILDERS,
+    **{
+        name: counted(name, 1)
+        for name in (
+            "array_compact", "array_distinct", "array_max", "array_min", "flatten",
+            "map_from_entries",
+        )
+    },
+    **{
+        name: counted(name, 2)
+        for name in (
+            "array_append", "array_except", "array_intersect", "array_position", "array_prepend",
+            "array_remove", "array_repeat", "array_union", "arrays_overlap", "get", "trim_array",
+            "vector_cosine_similarity", "vector_inner_product", "vector_l2_distance",
+        )
+    },
+    **{name: _keyed(name) for name in ("array_contains", "element_at", "try_element_at", "map_contains_key")},
+    **dict.fromkeys(("size", "cardinality"), _size),
+    "array_size": _array_size,
+    "sequence": macro("sequence", MACROS),
+    "array_insert": counted("array_insert", 3),
+    "slice": counted("slice", 3),
+    "array_join": _array_join,
+    "sort_array": _sort_array,
+    "map_concat": _map_concat,
+    "map": _map,
+    "str_to_map": _str_to_map,
+    "named_struct": _named_struct,
+    **{name: _norm(name) for name in ("vector_norm", "vector_normalize")},
+}  # fmt: skip
+
+SAME = frozenset({
+    "array", "explode", "explode_outer", "map_entries", "map_from_arrays", "map_keys", "map_values", "posexplode",
+    "posexplode_outer", "range", "struct",
+})  # fmt: skip

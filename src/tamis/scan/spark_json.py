@@ -1,0 +1,136 @@
+"""Spark's functions of JSON in DuckDB's words, where both read and write a text alike; all others are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tamis.scan.spark_calls import Build, Macros, counted, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_lambdas import let
+
+
+def _json_as(target: str, *kinds: str) -> str:
+    listed = ", ".join(f"'{kind}'" for kind in kinds)
+    return f"CASE WHEN json_type(j) IN ({listed}) THEN TRY_CAST(json_extract_string(j, '$') AS {target}) END"
+
+
+MACROS: Macros = {
+    "json_array_length": (
+        ("x",),
+        "CASE WHEN spark_is_json(x) AND json_type(x) = 'ARRAY' THEN CAST(json_array_length(x) AS INTEGER) END",
+    ),
+    "json_object_keys": (("x",), "CASE WHEN spark_is_json(x) AND json_type(x) = 'OBJECT' THEN json_keys(x) END"),
+    "json_value": (
+        ("x", "path"),
+        "CASE WHEN spark_is_json(x) THEN spark_json_text(json_extract(CAST(x AS JSON), path)) END",
+    ),
+    "json_text": (
+        ("x",),
+        # Spark reads a number with a fraction or an exponent as a double and writes that.
+        "CASE json_type(x) WHEN 'DOUBLE' THEN spark_string(CAST(x AS DOUBLE)) WHEN 'OBJECT' THEN spark_json_nested(x) "
+        "WHEN 'ARRAY' THEN spark_json_nested(x) ELSE json_extract_string(x, '$') END",
+    ),
+    "json_nested": (
+        ("x",),
+        "CASE WHEN regexp_matches(CAST(x AS VARCHAR), '[0-9][eE][-+0-9]|\\.[0-9]+0[^0-9]|[0-9.]{17,}') "
+        "THEN error('a number within the JSON has another text in Spark') ELSE CAST(x AS VARCHAR) END",
+    ),
+    "json_as_tinyint": (("j",), _json_as("TINYINT", "BIGINT", "UBIGINT")),
+    "json_as_smallint": (("j",), _json_as("SMALLINT", "BIGINT", "UBIGINT")),
+    "json_as_int": (("j",), _json_as("INTEGER", "BIGINT", "UBIGINT")),
+    "json_as_bigint": (("j",), _json_as("BIGINT", "BIGINT", "UBIGINT")),
+    "json_as_double": (
+        ("j",),
+        "CASE WHEN json_type(j) = 'VARCHAR' AND regexp_matches(CAST(j AS VARCHAR), '(?i)nan|inf') "
+        "THEN error('from_json: NaN and Infinity are not read here') "
+        f"ELSE {_json_as('DOUBLE', 'BIGINT', 'UBIGINT', 'DOUBLE')} END",
+    ),
+    "json_as_boolean": (("j",), _json_as("BOOLEAN", "BOOLEAN")),
+    "json_as_string": (
+        ("j",),
+        "CASE WHEN json_type(j) IN ('DOUBLE', 'OBJECT', 'ARRAY') "
+        "THEN error('from_json: a number with a fraction, an object or a list has another text in Spark') "
+        "ELSE json_extract_string(j, '$') END",
+    ),
+    "json_object": (
+        ("x",),
+        "CASE WHEN x IS NULL OR trim(x) = '' THEN NULL WHEN NOT spark_is_json(x) THEN CAST('{}' AS JSON) "
+        "WHEN json_type(x) = 'OBJECT' AND len(json_keys(x)) = len(list_distinct(json_keys(x))) THEN CAST(x AS JSON) "
+        "ELSE error('from_json: the text is no object of different names') END",
+    ),
+    "to_json": (
+        ("x",),
+        "CASE WHEN regexp_matches(typeof(x), "
+        "'(DOUBLE|FLOAT|DECIMAL|TIME|BLOB|INTERVAL|HUGEINT|NULL|MAP\\((STRUCT|MAP)|STRUCT\\([A-Z]+[^A-Z ])') "
+        "OR NOT regexp_matches(typeof(x), '^(STRUCT|MAP)|\\]$') "
+        "THEN error('to_json: the embedded engine writes values of this type in another way') "
+        "WHEN contains(typeof(x), 'MAP(') OR contains(typeof(x), '[]') "
+        "THEN CASE WHEN regexp_matches(CAST(to_json(x) AS VARCHAR), '\\bnull\\b') "
+        "THEN error('to_json: NULL within lists and maps is not written here') ELSE CAST(to_json(x) AS VARCHAR) END "
+        "WHEN x IS NOT NULL THEN CAST(json_merge_patch('{}', to_json(x)) AS VARCHAR) END",
+    ),
+    "is_json": (
+        ("x",),
+        # Spark also reads texts in single quotes, control characters in texts, and what other text follows on.
+        "CASE WHEN json_valid(x) THEN TRUE WHEN regexp_matches(x, '[\\x00-\\x1f'']') OR "
+        "len(list_filter(range(1, length(x)), lambda i: x[i] IN ('}', ']') AND json_valid(left(x, i)))) > 0 "
+        "THEN error('a text is no JSON, and Spark would read some of it') ELSE FALSE END",
+    ),
+}
+
+
+def _json_path(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 2:
+        return None
+    path = text_of(args[1])
+    if path is None:
+        raise refusal("get_json_object", "its path is no constant")
+    if not path.startswith("$"):
+        return exp.cast(exp.null(), "string")
+    if re.fullmatch(r"\$(\.[A-Za-z_]\w*|\[\d+\]|\['[^'*\"\\]+'\])*", path) is None:
+        raise refusal("get_json_object", f"the path {path!r} has more than names and places")
+    named = re.sub(r"\['([^']+)'\]", r'."\1"', path)
+    return macro_call("json_value", args[0], exp.Literal.string(named))
+
+
+_SIMPLE_TYPES = {
+    **{name: name for name in ("tinyint", "smallint", "int", "bigint", "double", "boolean", "string")},
+    "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint",
+}  # fmt: skip
+_FIELD = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<name>\w+))\s*(?:\s|:)\s*(?P<type>\w+)\s*(?:,|$)")
+
+
+def _from_json(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """A struct of the fields of a text; a field of another type than the schema says is NULL, as in Spark."""
+    schema = text_of(args[1]) if len(args) == 2 else None
+    if schema is None:
+        raise refusal("from_json", "it takes a text and a constant schema here, without options")
+    inner = re.fullmatch(r"\s*struct\s*<(.*)>\s*", schema, re.IGNORECASE | re.DOTALL)
+    text = inner[1] if inner else schema
+    fields: list[exp.Expr] = []
+    place = 0
+    while place < len(text):
+        found = _FIELD.match(text, place)
+        kind = _SIMPLE_TYPES.get(found["type"].lower()) if found else None
+        if found is None or kind is None:
+            raise refusal("from_json", f"the schema {schema!r} has more than fields of plain types")
+        name = found["quoted"] or found["name"]
+        if '"' in name:
+            raise refusal("from_json", "a name has a quote")
+        value = own_call("json_extract", exp.to_identifier("_object"), exp.Literal.string(f'$."{name}"'))
+        fields.append(exp.PropertyEQ(this=exp.Literal.string(name), expression=macro_call(f"json_as_{kind}", value)))
+        place = found.end()
+    if not fields:
+        raise refusal("from_json", "the schema is empty")
+    is_null = exp.Is(this=exp.to_identifier("_object"), expression=exp.null())
+    case = exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=exp.Struct(expressions=fields))
+    return let("_object", macro_call("json_object", args[0]), case)
+
+
+BUILDERS: dict[str, Build] = {
+    **{name: counted(name, 1) for name in ("json_array_length", "json_object_keys", "to_json")},
+    "get_json_object": _json_path,
+    "from_json": _from_json,
+}

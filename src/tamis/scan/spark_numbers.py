@@ -1,0 +1,274 @@
+"""Spark's functions of numbers, of groups of rows and of values of any type in DuckDB's words.
+
+`MACROS` has macros of the embedded connection, `BUILDERS` makes a call of one (or other words) of the arguments, and
+`SAME` names the functions for which sqlglot's translation, or DuckDB's function of that name, means what Spark means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tamis.scan.spark_calls import Build, Macros, by_kind, kind_call, macro, macro_call, own_call, refusal
+
+_ROUNDED = "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) ELSE x END"
+
+
+def _rounding(name: str, function: str) -> Macros:
+    """Rounding in which the halves of a float are those of the number as it is written: 1.005 rounds to 1.01."""
+    return by_kind(
+        name,
+        {
+            "DOUBLE": _ROUNDED.format(function, "DOUBLE"),
+            "FLOAT": _ROUNDED.format(function, "FLOAT"),
+            "VARCHAR": f"spark_{name}_double(spark_double(x), n)",
+            "": f"{function}(x, n)",
+        },
+        "n",
+    ) | {f"{name}_double": (("x", "n"), _ROUNDED.format(function, "DOUBLE"))}
+
+
+def _double(function: str) -> list[tuple[tuple[str, ...], str]]:
+    """A function of doubles, which also takes texts."""
+    return [(("y VARCHAR",), function.replace("y", "spark_double(y)")), (("y",), function)]
+
+
+_INVERSE = "CASE WHEN {0}(CAST(y AS DOUBLE)) = 0 THEN CAST('Infinity' AS DOUBLE) ELSE 1 / {0}(CAST(y AS DOUBLE)) END"
+
+MACROS: Macros = {
+    **_rounding("round", "round"),
+    **_rounding("bround", "round_even"),
+    **by_kind("absolute", {"VARCHAR": "abs(spark_double(x))", "": "abs(x)"}),
+    **by_kind("negated", {"VARCHAR": "-spark_double(x)", "": "-x"}),
+    **by_kind("positive", {"VARCHAR": "spark_double(x)", "": "+x"}),
+    "sec": _double(_INVERSE.format("cos")),
+    "csc": _double(_INVERSE.format("sin")),
+    "hypot": (
+        ("a", "b"),
+        # Squares of large numbers overflow.
+        "CASE WHEN a IS NULL OR b IS NULL THEN NULL "
+        "WHEN isinf(spark_double(a)) OR isinf(spark_double(b)) THEN CAST('Infinity' AS DOUBLE) "
+        "WHEN greatest(abs(spark_double(a)), abs(spark_double(b))) = 0 THEN 0.0 "
+        "ELSE greatest(abs(spark_double(a)), abs(spark_double(b))) * sqrt(1 + pow(least(abs(spark_double(a)), "
+        "abs(spark_double(b))) / greatest(abs(spark_double(a)), abs(spark_double(b))), 2)) END",
+    ),
+    "expm1": (("y",), "CASE WHEN abs(spark_double(y)) < 1e-5 "
+              "THEN spark_double(y) + spark_double(y) * spark_double(y) / 2 ELSE exp(spark_double(y)) - 1 END"),
+    "log1p": (("y",), "CASE WHEN spark_double(y) <= -1 THEN NULL WHEN abs(spark_double(y)) < 1e-5 THEN spark_double(y) "
+              "- spark_double(y) * spark_double(y) / 2 ELSE ln(1 + spark_double(y)) END"),
+    "bit_get": (
+        ("x", "n"),
+        "CASE WHEN n >= 0 AND n < CASE typeof(x) WHEN 'TINYINT' THEN 8 WHEN 'SMALLINT' THEN 16 WHEN 'INTEGER' THEN 32 "
+        "ELSE 64 END THEN CAST((CAST(x AS BIGINT) >> CAST(n AS INTEGER)) & 1 AS TINYINT) "
+        "WHEN x IS NOT NULL AND n IS NOT NULL THEN error('bit_get counts the bits of the value from 0') END",
+    ),
+    "width_bucket": (
+        ("v", "low", "high", "n"),
+        "CASE WHEN v IS NULL OR low IS NULL OR high IS NULL OR n IS NULL "
+        "OR trunc(spark_double(n)) <= 0 OR CAST(n AS VARCHAR) = '9223372036854775807' "
+        "OR spark_double(low) = spark_double(high) "
+        "OR isnan(spark_double(v)) OR NOT isfinite(spark_double(low)) OR NOT isfinite(spark_double(high)) THEN NULL "
+        "WHEN spark_double(low) < spark_double(high) THEN CASE WHEN spark_double(v) < spark_double(low) THEN 0 "
+        "WHEN spark_double(v) >= spark_double(high) THEN CAST(trunc(spark_double(n)) AS BIGINT) + 1 "
+        "ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(v) - spark_double(low)) "
+        "/ (spark_double(high) - spark_double(low))) AS BIGINT) + 1 END "
+        "ELSE CASE WHEN spark_double(v) > spark_double(low) THEN 0 "
+        "WHEN spark_double(v) <= spark_double(high) THEN CAST(trunc(spark_double(n)) AS BIGINT) + 1 "
+        "ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(low) - spark_double(v)) "
+        "/ (spark_double(low) - spark_double(high))) AS BIGINT) + 1 END END",
+    ),
+    "shiftrightunsigned": (
+        ("x", "n"),
+        "CASE WHEN typeof(x) = 'BIGINT' THEN CASE WHEN x >= 0 THEN CAST(x AS BIGINT) >> CAST(n & 63 AS INTEGER) "
+        "WHEN n & 63 = 0 THEN x ELSE CAST((CAST(x AS HUGEINT) + 18446744073709551616) // "
+        "CAST(pow(2, n & 63) AS HUGEINT) AS BIGINT) END "
+        "ELSE CASE WHEN x >= 0 THEN CAST(x AS BIGINT) >> CAST(n & 31 AS INTEGER) WHEN n & 31 = 0 THEN x "
+        "ELSE CAST((CAST(x AS BIGINT) + 4294967296) // CAST(pow(2, n & 31) AS BIGINT) AS BIGINT) END END",
+    ),
+    # Arithmetic that gives NULL where it fails
+    **{
+        f"try_{name}": [
+            (("x VARCHAR", "y VARCHAR"), f"TRY(spark_try_double(x) {sign} spark_try_double(y))"),
+            (("x VARCHAR", "y BIGINT"), f"TRY(spark_try_bigint(x) {sign} y)"),
+            (("x BIGINT", "y VARCHAR"), f"TRY(x {sign} spark_try_bigint(y))"),
+            (("x VARCHAR", "y DOUBLE"), f"TRY(spark_try_double(x) {sign} y)"),
+            (("x DOUBLE", "y VARCHAR"), f"TRY(x {sign} spark_try_double(y))"),
+            (("x", "y"), f"TRY(x {sign} y)"),
+        ]
+        for name, sign in (("add", "+"), ("subtract", "-"), ("multiply", "*"))
+    },
+    "try_mod": (("x", "y"), "CASE WHEN y <> 0 THEN TRY(x % y) END"),
+    "try_divide": (("x", "y"), "CASE WHEN y <> 0 THEN x / y END"),
+    # Type names, as Spark writes them
+    "type_name": (
+        ("name",),
+        "regexp_replace(regexp_replace(CASE name WHEN 'INTEGER' THEN 'int' WHEN 'VARCHAR' THEN 'string' "
+        "WHEN 'FLOAT' THEN 'float' WHEN 'BLOB' THEN 'binary' WHEN 'TIMESTAMP' THEN 'timestamp_ntz' "
+        "WHEN 'TIMESTAMP WITH TIME ZONE' THEN 'timestamp' WHEN '\"NULL\"' THEN 'void' "
+        "ELSE lower(name) END, '\\s', '', 'g'), 'hugeint', 'decimal(38,0)')",
+    ),
+    "typeof": (
+        ("x",),
+        "CASE WHEN typeof(x) LIKE '%[]' AND typeof(x) NOT LIKE 'STRUCT%' AND typeof(x) NOT LIKE 'MAP%' "
+        "AND typeof(x) NOT LIKE '%[][]' THEN 'array<' || spark_type_name(typeof(x)[:-3]) || '>' "
+        "WHEN typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' OR typeof(x) LIKE '%[][]' OR typeof(x) = 'INTERVAL' "
+        "THEN error('the type of a map, a struct, an interval or a list of lists is not told here') "
+        "ELSE spark_type_name(typeof(x)) END",
+    ),
+    # Groups of rows
+    "skewness": (
+        ("n", "low", "high", "sampled"),
+        # DuckDB's is that of a sample: sqrt(n * (n - 1)) / (n - 2) times as large.
+        "CASE WHEN n = 0 OR low = high THEN NULL WHEN n = 2 THEN 0.0 ELSE sampled * (n - 2) / sqrt(n * (n - 1.0)) END",
+    ),
+    # The average of decimals has four digits more than they have. `one` is one of them, `mean` their average.
+    "mean": (
+        ("one", "mean"),
+        "CASE WHEN typeof(one) LIKE 'DECIMAL%' "
+        "THEN round(mean, TRY_CAST(regexp_extract(typeof(one), ',(\\d+)', 1) AS INTEGER) + 4) ELSE mean END",
+    ),
+    "try_sum": [
+        (("x BIGINT",), "TRY_CAST(sum(x) AS BIGINT)"),
+        (("x DOUBLE",), "sum(x)"),
+        (("x DECIMAL(18, 3)",), "error('try_sum of decimals: use sum')"),
+    ],
+    # A macro of one aggregate function may have a window. NaN is what DuckDB says of columns that are constant.
+    **{
+        name: (("a", "b"), f"nullif({name}(a, b), CAST('NaN' AS DOUBLE))")
+        for name in ("corr", "regr_r2", "regr_slope", "regr_intercept")
+    },
+}  # fmt: skip
+
+
+def _rounded(name: str) -> Build:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if len(args) not in (1, 2) or (len(args) == 2 and isinstance(args[1], exp.Null)):
+            return None
+        return kind_call(name, args[0], args[1] if len(args) == 2 else exp.Literal.number(0))
+
+    return build
+
+
+def _of_kind(name: str) -> Build:
+    return lambda args: kind_call(name, args[0]) if len(args) == 1 else None
+
+
+def _absolute(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 1:
+        return None
+    # What an interval is without its sign is worked out where its fields are known.
+    return own_call("abs", args[0]) if args[0].find(exp.Interval) is not None else kind_call("absolute", args[0])
+
+
+def _cast(name: str) -> Build:
+    """`double(x)`, which is `CAST(x AS DOUBLE)`."""
+
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if len(args) != 1:
+            raise refusal(name, "it takes one argument")
+        return exp.Cast(this=args[0], to=exp.DataType.build(name, dialect="spark"))
+
+    return build
+
+
+def _skewness(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 1:
+        return None
+    value = kind_call("double", args[0])
+    return macro_call("skewness", *(own_call(name, value.copy()) for name in ("count", "min", "max", "skewness")))
+
+
+def _percentile(name: str) -> Build:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if name == "percentile_approx":
+            if len(args) not in (2, 3):
+                raise refusal(name, "it takes two or three arguments")
+            # All values are looked at: the accuracy is the best there is.
+            return own_call("quantile_disc", *args[:2])
+        if len(args) != 2:
+            raise refusal(name, "values with frequencies are not counted here: repeat the rows")
+        value = exp.Cast(this=args[0], to=exp.DataType.build("double", dialect="duckdb"))
+        return own_call("quantile_cont", value, args[1])
+
+    return build
+
+
+def _joined(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if not args:
+        return None
+    is_distinct = isinstance(args[0], exp.Distinct)
+    value, *delimiter = args[0].expressions if isinstance(args[0], exp.Distinct) else args
+    if len(delimiter) > 1:
+        return None
+    if not delimiter or isinstance(delimiter[0], exp.Null):
+        delimiter = [exp.Literal.string("")]
+    return own_call("string_agg", exp.Distinct(expressions=[value]) if is_distinct else value, *delimiter)
+
+
+def _first(name: str) -> Build:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        match args:
+            case [value]:
+                return None
+            case [value, exp.Boolean(this=True)]:
+                return exp.IgnoreNulls(this=own_call(name, value))
+            case [value, exp.Boolean(this=False)]:
+                return own_call(name, value)
+            case _:
+                raise refusal(name, "whether NULL counts must be written as TRUE or FALSE")
+
+    return build
+
+
+def _tried(name: str, kind: type[exp.Expr]) -> Build:
+    """`try_add` and others: an interval is added as the operator does it."""
+    plain = macro(name, MACROS)
+
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        if len(args) == 2 and any(isinstance(arg.unnest(), exp.Interval) for arg in args):
+            return own_call("try", kind(this=args[0], expression=args[1]))
+        return plain(args)
+
+    return build
+
+
+BUILDERS: dict[str, Build] = {
+    **{name: macro(name, MACROS) for name in (
+        "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "shiftrightunsigned", "try_add",
+        "try_subtract", "try_multiply", "try_mod", "try_divide", "typeof", "corr", "regr_r2", "regr_slope",
+        "regr_intercept")},
+    "try_add": _tried("try_add", exp.Add),
+    "try_subtract": _tried("try_subtract", exp.Sub),
+    "getbit": lambda args: macro_call("bit_get", *args) if len(args) == 2 else None,
+    "round": _rounded("round"),
+    "bround": _rounded("bround"),
+    "abs": _absolute,
+    "negative": _of_kind("negated"),
+    "positive": _of_kind("positive"),
+    **{name: _cast(name) for name in (
+        "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "date", "timestamp",
+        "timestamp_ntz", "timestamp_ltz")},
+    "decimal": lambda args: _cast("decimal(10, 0)")(args),
+    "any_value": lambda args: own_call("first", *args) if len(args) == 1 else None,
+    "skewness": _skewness,
+    "try_sum": macro("try_sum", MACROS),
+    "try_avg": lambda args: exp.Avg(this=args[0]) if len(args) == 1 else None,
+    "percentile": _percentile("percentile"),
+    **dict.fromkeys(("percentile_approx", "approx_percentile"), _percentile("percentile_approx")),
+    **dict.fromkeys(("listagg", "string_agg"), _joined),
+    **{name: _first(name) for name in ("first", "last")},
+}  # fmt: skip
+
+SAME = frozenset({
+    "acos", "acosh", "any", "approx_count_distinct", "array_agg", "asin", "asinh", "assert_true", "atan", "atan2",
+    "atanh", "avg", "between", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "case", "cast", "cbrt",
+    "coalesce", "collect_list", "collect_set", "cos", "cosh", "cot", "count_if", "covar_pop", "covar_samp",
+    "cume_dist", "degrees", "dense_rank", "div", "equal_null", "every", "exp", "first", "first_value", "greatest",
+    "grouping", "grouping_id", "if", "ifnull", "kurtosis", "lag", "last", "last_value", "lead", "least", "max",
+    "mean", "median", "min", "mod", "mode", "nth_value", "ntile", "nullif", "nvl", "nvl2", "percent_rank",
+    "percentile_cont", "percentile_disc", "pi", "pow", "power", "radians", "rand", "random", "rank", "regr_avgx",
+    "regr_avgy", "regr_count", "regr_sxx", "regr_sxy", "regr_syy", "row_number", "shiftleft", "shiftright", "sin",
+    "sinh", "some", "sqrt", "std", "stddev", "stddev_pop", "stddev_samp", "sum", "tan", "tanh", "var_pop", "var_samp",
+    "variance",
+})  # fmt: skip

@@ -1,0 +1,231 @@
+"""Spark's functions with regular expressions in DuckDB's words; `java_regexps` says what those of Java are to RE2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tamis.scan.java_regexps import Regexp, regexp_of, replacement_of
+from tamis.scan.spark_arguments import as_int, as_text, needs
+from tamis.scan.spark_calls import Build, Macros, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_formats import Refusal
+
+# --- Macros --------------------------------------------------------------------------------------------------------
+
+_SAFE = (
+    r"(?:[^\\$.^|?*+(){}\[\]]|\\[^A-Za-z0-9]|\\[dwDW]|\[\^?[^\\\[\]&]+\]|\((?:[^?\\$.^|*+(){}\[\]]|\\[^A-Za-z0-9]|\\[dw]"
+    r"|\[\^?[^\\\[\]&]+\])|\^|\||\)"
+    r"|[*+?](?:[^?*+{\\$.^|(){}\[\]]|$)|[*+?]\)|[*+?]\|)*"
+)
+"""Regular expressions that are no constants and mean the same for sure."""
+_GROUP_COUNT = r"length(regexp_replace(regexp_replace(pattern, '\\.|\[[^\]]*\]', '', 'g'), '[^(]', '', 'g'))"
+_UTF_16 = r"length({0}) + length(regexp_replace({0}, '[^\x{{10000}}-\x{{10FFFF}}]', '', 'g'))"
+
+MACROS: Macros = {
+    "pattern": (
+        ("pattern",),
+        f"CASE WHEN regexp_full_match(pattern, '{_SAFE}') THEN pattern WHEN pattern IS NOT NULL "
+        "THEN error('a regular expression that is no constant may have letters, classes, groups and * + ? | only') END",
+    ),
+    "filled_pattern": (
+        # Matches of no character follow each other in another way.
+        ("pattern",),
+        "CASE WHEN regexp_matches('', pattern) "
+        "THEN error('a regular expression that is no constant may not match the empty text') ELSE pattern END",
+    ),
+    "guarded": (
+        ("x", "guard"),
+        "CASE WHEN regexp_matches(x, guard) THEN error('a text has ends of lines or letters for which the "
+        "regular expression means something else to the embedded engine') ELSE x END",
+    ),
+    "group": (
+        ("pattern", "n"),
+        f"CASE WHEN n BETWEEN 0 AND {_GROUP_COUNT} THEN pattern WHEN n IS NOT NULL AND pattern IS NOT NULL "
+        "THEN error('the regular expression does not have that group') END",
+    ),
+    "regexp_replace_from": (
+        ("x", "pattern", "replacement", "start"),
+        "CASE WHEN start > length(x) THEN x "
+        "ELSE left(x, start - 1) || regexp_replace(substring(x, start), pattern, replacement, 'g') END",
+    ),
+    "regexp_extract_all": (
+        ("x", "pattern", "n"),
+        "list_transform(regexp_extract_all(x, pattern, n), lambda e: coalesce(e, ''))",
+    ),
+    "regexp_count": (("x", "pattern"), "CAST(len(regexp_extract_all(x, pattern)) AS INTEGER)"),
+    "regexp_instr": (
+        ("x", "pattern"),
+        "CAST(CASE WHEN x IS NULL OR pattern IS NULL THEN NULL WHEN NOT regexp_matches(x, pattern) THEN 0 "
+        "ELSE 1 + spark_code_unit_count(regexp_extract(x, '(?s:^(.*?))(?:' || pattern || ')', 1)) END AS INTEGER)",
+    ),
+    "code_unit_count": (("x",), _UTF_16.format("x")),
+    "regexp_substr": (("x", "pattern"), "nullif(regexp_extract(x, pattern), '')"),
+    "split": (("x", "pattern"), "CASE WHEN pattern IS NULL THEN NULL ELSE str_split_regex(x, pattern) END"),
+    "split_up_to": (
+        ("x", "pattern", "most"),
+        "CASE WHEN x IS NULL OR pattern IS NULL OR most IS NULL THEN NULL WHEN most <= 0 "
+        "THEN str_split_regex(x, pattern) WHEN len(str_split_regex(x, pattern)) <= most "
+        "THEN str_split_regex(x, pattern) ELSE list_append(str_split_regex(x, pattern)[1:most - 1], "
+        "substring(x, 1 + length(array_to_string(str_split_regex(x, pattern)[1:most - 1], '')) "
+        "+ length(array_to_string(regexp_extract_all(x, pattern, 0)[1:most - 1], '')))) END",
+    ),
+    "characters": (
+        ("x", "most"),
+        "CASE WHEN x IS NULL OR most IS NULL THEN NULL WHEN most <= 0 OR length(x) <= most THEN string_split(x, '') "
+        "WHEN most = 1 THEN [x] ELSE list_append(string_split(left(x, most - 1), ''), substring(x, most)) END",
+    ),
+}
+
+
+# --- Calls ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """The text and the regular expression of a call, in DuckDB's words."""
+
+    text: exp.Expr
+    pattern: exp.Expr
+    known: Regexp | None
+
+
+def _match(name: str, text: exp.Expr, pattern: exp.Expr, *, is_search: bool = False, is_global: bool = False) -> _Match:
+    subject = as_text(text)
+    constant = text_of(pattern)
+    if constant is None:
+        checked = macro_call("pattern", as_text(pattern))
+        return _Match(subject, macro_call("filled_pattern", checked) if is_global else checked, None)
+    try:
+        known = regexp_of(constant)
+    except Refusal as reason:
+        raise refusal(name, str(reason)) from None
+    if is_global and known.may_be_empty and constant:
+        raise refusal(name, f"the regular expression {constant!r} matches the empty text too")
+    guard = known.search_guard if is_search else known.match_guard
+    if guard is not None:
+        subject = macro_call("guarded", subject, exp.Literal.string(guard))
+    return _Match(subject, exp.Literal.string(known.searched if is_search else known.matched), known)
+
+
+def like(text: exp.Expr, pattern: exp.Expr) -> exp.Expr:
+    """`text RLIKE pattern`."""
+    if isinstance(text, exp.Null) or isinstance(pattern, exp.Null):
+        return exp.Null()
+    found = _match("RLIKE", text, pattern, is_search=True)
+    return own_call("regexp_matches", found.text, found.pattern)
+
+
+def _like(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("regexp_like", args, 2)
+    return like(args[0], args[1])
+
+
+def _group_number(name: str, args: Sequence[exp.Expr], found: _Match) -> tuple[exp.Expr, exp.Expr]:
+    """The regular expression and the number of the group that is asked for."""
+    number = args[2] if len(args) == 3 else exp.Literal.number(1)
+    if not isinstance(number, exp.Literal) or not number.name.isdecimal():
+        raise refusal(name, "its group must be a constant that is not negative")
+    if found.known is None:
+        return macro_call("group", found.pattern, number), number
+    if int(number.name) > found.known.groups:
+        raise refusal(name, f"the regular expression has {found.known.groups} groups, and {number.name} is asked for")
+    return found.pattern, exp.Literal.number(int(number.name))
+
+
+def _extracted(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("regexp_extract", args, 2, 3)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.Null()
+    found = _match("regexp_extract", args[0], args[1])
+    pattern, number = _group_number("regexp_extract", args, found)
+    return own_call("regexp_extract", found.text, pattern, number)
+
+
+def _all_extracted(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("regexp_extract_all", args, 2, 3)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.Null()
+    found = _match("regexp_extract_all", args[0], args[1], is_global=True)
+    pattern, number = _group_number("regexp_extract_all", args, found)
+    return macro_call("regexp_extract_all", found.text, pattern, number)
+
+
+def _replaced(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("regexp_replace", args, 3, 4)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.Null()
+    found = _match("regexp_replace", args[0], args[1], is_global=True)
+    text = text_of(args[2])
+    try:
+        by = (
+            macro_call("replacement", as_text(args[2]))
+            if text is None
+            else exp.Literal.string(replacement_of(text, 9 if found.known is None else found.known.groups))
+        )
+    except Refusal as reason:
+        raise refusal("regexp_replace", str(reason)) from None
+    if len(args) == 3 or (isinstance(args[3], exp.Literal) and args[3].name == "1"):
+        return own_call("regexp_replace", found.text, found.pattern, by, exp.Literal.string("g"))
+    if not isinstance(args[3], exp.Literal) or not args[3].name.isdecimal() or int(args[3].name) < 1:
+        raise refusal("regexp_replace", "its position must be a constant greater than 0")
+    constant = text_of(args[1])
+    if constant is None or re.search(r"\^|\\[AbB]", constant):
+        raise refusal("regexp_replace", "what stands before its position would count as the beginning of the text")
+    return macro_call("regexp_replace_from", found.text, found.pattern, by, as_int(args[3]))
+
+
+def _counted(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("regexp_count", args, 2)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.Null()
+    found = _match("regexp_count", args[0], args[1], is_global=True)
+    return macro_call("regexp_count", found.text, found.pattern)
+
+
+def _located(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """`regexp_instr`: its third argument is a group that Spark leaves out of account."""
+    needs("regexp_instr", args, 2, 3)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.Null()
+    found = _match("regexp_instr", args[0], args[1])
+    if found.known is not None and "(?" in str(found.pattern.this)[:2] and str(found.pattern.this)[2:3] != ":":
+        raise refusal("regexp_instr", "the regular expression has flags")
+    return macro_call("regexp_instr", found.text, found.pattern)
+
+
+def _first_match(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("regexp_substr", args, 2)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.Null()
+    found = _match("regexp_substr", args[0], args[1])
+    return macro_call("regexp_substr", found.text, found.pattern)
+
+
+def _split(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("split", args, 2, 3)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.cast(exp.null(), "array<text>")
+    most = as_int(args[2]) if len(args) == 3 else exp.Literal.number(-1)
+    if text_of(args[1]) == "":
+        return macro_call("characters", as_text(args[0]), most)
+    found = _match("split", args[0], args[1], is_global=True)
+    if found.known is not None and found.known.is_assertion:
+        raise refusal("split", "its regular expression matches between characters")
+    if len(args) == 2:
+        return macro_call("split", found.text, found.pattern)
+    return macro_call("split_up_to", found.text, found.pattern, most)
+
+
+BUILDERS: dict[str, Build] = {
+    **dict.fromkeys(("regexp_like", "regexp", "rlike"), _like),
+    "regexp_extract": _extracted,
+    "regexp_extract_all": _all_extracted,
+    "regexp_replace": _replaced,
+    "regexp_count": _counted,
+    "regexp_instr": _located,
+    "regexp_substr": _first_match,
+    "split": _split,
+}

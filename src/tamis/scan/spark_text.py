@@ -1,0 +1,403 @@
+"""Spark's functions of texts and binary values in DuckDB's words: one row of the function table a function.
+
+`MACROS` has macros of the embedded connection, `BUILDERS` makes a call of one (or other words) of the arguments, and
+`SAME` names the functions for which sqlglot's translation, or DuckDB's function of that name, means what Spark means.
+
+Spark casts what is no text to one (`contains(12, '1')`), and most functions give a text for bytes too: `spark_text` is
+that cast. Where bytes give bytes, a macro has an overload with parameters of type BLOB. Bytes are cut and compared by
+their hexadecimal digits, two a byte, because DuckDB has no functions for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tamis.scan.spark_arguments import (
+    LARGEST_INT,
+    as_bytes,
+    as_int,
+    as_text,
+    is_constant,
+    is_text,
+    needs,
+    refused,
+    with_types,
+)
+from tamis.scan.spark_bytes import MACROS as _BYTES
+from tamis.scan.spark_calls import Build, Macros, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_charsets import MACROS as _CHARSETS
+from tamis.scan.spark_hashes import BUILDERS as _HASH_BUILDERS
+from tamis.scan.spark_hashes import MACROS as _HASHES
+from tamis.scan.spark_hashes import has_known_type
+from tamis.scan.spark_number_formats import BUILDERS as _NUMBER_FORMAT_BUILDERS
+from tamis.scan.spark_number_formats import MACROS as _NUMBER_FORMATS
+from tamis.scan.spark_regexps import BUILDERS as _REGEXP_BUILDERS
+from tamis.scan.spark_regexps import MACROS as _REGEXPS
+from tamis.scan.spark_text_macros import MACROS as _TEXTS
+from tamis.scan.spark_urls import MACROS as _URLS
+
+MACROS: Macros = {**_TEXTS, **_BYTES, **_CHARSETS, **_HASHES, **_NUMBER_FORMATS, **_REGEXPS, **_URLS}
+
+# --- Calls ---------------------------------------------------------------------------------------------------------
+
+
+def _padded(name: str) -> Build:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        needs(name, args, 2, 3)
+        if any(isinstance(arg, exp.Null) for arg in args):
+            return exp.Null()
+        if is_text(args[0]):
+            pad = as_text(args[2]) if len(args) == 3 else exp.Literal.string(" ")
+            is_left = exp.true() if name == "lpad" else exp.false()
+            return macro_call("padded_text", args[0], as_int(args[1]), pad, is_left)
+        if len(args) == 2:
+            return macro_call(f"{name}_default", args[0], as_int(args[1]))
+        return macro_call(name, args[0], as_int(args[1]), args[2])
+
+    return build
+
+
+def _trimmed(name: str, *, text_first: bool) -> Build:
+    """`ltrim(characters, text)` has its arguments the other way round than `btrim(text, characters)`."""
+    side = {"btrim": "trim", "trim": "trim", "ltrim": "ltrim", "rtrim": "rtrim"}[name]
+
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        needs(name, args, 1, 2)
+        text = args[0] if text_first or len(args) == 1 else args[1]
+        characters = exp.Literal.string(" ") if len(args) == 1 else args[1] if text_first else args[0]
+        return own_call(side, as_text(text), as_text(characters))
+
+    return build
+
+
+def trim(node: exp.Trim) -> exp.Expr:
+    """`TRIM(BOTH 'x' FROM s)`."""
+    side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
+    characters = node.expression if node.args.get("expression") is not None else exp.Literal.string(" ")
+    return own_call(side, as_text(node.this), as_text(characters))
+
+
+def overlay(node: exp.Overlay) -> exp.Expr:
+    given = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
+    return _overlaid([value for value in given if value is not None])
+
+
+def _overlaid(args: Sequence[exp.Expr]) -> exp.Expr:
+    needs("overlay", args, 3, 4)
+    if any(isinstance(arg, exp.Null) for arg in args):
+        return exp.Null()
+    size = as_int(args[3]) if len(args) == 4 else exp.Literal.number(-1)
+    name = "overlay_text" if is_text(args[0]) and is_text(args[1]) else "overlay"
+    return macro_call(name, args[0], args[1], as_int(args[2]), size)
+
+
+def substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | None) -> exp.Expr:
+    """A part of a text; position 0 is the first character in Spark, and one before it in DuckDB."""
+    if start is None:
+        raise refusal("substring", "it takes a position")
+    if any(isinstance(each, exp.Null) for each in (text, start, size)):
+        return exp.Null()
+    first = int(start.name) if isinstance(start, exp.Literal) and start.name.isdecimal() else None
+    length = size if size is not None else exp.Literal.number(LARGEST_INT)
+    if first is not None and not start.is_string and isinstance(length, exp.Literal) and length.name.isdecimal():
+        start_here = exp.Literal.number(max(first, 1))
+        return (
+            own_call("substring", text, start_here, length)
+            if is_text(text)
+            else macro_call("substring_after", text, start_here, length)
+        )
+    return macro_call("text_part" if is_text(text) else "substring", text, as_int(start), as_int(length))
+
+
+def _substring(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("substring", args, 2, 3)
+    return substring(args[0], args[1], args[2] if len(args) == 3 else None)
+
+
+def position(text: exp.Expr, part: exp.Expr, start: exp.Expr | None) -> exp.Expr:
+    """`position(part IN text)` and `locate(part, text, start)`."""
+    if start is None:
+        return exp.cast(own_call("strpos", as_text(text), as_text(part)), "int")
+    return macro_call("locate", as_text(part), as_text(text), as_int(start))
+
+
+def _located(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("locate", args, 2, 3)
+    return position(args[1], args[0], args[2] if len(args) == 3 else None)
+
+
+def _instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("instr", args, 2, 3, 4)
+    if len(args) == 2:
+        return position(args[0], args[1], None)
+    occurrence = as_int(args[3]) if len(args) == 4 else exp.Literal.number(1)
+    return macro_call("occurrence", as_text(args[0]), as_text(args[1]), as_int(args[2]), occurrence)
+
+
+def _joined_with_separator(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if not args:
+        raise refusal("concat_ws", "it takes a separator")
+    if isinstance(args[0], exp.Null):
+        return exp.cast(exp.null(), "varchar")
+    pieces = [_listed(arg) for arg in args[1:] if not isinstance(arg, exp.Null)]
+    return own_call("concat_ws", as_text(args[0]), *(pieces or [exp.cast(exp.null(), "varchar")]))
+
+
+def _listed(value: exp.Expr) -> exp.Expr:
+    if isinstance(value, exp.Array):
+        return exp.Array(expressions=[as_text(item) for item in value.expressions] or [exp.cast(exp.null(), "varchar")])
+    return value if is_text(value) else macro_call("ws_piece", value)
+
+
+def _elt(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) < 2:
+        raise refusal("elt", "it takes a position and values")
+    if isinstance(args[0], exp.Null):
+        return exp.Null()
+    place, values = as_int(args[0]), args[1:]
+    chosen: exp.Expr = macro_call("either", exp.true(), values[-1], values[-1].copy())
+    for number, value in reversed(list(enumerate(values[:-1], 1))):
+        is_it = exp.EQ(this=place.copy(), expression=exp.Literal.number(number))
+        chosen = macro_call("either", is_it, value, chosen)
+    outside = exp.Not(this=exp.Between(this=place, low=exp.Literal.number(1), high=exp.Literal.number(len(values))))
+    error = own_call("error", exp.Literal.string(f"elt has {len(values)} values, and its position is another"))
+    missing = exp.Is(this=place.copy(), expression=exp.null())
+    ifs = [exp.If(this=missing, true=exp.null()), exp.If(this=outside, true=error)]
+    return exp.Paren(this=exp.Case(ifs=ifs, default=chosen))
+
+
+_MASKS = {"upperchar": "X", "lowerchar": "x", "digitchar": "n", "otherchar": None}
+
+
+def _masked(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """`mask(text, upper, lower, digit, other)`: a character that is NULL leaves such characters as they are."""
+    names = ("str", *_MASKS)
+    given: dict[str, exp.Expr] = {}
+    for number, arg in enumerate(args):
+        if isinstance(arg, exp.Kwarg | exp.PropertyEQ):
+            name, value = arg.this.name.lower(), arg.expression
+        elif number < len(names):
+            name, value = names[number], arg
+        else:
+            raise refusal("mask", "it takes at most 5 arguments")
+        if name not in names or name in given:
+            raise refusal("mask", f"{name} is none of its arguments, or is there twice")
+        given[name] = value
+    if "str" not in given:
+        raise refusal("mask", "it takes a text")
+    text = given["str"]
+    if isinstance(text, exp.Null):
+        return exp.Null()
+    return macro_call(
+        "masked", text if is_text(text) else macro_call("only_text", text), *(_mask_of(name, given) for name in _MASKS)
+    )
+
+
+def _mask_of(name: str, given: dict[str, exp.Expr]) -> exp.Expr:
+    value = given.get(name)
+    if value is None:
+        default = _MASKS[name]
+        return exp.cast(exp.null(), "varchar") if default is None else exp.Literal.string(default)
+    if isinstance(value, exp.Null):
+        return exp.cast(exp.null(), "varchar")
+    text = text_of(value)
+    if isinstance(value, exp.Cast) and isinstance(value.this, exp.Null):
+        return value
+    if text is None or len(text) != 1 or ord(text) > 0xFFFF:
+        raise refusal("mask", f"{name} must be a constant of one character, or NULL")
+    return value
+
+
+def _decoded(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """`decode(bytes, charset)`, or `decode(value, search, result, …, default)`."""
+    if len(args) < 2:
+        raise refusal("decode", "it takes bytes and a character set, or a value and what it may be")
+    if len(args) == 2:
+        return macro_call("decode", as_bytes(args[0]), as_text(args[1]))
+    value, *rest = args
+    default = rest.pop() if len(rest) % 2 else exp.null()
+    ifs = [
+        exp.If(this=exp.NullSafeEQ(this=value.copy(), expression=search), true=result)
+        for search, result in zip(rest[::2], rest[1::2], strict=True)
+    ]
+    return exp.Paren(this=exp.Case(ifs=ifs, default=default))
+
+
+def _to_binary_call(name: str) -> Build:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        needs(name, args, 1, 2)
+        format_ = args[1] if len(args) == 2 else exp.Literal.string("hex")
+        if (isinstance(format_, exp.Literal) and not format_.is_string) or not is_constant(format_):
+            raise refusal(name, "its format must be a constant text: hex, utf-8 or base64")
+        text = text_of(format_)
+        if name == "to_binary" and text is not None and text.lower() not in ("hex", "utf-8", "utf8", "base64"):
+            raise refusal(name, f"{text!r} is no format. Formats: hex, utf-8, base64")
+        return macro_call(name, as_text(args[0]), as_text(format_))
+
+    return build
+
+
+def _levenshtein(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("levenshtein", args, 2, 3)
+    distance = macro_call("levenshtein", as_text(args[0]), as_text(args[1]))
+    if len(args) == 2:
+        return distance
+    if isinstance(args[2], exp.Null):
+        raise refusal("levenshtein", "Spark gives NULL or -1 where the threshold is NULL")
+    return macro_call("within", distance, as_int(args[2]))
+
+
+def _type_name(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("typeof", args, 1)
+    if not has_known_type(args[0]):
+        raise refusal("typeof", "a computed value may have another type here")
+    if isinstance(args[0], exp.Null):
+        return exp.Literal.string("void")
+    return macro_call("typeof", args[0])
+
+
+def _until(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    is_simple = (
+        len(args) == 3 and len(text_of(args[1]) or "") == 1 and isinstance(args[2].unnest(), exp.Literal | exp.Neg)
+    )
+    return with_types("substring_index" if is_simple else "until_position", "tti")(args)
+
+
+def _quoted(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("quote", args, 1)
+    escaped = own_call("replace", as_text(args[0]), exp.Literal.string("'"), exp.Literal.string("\\'"))
+    quote = exp.Literal.string("'")
+    return exp.Paren(this=exp.DPipe(this=exp.DPipe(this=quote, expression=escaped), expression=quote.copy()))
+
+
+def _normalized(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("normalize", args, 1, 2)
+    form = args[1] if len(args) == 2 else exp.Literal.string("NFC")
+    if isinstance(args[0], exp.Null) or isinstance(form, exp.Null):
+        return exp.Null()
+    if (text_of(form) or "").upper() != "NFC":
+        raise refusal("normalize", "the embedded engine knows the form NFC alone")
+    return own_call("nfc_normalize", as_text(args[0]))
+
+
+def _over_bytes(name: str, own: str | None = None) -> Build:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        needs(name, args, 1)
+        if isinstance(args[0], exp.Null):
+            return exp.Null()
+        value = as_bytes(args[0])
+        return macro_call(name, value) if own is None else own_call(own, value)
+
+    return build
+
+
+def _repeated(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("repeat", args, 2)
+    return own_call("repeat", as_text(args[0]), as_int(args[1]))
+
+
+def _space(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("space", args, 1)
+    return own_call("repeat", exp.Literal.string(" "), as_int(args[0]))
+
+
+def _replaced(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("replace", args, 2, 3)
+    by = args[2] if len(args) == 3 else exp.Literal.string("")
+    return own_call("replace", *map(as_text, (args[0], args[1], by)))
+
+
+def _bit_length(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    needs("bit_length", args, 1)
+    if isinstance(args[0], exp.Null):
+        return exp.Null()
+    size = macro_call("octet_length", args[0])
+    return exp.Paren(this=exp.Mul(this=size, expression=exp.Literal.number(8)))
+
+
+BUILDERS: dict[str, Build] = {
+    "contains": with_types("contains", "aa", of_texts=".contains"),
+    "startswith": with_types("startswith", "aa", of_texts=".starts_with"),
+    "endswith": with_types("endswith", "aa", of_texts=".suffix"),
+    **dict.fromkeys(
+        ("length", "char_length", "character_length", "len"), with_types("length", "a", of_texts="text_length")
+    ),
+    "octet_length": with_types("octet_length", "a", of_texts="text_size"),
+    "bit_length": _bit_length,
+    **dict.fromkeys(("lower", "lcase"), with_types("lower", "t")),
+    **dict.fromkeys(("upper", "ucase"), with_types("upper", "t")),
+    "initcap": with_types("initcap", "t"),
+    "reverse": with_types("reverse", "a", of_texts="reverse_text"),
+    "lpad": _padded("lpad"),
+    "rpad": _padded("rpad"),
+    "btrim": _trimmed("btrim", text_first=True),
+    "trim": _trimmed("trim", text_first=False),
+    "ltrim": _trimmed("ltrim", text_first=False),
+    "rtrim": _trimmed("rtrim", text_first=False),
+    **dict.fromkeys(("substring", "substr"), _substring),
+    "left": with_types("left", "ai", of_texts="left_text"),
+    "right": with_types("right", "ti"),
+    "overlay": _overlaid,
+    "repeat": _repeated,
+    "space": _space,
+    "ascii": with_types("ascii", "t", own="ascii"),
+    **dict.fromkeys(("char", "chr"), lambda args: with_types("char", "a")([_as_long(arg) for arg in args])),
+    "elt": _elt,
+    "instr": _instr,
+    **dict.fromkeys(("locate", "position"), _located),
+    "translate": with_types("translate", "ttt", own="translate"),
+    "replace": _replaced,
+    # Without arguments it is the empty text; see `spark_nodes` for others.
+    "concat": lambda args: None if args else exp.Literal.string(""),
+    "concat_ws": _joined_with_separator,
+    "soundex": with_types("soundex", "t"),
+    "levenshtein": _levenshtein,
+    "split_part": with_types("split_part", "tti"),
+    "substring_index": _until,
+    "find_in_set": with_types("find_in_set", "tt"),
+    "luhn_check": with_types("luhn_check", "t"),
+    "mask": _masked,
+    "quote": _quoted,
+    "normalize": _normalized,
+    "encode": with_types("encode", "tt"),
+    "decode": _decoded,
+    "hex": with_types("hex", "a", of_texts=".hex"),
+    "unhex": with_types("unhex", "t"),
+    "bin": with_types("bin", "a"),
+    "conv": with_types("conv", "tii"),
+    "base64": _over_bytes("base64"),
+    "unbase64": with_types("unbase64", "t"),
+    "to_binary": _to_binary_call("to_binary"),
+    "try_to_binary": _to_binary_call("try_to_binary"),
+    "is_valid_utf8": with_types("is_valid_utf8", "a"),
+    "make_valid_utf8": with_types("make_valid_utf8", "a"),
+    "validate_utf8": with_types("validate_utf8", "a"),
+    "try_validate_utf8": with_types("try_validate_utf8", "a"),
+    "md5": _over_bytes("md5", "md5"),
+    **dict.fromkeys(("sha", "sha1"), _over_bytes("sha1", "sha1")),
+    "url_encode": with_types("url_encode", "t"),
+    "url_decode": with_types("url_decode", "t"),
+    "try_url_decode": with_types("try_url_decode", "t"),
+    "parse_url": with_types("parse_url", "ttt", fewest=2),
+    "try_parse_url": with_types("try_parse_url", "ttt", fewest=2),
+    "typeof": _type_name,
+    "uuid": lambda args: exp.cast(own_call("uuid"), "varchar"),
+    "sentences": refused("sentences", "the embedded engine does not know where words and sentences end"),
+    "randstr": refused("randstr", "its letters are drawn in another way"),
+    **{
+        name: refused(name, "the embedded engine compares texts by their bytes alone")
+        for name in ("collate", "collation", "collations")
+    },
+    **_HASH_BUILDERS,
+    **_NUMBER_FORMAT_BUILDERS,
+    **_REGEXP_BUILDERS,
+}
+
+
+def _as_long(value: exp.Expr) -> exp.Expr:
+    return value if isinstance(value, exp.Null) else macro_call("bigint", value)
+
+
+SAME: frozenset[str] = frozenset({"ilike", "like"})

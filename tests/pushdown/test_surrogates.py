@@ -1,0 +1,139 @@
+"""Texts with half of a surrogate pair, which nothing can store: an error of ours wherever they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import tamis
+from tamis import PartitionFilter, col
+from tamis.cli.application import program
+from tamis.errors import ParseError, TamisError
+
+HALF = "\ud800"
+
+QUERIES = [
+    f"SELECT '{HALF}'",
+    f"SELECT '{HALF}' FROM t",
+    f"SELECT r'{HALF}'",
+    f"SELECT a FROM t WHERE s = '{HALF}'",
+    f"SELECT a FROM t WHERE s LIKE 'x{HALF}%'",
+    f"SELECT rank() OVER (ORDER BY a) FROM t WHERE s = '{HALF}'",
+    f"SELECT `{HALF}` FROM t",
+    f"SELECT {HALF} FROM t",
+    f"SELECT a AS `{HALF}` FROM t",
+    f"SELECT * FROM `{HALF}`",
+    f"SELECT * FROM parquet.`/{HALF}`",
+    f"SELECT a -- {HALF}\nFROM t",
+    f"{HALF}",
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rows") / "t.parquet"
+    pq.write_table(pa.table({"a": [1, 2], "s": ["x", "y"]}), path)
+    return path
+
+
+def session_of(place: Path, *, has_policies: bool) -> tamis.Session:
+    rules = {"tables": {"t": [{"principals": ["*"], "rows": "a > 1"}]}}
+    c = tamis.connect(policies=rules if has_policies else None)
+    c.register("t", str(place))
+    return c.as_principal("ann") if has_policies else c
+
+
+@pytest.mark.parametrize("has_policies", [False, True])
+@pytest.mark.parametrize("query", QUERIES, ids=ascii)
+def test_X15_in_queries(place: Path, query: str, has_policies: bool) -> None:
+    c = session_of(place, has_policies=has_policies)
+    for ask in (lambda: c.sql(query).to_arrow(), lambda: c.explain(query)):
+        with pytest.raises(ParseError, match="half of a surrogate pair") as caught:
+            ask()
+        str(caught.value).encode()
+    if not has_policies:
+        with pytest.raises(ParseError, match="half of a surrogate pair"):
+            c.sql(query, dialect="duckdb")
+
+
+def test_X15_the_position_is_that_of_the_character(place: Path) -> None:
+    with pytest.raises(ParseError, match=r"line 2, character 3") as caught:
+        session_of(place, has_policies=False).sql(f"SELECT\n '{HALF}'")
+    assert "\\ud800" in str(caught.value)
+
+
+@pytest.mark.parametrize("has_policies", [False, True])
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [
+        ("SELECT :x", {"x": HALF}),
+        ("SELECT a FROM t WHERE s = ?", [HALF]),
+        ("SELECT a FROM t WHERE s IN (?)", [["a", HALF]]),
+        ("SELECT a FROM t", {HALF: 1}),
+        ("SELECT a FROM t WHERE s = :x", {HALF: 1}),
+    ],
+)
+def test_X15_in_parameters(place: Path, query: str, values: Any, has_policies: bool) -> None:
+    with pytest.raises(TamisError):
+        session_of(place, has_policies=has_policies).sql(query, values).to_arrow()
+
+
+def test_X15_in_parameters_of_the_other_dialect(place: Path) -> None:
+    c = session_of(place, has_policies=False)
+    for values in ({"x": HALF}, {"x": [HALF]}, {"x": {"a": HALF}}, {HALF: 1}):
+        with pytest.raises(TamisError):
+            c.sql("SELECT $x", values, dialect="duckdb").to_arrow()
+
+
+FILTERS: list[Callable[[], Any]] = [
+    lambda: f"s = '{HALF}'",
+    lambda: f"s IN ('a', '{HALF}')",
+    lambda: f"`{HALF}` = 1",
+    lambda: f"{HALF} = 1",
+    lambda: col("s") == HALF,
+    lambda: col("s").startswith(HALF),
+    lambda: col("s").like(f"{HALF}%"),
+    lambda: col("s").isin(["a", HALF]),
+    lambda: col(HALF) == 1,
+    lambda: PartitionFilter.eq("s", HALF),
+    lambda: [("s", "=", HALF)],
+]
+
+
+@pytest.mark.parametrize("made", FILTERS)
+def test_X15_in_filters(place: Path, made: Callable[[], Any]) -> None:
+    with pytest.raises(TamisError):
+        tamis.open(place).scan(made()).to_arrow()
+
+
+def test_X15_in_names(place: Path) -> None:
+    c = session_of(place, has_policies=False)
+    for ask in (
+        lambda: c.register(HALF, str(place)),
+        lambda: c.register(f"a.{HALF}", pa.table({"a": [1]})),
+        lambda: c.attach(HALF, "sqlite:///x.db"),
+        lambda: c.unregister(HALF),
+        lambda: tamis.open(place).scan(columns=[HALF]).to_arrow(),
+        lambda: tamis.open(f"/tmp/{HALF}"),
+    ):
+        with pytest.raises(TamisError):
+            ask()
+
+
+def test_an_escape_is_what_it_is_in_spark(place: Path) -> None:
+    # Java writes half of a pair as a question mark.
+    found = session_of(place, has_policies=False).sql(r"SELECT '\ud800' AS a, '\uD83D\uDE00' AS b").to_arrow()
+    assert found.to_pylist() == [{"a": "?", "b": "😀"}]
+
+
+def test_X15_on_the_command_line(place: Path) -> None:
+    # Bytes of an argument that are not UTF-8 come as halves of pairs.
+    found = CliRunner().invoke(program, ["sql", "SELECT '\udcff' FROM t", str(place)])
+    assert found.exit_code == 1
+    assert "surrogate" in found.stderr

@@ -1,0 +1,208 @@
+"""The gate of the function table: what no row of it made does not reach the embedded engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from tamis.errors import EvaluationError, ParseError
+from tamis.scan.spark_calls import UnknownFunction
+from tamis.scan.spark_functions import BUILDERS, SAME, is_known, to_duckdb
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    pq.write_table(pa.table({"s": ["a", "b", None], "n": [1, 2, 3], "bound": ["b", "x", "B"]}), folder / "f.parquet")
+    return folder
+
+
+@pytest.fixture
+def session(folder: Path) -> tamis.Session:
+    session = tamis.connect()
+    session.register("t", folder)
+    return session
+
+
+def rows(session: tamis.Session, query: str) -> list[object]:
+    (column,) = session.sql(query).to_arrow().columns
+    found: list[object] = column.to_pylist()
+    return found
+
+
+# --- Names ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_is_known_by_a_row_of_the_table_in_any_case() -> None:
+    names = [*BUILDERS, *SAME]
+    assert all(is_known(each) and is_known(each.upper()) for each in names)
+    # Each of the two parts of the table says something of its own.
+    assert set(BUILDERS) - SAME
+    assert SAME - set(BUILDERS)
+    assert not any(map(is_known, ["uper", "getenv", "read_text", "list_reverse", "spark_add", "duckdb_len", ""]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "getenv('HOME')", "`getenv`('HOME')", "GetEnv('HOME')", "upper(getenv('HOME'))", "x.getenv('HOME')",
+        "list_reverse(a)", "spark_nothing(a)", "SPARK_nothing(a)", "add(a, b)", "equal(a, b)",
+    ],
+)  # fmt: skip
+def test_what_no_row_made_is_unknown(text: str) -> None:
+    for of_query in (True, False):
+        with pytest.raises(UnknownFunction):
+            to_duckdb(text, of_query=of_query)
+
+
+def test_what_a_row_made_passes() -> None:
+    assert to_duckdb("a + 1") == "SPARK_ADD(a, 1)"
+    assert to_duckdb("SPARK_ADD(a, 1)") == "SPARK_ADD(a, 1)"
+    assert to_duckdb("duckdb_octet_length(a)") == "OCTET_LENGTH(a)"
+    assert to_duckdb("DUCKDB_octet_length(a)") == "OCTET_LENGTH(a)"
+
+
+@pytest.mark.parametrize("call", ["hash(n)", "xxhash64(n)", "typeof(n)"])
+def test_what_depends_on_types_is_for_queries(folder: Path, session: tamis.Session, call: str) -> None:
+    with pytest.raises(EvaluationError, match=f"{call[:-3]}: a filter does not tell the engine the types"):
+        tamis.open(folder).scan(f"{call} IS NULL").count()
+    assert rows(session, f"SELECT count({call}) FROM t") == [3]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "duckdb_version()", "DuckDB_current_setting('memory_limit')", "`duckdb_version`()", "upper(duckdb_version())",
+        "spark_double('1')", "SPARK_add(1, 2)", "spark_nothing()",
+    ],
+)  # fmt: skip
+def test_names_that_only_tamis_writes_are_refused(folder: Path, session: tamis.Session, call: str) -> None:
+    """They are calls of functions of DuckDB with DuckDB's meaning, and of macros."""
+    with pytest.raises(ParseError, match="there is no function"):
+        tamis.open(folder).scan(f"{call} IS NOT NULL")
+    for query in (
+        f"SELECT {call}",
+        f"SELECT s FROM t WHERE {call} IS NOT NULL",
+        f"SELECT s, row_number() OVER (ORDER BY {call}) FROM t",
+        f"SELECT s FROM (SELECT s, {call} AS v FROM t) WHERE v IS NULL",
+    ):
+        with pytest.raises(ParseError, match="there is no function"):
+            session.sql(query).to_arrow()
+
+
+@pytest.mark.parametrize("function", ["duckdb_query('SELECT 1')", "duckdb_duckdb_settings()", "duckdb_range(3)"])
+def test_tables_of_the_engine_are_refused(session: tamis.Session, function: str) -> None:
+    with pytest.raises(ParseError, match="there is no function"):
+        session.sql(f"SELECT * FROM {function}").to_arrow()
+
+
+def test_names_of_tables_and_columns_are_free(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"duckdb_len": [1, 2], "spark_add": [2, 1]}), tmp_path / "f.parquet")
+    session = tamis.connect()
+    session.register("duckdb_tables", tmp_path)
+    assert rows(session, "SELECT duckdb_len FROM duckdb_tables WHERE spark_add > 1") == [1]
+    assert tamis.open(tmp_path).scan("duckdb_len < spark_add").count() == 1
+
+
+# --- Arguments of overloaded macros -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("max(b)", "MAX(b)"),
+        ("max(b) OVER (PARTITION BY c)", "MAX(b) OVER (PARTITION BY c)"),
+        ("row_number() OVER (PARTITION BY c)", "ROW_NUMBER() OVER (PARTITION BY c)"),
+        ("sum(b) FILTER (WHERE c)", "SUM(b) FILTER(WHERE c)"),
+        ("try_sum(b)", "SPARK_TRY_SUM(b)"),
+        ("max_by(b, c)", "ARG_MAX_NULL(b, c)"),
+        ("grouping(b)", "GROUPING(b)"),
+        ("coalesce(max(b), 1)", "COALESCE(MAX(b), 1)"),
+    ],
+)
+def test_values_of_several_rows_are_bound_apart(text: str, value: str) -> None:
+    """The macro is one of `contains`, and gets the value by the name that it has in the list."""
+    for given, expected in (
+        (f"contains(a, {text})", 'a, bound."value_1"'),
+        (f"contains({text}, a)", 'bound."value_1", a'),
+    ):
+        assert to_duckdb(given, of_query=True) == (
+            f"LIST_TRANSFORM([{{'value_1': {value}}}], LAMBDA bound : SPARK_CONTAINS({expected}))[1]"
+        )
+
+
+def test_two_values_of_several_rows_have_names_of_their_own() -> None:
+    assert to_duckdb("contains(max(a), min(b))", of_query=True) == (
+        "LIST_TRANSFORM([{'value_1': MAX(a), 'value_2': MIN(b)}], "
+        'LAMBDA bound : SPARK_CONTAINS(bound."value_1", bound."value_2"))[1]'
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["contains(a, b)", "contains(a, upper(b))", "upper((SELECT max(b) FROM t))", "max(b) IS NULL", "max(a = b)"]
+)
+def test_values_of_one_row_stay_where_they_are(text: str) -> None:
+    assert "LAMBDA" not in to_duckdb(text, of_query=True)
+
+
+def _nested(levels: int) -> str:
+    text = "a"
+    for level in range(levels):
+        text = f"(b{level} = {text})"
+    return text
+
+
+def test_five_levels_of_overloads_are_bound_at_once() -> None:
+    found = [to_duckdb(_nested(levels), of_query=True).count("LAMBDA") for levels in range(1, 17)]
+    assert found == [0] * 5 + [1] * 5 + [2] * 5 + [3]
+    # Levels without overloads do not count.
+    assert "LAMBDA" not in to_duckdb("upper(" * 9 + "a" + ")" * 9 + " IS NULL", of_query=True)
+
+
+def test_a_call_within_another_keeps_what_is_bound_apart(session: tamis.Session) -> None:
+    """It is the argument of a function, and no operator that a macro replaces."""
+    assert rows(session, "SELECT concat(upper(max(s) OVER ()), 'x') FROM t") == ["Bx"] * 3
+    assert rows(session, "SELECT bound = lower(upper(max(s) OVER ())) FROM t") == [True, False, False]
+    assert rows(session, "SELECT length(concat(upper(max(s) OVER ()), lower(min(s) OVER ()))) FROM t") == [2] * 3
+    assert rows(session, "SELECT transform(array('y'), v -> concat(v, upper(max(s)))) FROM t") == [["yB"]]
+
+
+# --- Operators --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # NULL fits every overload, and intervals have operators of their own.
+        ("NULL = a", "NULL = a"),
+        ("a <=> NULL", "a IS NOT DISTINCT FROM NULL"),
+        ("a = (NULL)", "a = (NULL)"),
+        # One of two is a number, and so is the other.
+        ("a + 1 = b", "SPARK_ADD(a, 1) = b"),
+        ("b > a * 2", "b > SPARK_MULTIPLY(a, 2)"),
+        ("a / b", "SPARK_DIVIDE(a, b)"),
+        ("a = max(b)", "a = MAX(b)"),
+        ("a / max(b)", "SPARK_QUOTIENT(a, MAX(b))"),
+        ("a / (SELECT b FROM t)", "SPARK_DIVIDE(a, (SELECT b FROM t))"),
+        ("(a + b) / c", "SPARK_QUOTIENT_ONCE(SPARK_ADD(a, b), c)"),
+        ("c % (a + b)", "SPARK_REMAINDER_ONCE(c, SPARK_ADD(a, b))"),
+        ("a div b div c", "SPARK_WHOLE_QUOTIENT_ONCE(SPARK_DIV(a, b), c)"),
+        # What is written down is of a type that DuckDB knows.
+        ("a IN (1, 2)", "a IN (1, 2)"),
+        ("NULL IN (a)", "NULL IN (a)"),
+        ("a IN (1, b)", "(CASE WHEN SPARK_COMPARABLE(a, b) THEN a IN (1, b) END)"),
+        ("a IN (NULL, b)", "(CASE WHEN SPARK_COMPARABLE(a, b) THEN a IN (NULL, b) END)"),
+    ],
+)
+def test_operators_are_macros_where_types_matter(text: str, expected: str) -> None:
+    assert to_duckdb(text, of_query=True) == expected
+
+
+def test_of_long_lists_the_first_hundred_are_asked() -> None:
+    found = to_duckdb(f"a IN ({', '.join(f'b{number}' for number in range(150))})", of_query=True)
+    assert found.count("SPARK_COMPARABLE") == 100
