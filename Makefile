@@ -10,7 +10,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo verify-demo test test-interop test-oracles lint format bench java postgresql clean
+.PHONY: help demo verify-demo test test-interop test-oracles mutants lint format bench java postgresql clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,7 @@ test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
 test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the peers of benchmarks; skipped, with the reason, where Java or Maven cannot be had
 	@bash scripts/setup.sh interop
 	-@bash scripts/setup_iceberg_spark.sh
+	-@bash scripts/setup_tpcds.sh
 	-@bash scripts/ensure_java.sh
 	$(BIN)/python -m pytest -n 0 -m interop tests --ignore tests/interop $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m interop tests/interop $(ARGS)
@@ -40,6 +41,10 @@ test-oracles: ## the property tests once more with EXAMPLES=120 examples each, f
 	TAMIS_HYPOTHESIS_PROFILE=long TAMIS_HYPOTHESIS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		tests/oracles tests/index/test_oracle.py tests/index/test_delta_oracle.py tests/tables/delta/test_statistics_oracle.py \
 		tests/pushdown/test_random_queries.py tests/pushdown/test_random_policies.py $(ARGS)
+
+mutants: ## put small mistakes into the code that must not lose a row, and see that tests notice; ARGS goes to scripts/mutants.py
+	@bash scripts/setup.sh test
+	$(BIN)/python scripts/mutants.py $(ARGS)
 
 lint: ## ruff (rules and format) and mypy --strict, changing nothing
 	@bash scripts/setup.sh test
@@ -63,5 +68,5 @@ postgresql: ## check for the PostgreSQL server that tests start, and install it 
 	@bash scripts/ensure_postgresql.sh
 
 clean: ## remove the environment, the demo and benchmark data and all caches
-	rm -rf .venv .venv-iceberg demo-data bench-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-iceberg .venv-tpcds demo-data bench-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -62,11 +62,6 @@ def test_nothing_imports_upwards(path: Path) -> None:
         assert imported_layers(path) <= MAY_IMPORT[layer] | {layer}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_modules_stay_readable(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 450
-
-
 def test_public_names() -> None:
     assert tamis.__all__ == [
         "open",
@@ -183,7 +178,7 @@ ROWS = pa.table({"id": range(10)})
 @pytest.mark.parametrize(
     ("write", "expected"),
     [
-        (write_delta, {"tamis.tables.delta.table", "tamis.indexing.store"}),
+        (write_delta, {"tamis.tables.delta.table"}),
         (write_hive, {"tamis.tables.hive.table"}),
         (write_iceberg, {"tamis.tables.iceberg.table", "polars", "pyiceberg"}),
     ],

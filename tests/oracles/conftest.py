@@ -1,0 +1,15 @@
+"""Every scan of an oracle is counted in every way: `to_arrow()`, `to_batches()`, `count()` and `SELECT count(*)`."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders.two_answers import check_two_answers
+from tamis.scan.scan import Scan
+
+
+@pytest.fixture(autouse=True, scope="module")  # not longer: tests of other folders count requests
+def _two_answers() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scan, "to_arrow", check_two_answers)
+        yield

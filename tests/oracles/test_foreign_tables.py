@@ -1,0 +1,147 @@
+"""Tables that others wrote, scanned with filters built from their own values: pruning must lose no row of them.
+
+For every table of `shared/golden` the whole of it is read once, without pruning. Then filters are made of values that
+it has (equality, ranges, IN, IS NULL, and the NOT of each), and for each the pruned scan is compared with those of all
+rows for which the filter is TRUE, and `count()` with their number. A sample of filters, by a fixed seed, keeps it
+short; TAMIS_FOREIGN_FILTERS=all takes every column and many values.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import tamis
+from tamis import types
+from tamis.errors import MissingFile
+from tamis.expr.bind import bind
+from tamis.expr.evaluate import Evaluator, physical_value
+from tamis.expr.nodes import Call, Column, Expr, Literal
+
+EVERYTHING = os.environ.get("TAMIS_FOREIGN_FILTERS") == "all"
+COLUMNS, FILTERS = (10_000, 10_000) if EVERYTHING else (3, 3)
+"""How many columns of a table, and how many filters of a column."""
+
+MOST_ROWS = 100_000
+
+NOT_TABLES = (
+    "deltalog-state-reconstruction",  # logs that lack an action, to be refused
+    "no-delta-log-folder",
+)
+
+
+WRONG_STATISTICS = {"delta-unlabelled/parsed-stats": {"ts_col"}}
+"""Columns of which a log has bounds and a count of NULL that were made up: no data file has the column at all."""
+
+
+def golden_folder() -> Path:
+    return Path(os.environ.get("TAMIS_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
+
+
+def foreign_tables() -> Iterator[Path]:
+    """Every table and file, by its path."""
+    root = golden_folder()
+    logs = [*root.glob("delta/**/_delta_log"), *root.glob("delta-unlabelled/**/_delta_log")]
+    metadata = root.glob("iceberg/**/metadata")
+    found = {each.parent for each in (*logs, *metadata)} | set(root.glob("parquet/*.parquet"))
+    yield from sorted(each for each in found if not any(part in str(each) for part in NOT_TABLES))
+
+
+def label(path: Path) -> str:
+    return str(path.relative_to(golden_folder()))
+
+
+TABLES = list(foreign_tables())
+
+
+def texts(rows: pa.Table) -> list[str]:
+    """The rows of one column in an order of their own, so that two tables can be compared as multisets."""
+    (values,) = rows.columns
+    if pa.types.is_temporal(values.type) and not pa.types.is_interval(values.type):
+        # Some lie outside of Python's calendar.
+        values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    return sorted(map(repr, values.to_pylist()))
+
+
+def leaves(schema: pa.Schema) -> list[tuple[tuple[str, ...], pa.DataType]]:
+    """The columns that can be compared, also inside of structs."""
+    found: list[tuple[tuple[str, ...], pa.DataType]] = []
+    waiting = [((each.name,), each.type) for each in schema]
+    while waiting:
+        path, data_type = waiting.pop(0)
+        if pa.types.is_struct(data_type):
+            waiting += [((*path, each.name), each.type) for each in data_type]
+        elif types.is_ordered(data_type):
+            found.append((path, data_type))
+    return found
+
+
+def values_of(rows: pa.Table, path: tuple[str, ...]) -> pa.Array:
+    found = rows[path[0]].combine_chunks()
+    found = pc.struct_field(found, list(path[1:])) if len(path) > 1 else found
+    return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+
+
+def literal(value: pa.Scalar) -> Literal:
+    return Literal(physical_value(value), value.type)
+
+
+def filters(rows: pa.Table, path: tuple[str, ...], chance: random.Random) -> list[Expr]:
+    """Predicates about a column, made of values that it has."""
+    column = Column(path, exact=True)
+    known = values_of(rows, path).drop_null()
+    found: list[Expr] = [Call("is_null", (column,)), Call("is_not_null", (column,))]
+    some = [known[chance.randrange(len(known))] for _ in range(8 if EVERYTHING else 2)] if len(known) else []
+    for value in some:
+        made = literal(value)
+        found += [Call(each, (column, made)) for each in ("=", "<>", "<", "<=", ">", ">=", "<=>")]
+        found.append(Call("in", (column, made, *(literal(each) for each in some))))
+    if len(some) > 1:
+        found.append(Call("and", (Call(">=", (column, literal(some[0]))), Call("<=", (column, literal(some[1]))))))
+    found += [Call("not", (each,)) for each in found]
+    return chance.sample(found, min(FILTERS, len(found)))
+
+
+def satisfying(predicate: Expr, rows: pa.Table) -> pa.Table:
+    """The rows for which a predicate is TRUE, without any pruning."""
+    evaluate = Evaluator(bind(predicate, rows.schema))
+    masks = [evaluate(batch).fill_null(False) for batch in rows.to_batches()]
+    return rows.filter(pa.chunked_array(masks, pa.bool_()))
+
+
+def is_filterable(rows: pa.Table, path: tuple[str, ...]) -> bool:
+    """Whether the values are ones that a filter can name: no text that is not UTF-8."""
+    try:
+        values_of(rows, path).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not TABLES, reason="no golden tables: set TAMIS_GOLDEN to the folder of tables that others wrote")
+@pytest.mark.parametrize("place", TABLES, ids=label)
+def test_filters_made_of_a_foreign_tables_own_values_find_what_an_unpruned_scan_finds(place: Path) -> None:
+    table = tamis.open(place)
+    chance = random.Random(label(place))
+    try:
+        rows = table.scan(levels=()).to_arrow()
+    except MissingFile as error:
+        pytest.skip(f"the folder has the log of this table and not its data: {error}")
+    assert table.scan().count() == rows.num_rows
+    wrong_statistics = WRONG_STATISTICS.get(label(place), set())
+    columns = [each for each, _ in leaves(rows.schema) if is_filterable(rows, each) and each[0] not in wrong_statistics]
+    wrong = []
+    for path in chance.sample(columns, min(COLUMNS, len(columns))):
+        for predicate in filters(rows.slice(0, MOST_ROWS), path, chance):
+            # What is read back shows which rows came, whatever else they have.
+            pruned = table.scan(predicate, columns=[path[0]])
+            found, expected = pruned.to_arrow(), satisfying(predicate, rows).select([path[0]])
+            if texts(found) != texts(expected) or pruned.count() != expected.num_rows:
+                wrong.append((predicate, found.num_rows, pruned.count(), expected.num_rows))
+    assert not wrong
