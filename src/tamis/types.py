@@ -152,6 +152,12 @@ def a_type(data_type: pa.DataType) -> str:
     return with_article(type_name(data_type))
 
 
+def is_type_name(name: str) -> bool:
+    """Whether `type_from_name` knows a name that has no parameters."""
+    lowered = name.strip().lower()
+    return _ALIASES.get(lowered, lowered) in _TYPES_BY_NAME
+
+
 def type_from_name(name: str) -> pa.DataType:
     """The type of a SQL name, in Spark's, DuckDB's or Arrow's spelling.
 

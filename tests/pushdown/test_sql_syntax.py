@@ -576,3 +576,49 @@ FOREIGN = [
 def test_syntax_of_duckdb_is_refused(session: tamis.Session, query: str) -> None:
     with pytest.raises(TamisError):
         session.sql(query).to_arrow()
+
+
+# --- Types ------------------------------------------------------------------------------------------------------------
+
+TYPED = {
+    "UTINYINT": pa.scalar(200, pa.uint8()),
+    "USMALLINT": pa.scalar(60_000, pa.uint16()),
+    "UINT": pa.scalar(4_000_000_000, pa.uint32()),
+    "UBIGINT": pa.scalar(18_000_000_000_000_000_000, pa.uint64()),
+    "TIMESTAMP_MS": pa.scalar(1_500, pa.timestamp("ms")),
+    "TIME_MS": pa.scalar(1_500, pa.time32("ms")),
+}
+SOURCES = (
+    "t",
+    "(SELECT *, row_number() OVER (ORDER BY k) AS w FROM t)",
+    "(SELECT * FROM t LATERAL VIEW explode(array(1)))",
+)
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_filter_as_it_is_printed_runs_in_a_query(name: str, tmp_path: Path) -> None:
+    value = TYPED[name]
+    pq.write_table(pa.table({"c": pa.array([value.as_py(), None], value.type), "k": [1, 2]}), tmp_path / "t.parquet")
+    table = tamis.open(tmp_path / "t.parquet")
+    condition = (tamis.col("c") == value).to_sql()
+    assert name in condition
+    assert table.scan(condition).count() == 1
+    found = tamis.connect().register("t", table)
+    for source in SOURCES:
+        assert rows_of(found, f"SELECT k FROM {source} WHERE {condition}") == [(1,)], source
+
+
+def test_a_decimal_without_digits_has_ten_and_no_fraction(session: tamis.Session) -> None:
+    one, two = Decimal(1), Decimal(2)
+    assert rows_of(session, "SELECT CAST(1.5 AS DECIMAL), 1.4::dec, try_cast('1.55' AS numeric)") == [(two, one, two)]
+    assert rows_of(session, "SELECT CAST(array(1.5) AS array<decimal>)") == [([two],)]
+    assert rows_of(session, "SELECT CAST(x + 0.5 AS DECIMAL), row_number() OVER (ORDER BY x) FROM t") == [
+        (one, 1),
+        (two, 2),
+    ]
+
+
+@pytest.mark.parametrize("name", ["frob", "uuid", "datetime", "array<frob>", "void", "json"])
+def test_a_type_that_does_not_exist_is_refused_by_name(session: tamis.Session, name: str) -> None:
+    with pytest.raises(TamisError, match=name.removeprefix("array<").rstrip(">").upper()):
+        session.sql(f"SELECT CAST(NULL AS {name})").to_arrow()

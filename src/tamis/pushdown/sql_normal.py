@@ -11,10 +11,12 @@ meaning of its own, so it is refused here, by name. What Spark writes in several
 | `LIMIT 1 + 1`                       | `LIMIT 2`                                                                  |
 | `LEFT JOIN u`, without a condition  | `LEFT JOIN u ON TRUE`                                                      |
 | `f(input => x)`                     | `f(x)`                                                                     |
+| `DECIMAL`, `TIME_MS`                | `DECIMAL(10, 0)`, `TIME`                                                   |
 """
 
 from __future__ import annotations
 
+import pyarrow as pa
 from sqlglot import exp
 
 from tamis.errors import ParseError
@@ -23,6 +25,7 @@ from tamis.expr.sql_refusals import position_of
 from tamis.pushdown.sql_grouping_sets import check_positions, normalise_groups
 from tamis.pushdown.sql_recursion import check_commons
 from tamis.pushdown.sql_trees import no_syntax, text_of
+from tamis.types import is_type_name, type_from_name
 
 
 def normalise_query(tree: exp.Query) -> exp.Query:
@@ -71,7 +74,7 @@ _JOIN_KINDS = frozenset(("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"))
 
 
 def refuse_foreign_syntax(node: exp.Expr) -> None:
-    """Raise where a node is syntax that Spark does not have."""
+    """Raise where a node is syntax that Spark does not have; types get their one name."""
     for kind, (message, hint) in _NO_SUCH_SYNTAX.items():
         if isinstance(node, kind):
             raise no_syntax(node, message, hint)
@@ -118,8 +121,8 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
             raise no_syntax(node, "a table is a name here")
         case exp.WithinGroup() if _function_name(node.this) not in _ORDERED_SETS:
             raise no_syntax(node, f"{_function_name(node.this)} takes no WITHIN GROUP")
-        case exp.DataType() if isinstance(node.this, exp.DType) and node.this.name not in _TYPES:
-            raise no_syntax(node, f"Spark has no type {node.sql('spark')}")
+        case exp.DataType() if isinstance(node.this, exp.DType):
+            _normalise_type(node, node.this)
         case exp.Window():
             _check_window(node)
         case exp.Pivot() if not node.args.get("unpivot"):
@@ -145,11 +148,27 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
 _TYPES = frozenset((
     "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "TEXT", "VARCHAR", "CHAR", "BINARY",
     "VARBINARY", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "TIME", "INTERVAL",
-    "ARRAY", "LIST", "MAP", "STRUCT", "NULL", "VARIANT", "USERDEFINED",
+    "ARRAY", "LIST", "MAP", "STRUCT", "NULL", "VARIANT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT",
 ))  # fmt: skip
 _UNITS = (
     "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND",
 )  # fmt: skip
+
+
+def _normalise_type(node: exp.DataType, kind: exp.DType) -> None:
+    """Give a type the one name that engines share; `ParseError` for a type that neither Spark nor `tamis.types` has."""
+    name = str(node.args["kind"]) if kind is exp.DType.USERDEFINED else kind.name
+    if kind is exp.DType.DECIMAL and not node.expressions:
+        # DuckDB's default would be DECIMAL(18, 3).
+        node.set("expressions", [exp.DataTypeParam(this=exp.Literal.number(number)) for number in (10, 0)])
+    elif name.upper() == "VOID":
+        raise no_syntax(node, "a cast to VOID has one value", "Write NULL")
+    elif kind is exp.DType.USERDEFINED and is_type_name(name):
+        if pa.types.is_time(type_from_name(name)):  # DuckDB has one name for all times of day
+            node.set("this", exp.DType.TIME)
+            node.set("kind", None)
+    elif kind.name not in _TYPES:
+        raise no_syntax(node, f"Spark has no type {name.upper()}")
 
 
 def _check_pivot(pivot: exp.Pivot) -> None:
