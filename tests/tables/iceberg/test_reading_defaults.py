@@ -200,3 +200,14 @@ def test_I5_only_files_without_ids_need_the_name_mapping(tmp_path: Path, text: s
         match=r"without\.parquet' gives no field ids .* schema\.name-mapping\.default is not a name mapping",
     ):
         tamis.open(tmp_path).scan().to_arrow()
+
+
+def test_I5_a_required_field_is_null_in_a_file_that_lacks_it(tmp_path: Path) -> None:
+    """A schema that calls a field required proves nothing about files that are older than the field."""
+    late = field(2, "late", "int", required=True)
+    table = IcebergFolder(tmp_path, [field(1, "a", "int"), late])
+    table.commit(table.data_file("old.parquet", pa.table({"a": pa.array([1, 2], pa.int32())})))
+    opened = tamis.open(tmp_path)
+    for where, rows in {"late IS NULL": 2, "late IS NOT NULL": 0, "late <=> NULL": 2}.items():
+        scan = opened.scan(where)
+        assert (scan.count(), scan.to_arrow().num_rows) == (rows, rows), where
