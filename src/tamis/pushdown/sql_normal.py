@@ -168,7 +168,7 @@ def _normalise_type(node: exp.DataType, kind: exp.DType) -> None:
             node.set("this", exp.DType.TIME)
             node.set("kind", None)
     elif kind.name not in _TYPES:
-        raise no_syntax(node, f"Spark has no type {name.upper()}")
+        raise no_syntax(node, f"Spark's SQL has no type '{name.lower()}'")
 
 
 def _check_pivot(pivot: exp.Pivot) -> None:
