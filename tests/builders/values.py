@@ -203,14 +203,14 @@ def judge_literal(value: Any, data_type: pa.DataType) -> str:
 
 
 def judge_operands(name: str, data_type: pa.DataType, value: Any, literal_type: pa.DataType) -> tuple[str, str]:
-    """A column and a literal of perhaps another type, as the judge compares them exactly."""
+    """A column and a literal of perhaps another type, as the judge compares them: exactly, or both as doubles."""
     if value is None or data_type == literal_type:
         return name, judge_literal(value, literal_type)
     if pa.types.is_floating(data_type):
         return name, judge_literal(float(value), types.DOUBLE)
     if types.is_number(data_type):
-        if isinstance(value, float) and not math.isfinite(value):
-            return f"CAST({name} AS DOUBLE)", judge_literal(value, literal_type)
+        if isinstance(value, float):
+            return f"CAST({name} AS DOUBLE)", judge_literal(value, types.DOUBLE)
         exact = Decimal(value)
         own = data_type.scale if pa.types.is_decimal(data_type) else 0
         scale = max(own, -exact.as_tuple().exponent)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders.nodes import number, text
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.bind import bind
 from tamis.expr.coerce import Placed, place
+from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal
 from tamis.expr.sql import parse_sql
 
@@ -71,8 +75,11 @@ def single(value: float) -> float:
         (double(math.inf), INT, Placed(2**31 - 1, None)),
         (double(-math.inf), INT, Placed(None, -(2**31))),
         (double(math.nan), INT, Placed(2**31 - 1, None)),  # larger than every number
-        (double(2.0**63), BIG, Placed(LARGEST, None)),
-        (double(2.0**53), BIG, exactly(2**53)),
+        (double(2.0**53 - 1), BIG, exactly(2**53 - 1)),
+        # A double that is nearest to several whole numbers equals all of them.
+        (double(2.0**53), BIG, Placed(2**53 + 1, 2**53)),
+        (double(2.0**63), BIG, Placed(LARGEST, 2**63 - 512)),
+        (double(2.0**64), BIG, Placed(LARGEST, None)),
         # --- Decimals
         (decimal("1.5"), MONEY, exactly(Decimal("1.50"))),
         (decimal("1.505"), MONEY, Placed(Decimal("1.50"), Decimal("1.51"))),
@@ -81,7 +88,10 @@ def single(value: float) -> float:
         (decimal("999.995"), MONEY, Placed(Decimal("999.99"), None)),
         (decimal("-999.995"), MONEY, Placed(None, Decimal("-999.99"))),
         (double(0.5), MONEY, exactly(Decimal("0.50"))),
-        (double(0.1), MONEY, Placed(Decimal("0.10"), Decimal("0.11"))),  # that double is a little above 0.1
+        (double(0.1), MONEY, exactly(Decimal("0.10"))),  # the decimal's nearest double
+        (double(0.105), MONEY, Placed(Decimal("0.10"), Decimal("0.11"))),
+        (text("0.10000000000000000001"), MONEY, exactly(Decimal("0.10"))),  # texts are doubles beside decimals
+        (double(1e17), pa.decimal128(20, 1), Placed(Decimal("100000000000000008.0"), Decimal("99999999999999992.0"))),
         (double(math.nan), MONEY, Placed(Decimal("999.99"), None)),
         (number(10**37), pa.decimal128(38, 0), exactly(Decimal(10**37))),
         # --- Floats: numbers mean the nearest double, which a 32-bit float may not have
@@ -281,3 +291,34 @@ def test_S6_the_text_of_a_uuid_is_the_uuid_where_values_are_as_long_as_one():
         assert place(text(other), pa.binary(16)) == exactly(other.encode())
     for target in (pa.binary(), pa.binary(36), pa.large_binary()):
         assert place(text(spelled), target) == exactly(spelled.encode())
+
+
+NUMBERS = {
+    "bigint": (BIG, st.integers(-(2**63), LARGEST)),
+    "ubigint": (pa.uint64(), st.integers(0, 2**64 - 1)),
+    "decimal(5,2)": (MONEY, st.decimals("-999.99", "999.99", places=2)),
+    "decimal(38,4)": (pa.decimal128(38, 4), st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: scaled(n, 4))),
+    "decimal(18,18)": (pa.decimal128(18, 18), st.integers(-(10**18) + 1, 10**18 - 1).map(lambda n: scaled(n, 18))),
+}
+OPERATORS = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge, "<=>": eq}
+
+
+def scaled(unscaled: int, scale: int) -> Decimal:
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@given(data=st.data())
+def test_a_number_is_compared_with_a_double_as_its_nearest_double(name: str, data: st.DataObject) -> None:
+    data_type, values = NUMBERS[name]
+    value = data.draw(values)
+    nearest = float(value)
+    near = st.sampled_from([nearest, math.nextafter(nearest, math.inf), math.nextafter(nearest, -math.inf)])
+    other = data.draw(near | st.floats(allow_nan=False, allow_infinity=False))
+    batch = pa.record_batch({"c": pa.array([value, None], data_type)})
+    for function, compare in OPERATORS.items():
+        bound = bind(Call(function, (Column(("c",)), double(other))), batch.schema)
+        expected = [compare(nearest, other), False if function == "<=>" else None]
+        assert Evaluator(bound)(batch).to_pylist() == expected, (function, value, other)
+    listed = bind(Call("in", (Column(("c",)), double(other), double(0.5))), batch.schema)
+    assert Evaluator(listed)(batch).to_pylist() == [nearest in (other, 0.5), None]

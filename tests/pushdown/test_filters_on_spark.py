@@ -44,6 +44,7 @@ def is_pushed(session: tamis.Session, condition: str, zone: tzinfo = UTC, *, is_
     "condition",
     [
         *("i = 5", "i = '5'", "l = 2.5D", "l IN (1, 2.5, NULL)", "f > 0.1", "f = 5", "d = 0.1", "d >= '5'", "c = 1.5"),
+        *("l = 9007199254740993D", "l IN (1, 9007199254740993D)", "c = 0.1D", "c IN (0.1D)", "c38 = 1.5D"),
         *("c = 1.5D", "c38 = 5", "i < l", "l = d", "i + 1 > 5", "d * 2 > 5", "c * 2 > 5", "-d < 0", "abs(c) > 1"),
         *("s = 'ß'", "s LIKE 'a%'", "substring(s, 1, 2) = 'ab'", "length(s) = 1", "s IN ('a', NULL)", "b = X'61'"),
         *("dt = '2024-01-31'", "ts > '2024-01-31 10:00:00'", "year(dt) = 2024", "date_trunc('month', ts) = ts"),
@@ -59,8 +60,8 @@ def test_what_means_the_same_on_spark_goes_into_the_scan(session: tamis.Session,
     "condition",
     [
         *("upper(s) = 'SS'", "lower(s) = 'ss'", "coalesce(upper(s), 'x') = 'SS'", "NOT upper(s) = 'SS'"),
-        *("l = 9007199254740993D", "l IN (1, 9007199254740993D)", "c = 0.1D", "c IN (0.1D)", "c38 = 1.5D", "c < d"),
-        *("f = 16777217", "i < f", "f + f > 1", "i / 2 > 1", "i % 2 = 1", "s = 1", "s IN ('1', 2)", "i = '05'"),
+        *("c < d", "f = 16777217", "i < f", "f + f > 1", "i / 2 > 1", "i % 2 = 1", "s = 1", "s IN ('1', 2)"),
+        *("i = '05'",),
         *("i = '1.5'", "d IN ('1')", "ts IN ('2024-01-31')", "dt = '2024-01-31 10:00:00'", "dt = '2024-1-1'"),
         *("CAST(s AS BINARY) = X'61'", "CAST(l AS TIMESTAMP) > ts", "CAST(s AS INT) = 5", "try_cast(s AS DATE) = dt"),
         *("CAST(d AS STRING) = '1.0'", "CAST(c AS DOUBLE) = 0.1D", "CAST(s AS BOOLEAN)", "b = 'a'"),
@@ -72,7 +73,7 @@ def test_what_spark_means_otherwise_stays_with_it(session: tamis.Session, condit
 
 
 def test_the_other_conjuncts_go_into_the_scan(session: tamis.Session) -> None:
-    assert is_pushed(session, "l = 9007199254740993D AND i = 5")
+    assert is_pushed(session, "f = 16777217 AND i = 5")
     assert is_pushed(session, "upper(s) = 'SS' AND i = 5")
 
 

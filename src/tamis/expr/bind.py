@@ -13,6 +13,7 @@ from tamis import types
 from tamis.errors import ExpressionError, TypeMismatch, place_in_text
 from tamis.expr.coerce import Placed, place
 from tamis.expr.functions import COMPARISONS, MIRRORED, type_of, without_widening
+from tamis.expr.literals import cast_literal
 from tamis.expr.names import resolve
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, columns_of, fold, or_, walk, with_args
 from tamis.expr.printer import shown
@@ -207,6 +208,8 @@ def compare_placed(function: str, value: Expr, placed: Placed, data_type: pa.Dat
     """`value function literal`, where the literal was placed among the values of the value's type."""
     if placed.is_exact:
         return Call(function, (value, Literal(placed.below, data_type)))
+    if placed.is_range:
+        return _compare_range(function, value, Literal(placed.above, data_type), Literal(placed.below, data_type))
     match function:
         case "=":
             return _never(value)
@@ -227,6 +230,21 @@ def compare_placed(function: str, value: Expr, placed: Placed, data_type: pa.Dat
             if placed.below is None:
                 return _unless_null(value)
             return Call(">=", (value, Literal(placed.above, data_type)))
+
+
+def _compare_range(function: str, value: Expr, first: Literal, last: Literal) -> Expr:
+    """`value function literal`, where the literal equals all values from the first to the last."""
+    match function:
+        case "=":
+            return and_(Call(">=", (value, first)), Call("<=", (value, last)))
+        case "<>":
+            return or_(Call("<", (value, first)), Call(">", (value, last)))
+        case "<=>":
+            return and_(Call("is_not_null", (value,)), Call(">=", (value, first)), Call("<=", (value, last)))
+        case "<" | ">=":
+            return Call(function, (value, first))
+        case _:
+            return Call(function, (value, last))
 
 
 def _never(value: Expr) -> Expr:
@@ -258,16 +276,23 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
     if is_number(value_type) and all(is_number(item.type) for item in literals):
         value = without_widening(value)
         value_type = type_of(value) or value_type
+        if any(pa.types.is_floating(item.type) for item in literals):
+            # One double makes doubles of all.
+            literals = [cast_literal(item, types.DOUBLE) or item for item in literals]
     kept: list[Expr] = []
+    ranges: list[Expr] = []
     for item in literals:
         placed = place(item, value_type)
         if placed is None:
             raise _mismatch(Call("in", (value, item)), value_type, item.type, item)
         if placed.is_exact:
             kept.append(Literal(placed.below, value_type))
+        elif placed.is_range:
+            ranges.append(compare_placed("=", value, placed, value_type))
     if len(literals) < len(items):
         kept.append(Literal(None, value_type))
-    return Call("in", (value, *kept)) if kept else _never(value)
+    listed = Call("in", (value, *kept)) if kept else _never(value)
+    return or_(listed, *ranges) if ranges else listed
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:

@@ -8,6 +8,10 @@ A literal may not exist in the column's type: no integer is 5.5, no tinyint is 3
 
 Binary floats are the exception, because people write `x = 0.1` and mean the nearest double: numbers are rounded to
 the nearest double first, as Spark and DuckDB do, and then placed between the neighbours of a 32-bit float.
+
+The same holds the other way round: a decimal or an integer is compared with a double as the double that is nearest to
+it. So `price = 0.1D` is TRUE for the decimal 0.10, which no double is, and a double beyond 2^53 equals *several*
+bigints.
 """
 
 from __future__ import annotations
@@ -35,9 +39,11 @@ _NANOSECONDS_PER_DAY = 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a literal lies among the values of a type: its neighbours, the same value twice where it is one of them.
+    """Where a literal lies among the values of a type.
 
-    None on a side means that no value of the type is there.
+    `below` is the largest value that is not greater than the literal, `above` the smallest that is not less: the same
+    value where the literal is one of them, and the last and the first where it equals several. None on a side means
+    that no value of the type is there.
     """
 
     below: Any
@@ -47,6 +53,11 @@ class Placed:
     def is_exact(self) -> bool:
         return self.below is not None and (self.below == self.above or self.below != self.below)
 
+    @property
+    def is_range(self) -> bool:
+        """Whether the literal equals several values: all from `above` to `below`."""
+        return self.below is not None and self.above is not None and bool(self.above < self.below)
+
 
 def place(literal: Literal, target: pa.DataType) -> Placed | None:
     """Place a literal that is not NULL among the values of a type; None where the two cannot be compared."""
@@ -55,7 +66,10 @@ def place(literal: Literal, target: pa.DataType) -> Placed | None:
         return place(literal, target.value_type)
     if is_number(target):
         number = _number(value, source)
-        return None if number is None else _place_number(number, target)
+        if number is None:
+            return None
+        is_double = pa.types.is_floating(source) or (is_text(source) and pa.types.is_decimal(target))
+        return _place_double(number, target) if is_double else _place_number(number, target)
     if pa.types.is_date(target) or pa.types.is_timestamp(target):
         nanoseconds = _nanoseconds(value, source)
         return None if nanoseconds is None else _place_time(nanoseconds, target)
@@ -121,6 +135,35 @@ def _place_number(number: int | float | Fraction, target: pa.DataType) -> Placed
         placed = _place_whole(number * 10**target.scale, -largest, largest)
         return Placed(*(_decimal(unscaled, target.scale) for unscaled in (placed.below, placed.above)))
     return _place_whole(number, *integer_range(target))
+
+
+def _place_double(number: int | float | Fraction, target: pa.DataType) -> Placed:
+    """Place a double among numbers that are compared with it as the doubles that are nearest to them."""
+    if pa.types.is_floating(target) or isinstance(number, float):
+        return _place_number(number, target)  # which has infinities and NaN, too
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return _place_number(number, target)
+    is_decimal = pa.types.is_decimal(target)
+    scale = target.scale if is_decimal else 0
+    largest = 10**target.precision - 1 if is_decimal else integer_range(target)[1]
+    smallest = -largest if is_decimal else integer_range(target)[0]
+    last, first = _last_not_greater(nearest, scale), -_last_not_greater(-nearest, scale)
+    below = None if last < smallest else min(last, largest)
+    above = None if first > largest else max(first, smallest)
+    if is_decimal:
+        return Placed(*(_decimal(unscaled, scale) for unscaled in (below, above)))
+    return Placed(below, above)
+
+
+def _last_not_greater(double: float, scale: int) -> int:
+    """Return the largest unscaled value with `scale` digits whose nearest double is not greater than a double."""
+    # Rounding keeps order, and what lies halfway to the next double is rounded to the even one of the two.
+    following = math.nextafter(double, math.inf)
+    halfway = Fraction(double) if math.isinf(following) else (Fraction(double) + Fraction(following)) / 2
+    last: int = math.floor(halfway * 10**scale)
+    return last if Fraction(last, 10**scale) < halfway or float(halfway) <= double else last - 1
 
 
 def _decimal(unscaled: int | None, scale: int) -> Decimal | None:

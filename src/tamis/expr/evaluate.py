@@ -189,11 +189,17 @@ def _guards_nothing(call: Call) -> bool:
 
     The embedded engine takes the others.
     """
-    return type_of(call) is not None and not any(may_fail(arg) for arg in call.args[1:])
+    return _is_of_one_type((*call.args[1:-1:2], call.args[-1])) and not any(may_fail(arg) for arg in call.args[1:])
 
 
 def _known_type(call: Call) -> bool:
-    return type_of(call) is not None
+    return _is_of_one_type(call.args)
+
+
+def _is_of_one_type(args: tuple[Expr, ...]) -> bool:
+    """Whether all values have a known type, and no two of them different ones: Arrow would cast them its own way."""
+    known = {type_of(arg) for arg in args} - {types.NULL}
+    return None not in known and len(known) <= 1
 
 
 def _one_text(call: Call) -> bool:

@@ -10,7 +10,7 @@ and for a reversing one `-hi <= -x <= -lo`. This holds for rounded arithmetic to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -76,21 +76,44 @@ def _cast(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
 
 def _case(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     """`case(condition, value, condition, value, …, otherwise)`: the one type of all values that are not NULL."""
-    values = [*arg_types[1:-1:2], arg_types[-1]]
-    return _one_type(tuple(values))
+    values = [*args[1:-1:2], args[-1]]
+    return _one_type(values, (*arg_types[1:-1:2], arg_types[-1]))
 
 
 def _coalesce(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
-    return _one_type(arg_types)
+    return _one_type(args, arg_types)
 
 
 def _map_value(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return arg_types[0].item_type if arg_types[0] is not None and pa.types.is_map(arg_types[0]) else None
 
 
-def _one_type(arg_types: ArgTypes) -> pa.DataType | None:
+def _one_type(args: Sequence[Expr], arg_types: ArgTypes) -> pa.DataType | None:
     known = {data_type for data_type in arg_types if data_type != types.NULL}
-    return known.pop() if len(known) == 1 else (None if known else types.NULL)
+    if len(known) == 1:
+        return known.pop()
+    if not known or None in known:
+        return None if known else types.NULL
+    typed = [_spark_type(arg, each) for arg, each in zip(args, arg_types, strict=True) if each != types.NULL]
+    return _one_number(typed) if all(map(is_number, typed)) else None
+
+
+def _spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
+    """The type of a number in Spark, where a literal is an int unless it needs more bits."""
+    is_int = isinstance(arg, Literal) and data_type == types.LONG and abs(arg.value) < 2**31
+    return pa.int32() if is_int else data_type
+
+
+def _one_number(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
+    """The type that holds numbers of several types, of which one is a decimal, or that is a double for floats."""
+    if any(map(pa.types.is_floating, numbers)):
+        return types.DOUBLE
+    if not any(map(pa.types.is_decimal, numbers)):
+        return None
+    digits = [decimal_digits(each) for each in numbers]
+    scale = max(scale for _, scale in digits)
+    precision = max(precision - own for precision, own in digits) + scale
+    return pa.decimal128(precision, scale) if precision <= 38 else None
 
 
 def _arithmetic(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:

@@ -127,6 +127,10 @@ _TYPE_NAMES = {
 }
 
 
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv)
+"""Operators for which `200L` is not `200`: an engine gives the plain literal the type of the other operand."""
+
+
 def _cast(node: exp.Expr) -> Shape:
     name = _type_name(node)
     if name is None:
@@ -139,7 +143,7 @@ def _cast(node: exp.Expr) -> Shape:
         return opaque(node) if interval is None else Literal(interval, types.INTERVAL)
     if constant is not None and not is_try:
         folded = cast_literal(constant, type_from_name(name))
-        if folded is not None:
+        if folded is not None and not (name == "bigint" and isinstance(node.parent, _ARITHMETIC)):
             return folded
         # sqlglot makes a plain Cast of `DATE '…'`, and its subclass TryCast of `CAST(… AS DATE)`.
         if type(node) is exp.Cast and name.startswith(("date", "time")):

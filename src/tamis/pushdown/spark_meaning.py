@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.coerce import place
 from tamis.expr.functions import COMPARISONS, FUNCTIONS, type_of
 from tamis.expr.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
 from tamis.expr.nodes import Call, Column, Expr, Literal, transform, walk
@@ -32,10 +31,7 @@ from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_o
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_EXACT_IN_DOUBLES = 2**53
 _EXACT_IN_FLOATS = 2**24
-_DIGITS_OF_DOUBLES = 15
-"""Decimals of so many digits are all told apart as doubles."""
 
 
 def is_as_on_spark(expr: Expr, *, ansi: bool) -> bool:
@@ -129,13 +125,8 @@ def _is_number_alike(literal: Literal, source: pa.DataType, target: pa.DataType)
         return target == types.DOUBLE or not pa.types.is_integer(source) or abs(value) <= _EXACT_IN_FLOATS
     if not pa.types.is_floating(source):
         return _fit_together(decimal_digits(source), decimal_digits(target))
-    if source != types.DOUBLE:
-        return False
-    if pa.types.is_integer(target):
-        # What is rounded to a smaller number is that number.
-        return bool(target.bit_width <= 32 or abs(value) < _EXACT_IN_DOUBLES)
-    placed = place(literal, target)
-    return target.precision <= _DIGITS_OF_DOUBLES and placed is not None and placed.is_exact
+    # Both sides are doubles, here and there.
+    return bool(source == types.DOUBLE)
 
 
 def _are_alike(one: pa.DataType, other: pa.DataType) -> bool:

@@ -194,7 +194,7 @@ def _type_of(function: str, args: Sequence[Expr]) -> pa.DataType | None:
         case "sum" if first is not None and pa.types.is_integer(first):
             return pa.decimal128(38, 0)
         case "sum" if first is not None and pa.types.is_decimal(first):
-            return pa.decimal128(38, first.scale)
+            return pa.decimal128(min(38, first.precision + 10), first.scale)
         case "avg" if first is not None and is_number(first):
             return types.DOUBLE
         case _:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from sqlglot import exp
 
 from tamis.expr.nodes import Column, Expr, and_
@@ -18,7 +19,7 @@ from tamis.pushdown.nodes import Filter, Named, Node, Project
 from tamis.pushdown.scopes import Field, NotModelled, Scope, chains, name_fields, symbol_tree
 from tamis.pushdown.sql_sources import Common, Queries, plan_from
 from tamis.pushdown.sql_trees import conjuncts, has_free_star, may_be_several, text_of
-from tamis.scan.embedded import has_text_of_its_own, is_binary
+from tamis.scan.embedded import SIGNED, has_text_of_its_own, is_binary
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,9 @@ def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
     after = {id(column) for key in ("having", "qualify") if select.args.get(key) is not None
              for column in select.args[key].find_all(exp.Column)}  # fmt: skip
     used: dict[str, Expr] = {}
-    for top, parts in list(chains(select)):
+    found_chains = list(chains(select))
+    operand_types = {id(top): _type_as_operand(top, parts, scope) for top, parts in found_chains}
+    for top, parts in found_chains:
         column = top.find(exp.Column)
         assert column is not None
         if column.args.get("table") == _MARK:
@@ -156,7 +159,9 @@ def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
                 used[symbol] = field.value
                 named = symbol_tree(symbol, inner)
                 around = None if inner else _function_around(top)
-                if around in _JOINING and has_text_of_its_own(field.type):
+                if (target := operand_types[id(top)]) is not None:
+                    named = exp.cast(named, target)
+                elif around in _JOINING and has_text_of_its_own(field.type):
                     named = exp.cast(named, "string")
                 elif around in _MEASURING and is_binary(field.type):
                     named = exp.Anonymous(this="duckdb_octet_length", expressions=[named])
@@ -166,6 +171,66 @@ def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
             case _:
                 raise NotModelled("a column that is computed")
     return used
+
+
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
+_MIXING = (*_ARITHMETIC, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In,
+           exp.Between, exp.Case, exp.If)  # fmt: skip
+_MIXING_CALLS = frozenset((
+    "coalesce", "ifnull", "nvl", "nvl2", "greatest", "least", "array", "if", "decode", "nullif", "try_add",
+    "try_subtract", "try_multiply", "try_divide", "try_mod", "mod", "pmod",
+))  # fmt: skip
+"""Operators and functions for whose arguments an engine finds one type."""
+
+
+def _type_as_operand(tree: exp.Expr, parts: Sequence[str], scope: Scope) -> str | None:
+    """The type to cast a column to where the engine would find another one for it and its neighbours than Spark."""
+    found = scope.find(parts)
+    data_type = None if found is None or found[1] else found[0].type
+    parent = tree.parent
+    if isinstance(parent, exp.If) and isinstance(parent.parent, exp.Case):
+        is_condition = tree is parent.this and parent.parent.this is None
+        parent = None if is_condition else parent.parent
+    if data_type is None or parent is None:
+        return None
+    is_mixing = isinstance(parent, _MIXING) or (
+        isinstance(parent, exp.Anonymous) and parent.name.lower() in _MIXING_CALLS
+    )
+    if is_mixing and pa.types.is_float32(data_type) and not _is_among_floats(parent, scope):
+        return "double"
+    if isinstance(parent, (*_ARITHMETIC, exp.Neg)) and pa.types.is_unsigned_integer(data_type):
+        return SIGNED[str(data_type)]
+    if isinstance(parent, exp.Mul) and pa.types.is_decimal(data_type) and data_type.precision <= 18:
+        # The engine computes a product of two such with 18 digits.
+        return f"decimal(19,{data_type.scale})"
+    return None
+
+
+def _is_among_floats(parent: exp.Expr, scope: Scope) -> bool:
+    """Whether all values beside each other are columns of 32-bit floats: then the result is one, too."""
+    return not isinstance(parent, exp.Div) and all(_is_float(each, scope) for each in _values_beside(parent))
+
+
+def _values_beside(parent: exp.Expr) -> list[exp.Expr]:
+    match parent:
+        case exp.Case(this=None):
+            branches = [each.args["true"] for each in parent.args["ifs"]]
+            return [*branches, *filter(None, (parent.args.get("default"),))]
+        case exp.Case():
+            # What is compared, and what is returned, may be of two types: floats stay floats where both are.
+            return [*parent.find_all(exp.Literal), *parent.find_all(exp.Column)]
+        case exp.Anonymous(expressions=arguments) if parent.name.lower() in ("if", "nvl2"):
+            return list(arguments[1:])
+        case _:
+            return list(parent.iter_expressions())
+
+
+def _is_float(value: exp.Expr, scope: Scope) -> bool:
+    if isinstance(value, exp.Null):
+        return True
+    found = scope.find([value.name]) if isinstance(value, exp.Column) and not value.table else None
+    data_type = None if found is None else found[0].type
+    return data_type is not None and bool(pa.types.is_float32(data_type))
 
 
 _JOINING = frozenset(("concat", "concat_ws", "||"))

@@ -17,7 +17,19 @@ from tamis.errors import EvaluationError
 from tamis.expr.bind import place_of
 from tamis.expr.evaluate import Evaluator, can_evaluate
 from tamis.expr.functions import COMPARISONS, type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, fold, operands_of, transform, walk, with_args
+from tamis.expr.nodes import (
+    NULL,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    columns_of,
+    fold,
+    operands_of,
+    transform,
+    walk,
+    with_args,
+)
 from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.printer import shown, to_sql
 from tamis.expr.sql_syntax import DEEPEST, with_large_stack
@@ -25,7 +37,7 @@ from tamis.scan.engine_errors import explain_engine_error, explain_translation_e
 from tamis.scan.spark_calls import UnknownFunction
 from tamis.scan.spark_functions import explain_unknown, macros_of, to_duckdb
 from tamis.scan.spark_operators import PLAIN
-from tamis.types import is_number
+from tamis.types import decimal_digits, is_number
 
 _LOGIC = frozenset(("and", "or", "not"))
 
@@ -167,26 +179,106 @@ def text_for_engine(expr: Expr) -> str:
     return to_sql(fold(transform(expr, _in_our_meaning), _with_plain_operators, operands_of))
 
 
-_NUMBERS_ONLY = {"/": "spark_quotient", "%": "spark_remainder", "div": "spark_whole_quotient"}
+_NUMBERS_ONLY = {"%": "spark_remainder", "div": "spark_whole_quotient"}
 
 
 def _with_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
     """An operator as a plain one where the types of its operands are known and it means what it means in Spark."""
     if not isinstance(node, Call):
         return node
+    if node.function in _OF_ONE_TYPE:
+        args = _without_floats(node, args)
+    elif node.function == "negate" and pa.types.is_unsigned_integer(type_of(node.args[0]) or types.NULL):
+        return Call("negate", (_cast_to(SIGNED[str(type_of(node.args[0]))], args[0]),))
     found = with_args(node, args)
     plain, of_numbers = PLAIN.get(node.function), _NUMBERS_ONLY.get(node.function)
-    if (plain is None and of_numbers is None) or len(node.args) != 2:
+    operator = _TRIED.get(node.function, node.function)
+    if (plain is None and of_numbers is None and operator not in _ARITHMETIC) or len(node.args) != 2:
         return found
     one, other = (type_of(arg) for arg in node.args)
     if one is None or other is None:
         return found
     are_numbers = is_number(one) and is_number(other)
+    if are_numbers and operator in _ARITHMETIC:
+        args = (
+            _operand(operator, node.args[0], args[0], one, other),
+            _operand(operator, node.args[1], args[1], other, one),
+        )
+        if node.function == "try_divide":
+            return Call("spark_try_quotient", (*args, _digits(node.args[0], one), _digits(node.args[1], other)))
+        if node.function == "*" and (scale := _rounded_scale(one, other)) is not None:
+            return Call("spark_rounded_product", (*args, Literal(scale, pa.int32())))
+        found = with_args(node, args)
+    if node.function == "/" and are_numbers:
+        return Call("spark_quotient", (*args, _digits(node.args[0], one), _digits(node.args[1], other)))
     if of_numbers is not None:
         return Call(of_numbers, args) if are_numbers else found
     is_compared = node.function in COMPARISONS or node.function == "<=>"
     are_alike = is_compared and one == other and not pa.types.is_nested(one)
     return Call(plain, args) if plain is not None and (are_numbers or are_alike) else found
+
+
+_ARITHMETIC = frozenset(("+", "-", "*", "/", "%", "div"))
+_TRIED = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%", "mod": "%"}
+"""Functions whose operands have the types of an operator's."""
+SIGNED = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)"}
+"""What Spark makes of whole numbers without a sign, which it does not have."""
+_OF_ONE_TYPE = frozenset(("coalesce", "ifnull", "nvl", "greatest", "least", "array", "case", "if", "nvl2", "nullif",
+                          "decode"))  # fmt: skip
+
+
+def _operand(function: str, node: Expr, arg: Expr, own: pa.DataType, other: pa.DataType) -> Expr:
+    """An operand of two numbers in the type that Spark gives it, where the engine would give it another."""
+    if pa.types.is_float32(own) and (function == "/" or not pa.types.is_float32(other)):
+        return _cast_to("double", arg)
+    if pa.types.is_unsigned_integer(own):
+        return _cast_to(SIGNED[str(own)], arg)
+    if isinstance(node, Literal) and pa.types.is_integer(own) and pa.types.is_integer(other):
+        return Literal(node.value, pa.int32()) if other.bit_width < 32 and abs(node.value or 0) < 2**31 else arg
+    if function == "*" and pa.types.is_decimal(own) and (pa.types.is_decimal(other) or pa.types.is_integer(other)):
+        # The engine computes a product of at most 18 digits each with 18 digits.
+        digits, (more, _) = decimal_digits(own), decimal_digits(other)
+        return _cast_to(f"decimal(19,{digits[1]})", arg) if digits[0] <= 18 and digits[0] + more > 18 else arg
+    return arg
+
+
+def _rounded_scale(one: pa.DataType, other: pa.DataType) -> int | None:
+    """The scale that Spark rounds a product of decimals to, where all digits of it would be more than 38."""
+    if not (pa.types.is_decimal(one) and pa.types.is_decimal(other)):
+        return None
+    scale = one.scale + other.scale
+    whole = one.precision + other.precision + 1 - scale
+    rounded = max(38 - whole, min(scale, 6))
+    return int(rounded) if whole + scale > 38 and rounded < scale else None
+
+
+def _digits(node: Expr, data_type: pa.DataType) -> Literal:
+    """How many digits the type of an operand has in Spark, where it is a decimal or a literal; else NULL."""
+    if isinstance(node, Literal) and pa.types.is_integer(data_type) and not node.is_null:
+        return Literal(len(str(abs(node.value))), pa.int32())
+    return Literal(decimal_digits(data_type)[0], pa.int32()) if pa.types.is_decimal(data_type) else NULL
+
+
+def _without_floats(call: Call, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Arguments of which one is returned: floats are doubles where others are numbers of another type."""
+    first = 1 if call.function in ("if", "nvl2") else 0
+    is_value = [index >= first for index in range(len(args))]
+    if call.function == "case":
+        is_value = [index % 2 == 1 or index == len(args) - 1 for index in range(len(args))]
+    elif call.function == "decode":
+        # What is compared: the results have a type of their own.
+        is_value = [index == 0 or (index % 2 == 1 and index < len(args) - 1) for index in range(len(args))]
+    known = [type_of(arg) if is_one else None for arg, is_one in zip(call.args, is_value, strict=True)]
+    if all(each is None or pa.types.is_float32(each) or not is_number(each) for each in known):
+        return args
+    return tuple(
+        _cast_to("double", arg) if each is not None and pa.types.is_float32(each) else arg
+        for arg, each in zip(args, known, strict=True)
+    )
+
+
+def _cast_to(name: str, value: Expr) -> Expr:
+    return Call("cast", (value, Literal(name, types.STRING)))
 
 
 def _in_our_meaning(node: Expr) -> Expr:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tamis.scan.spark_calls import Build, Macros, by_kind, kind_call, macro, macro_call, own_call, refusal
+from tamis.scan.spark_operators import digits_of, give_types
 
 _ROUNDED = "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) ELSE x END"
 
@@ -99,7 +100,6 @@ MACROS: Macros = {
         for name, sign in (("add", "+"), ("subtract", "-"), ("multiply", "*"))
     },
     "try_mod": (("x", "y"), "CASE WHEN y <> 0 THEN TRY(x % y) END"),
-    "try_divide": (("x", "y"), "CASE WHEN y <> 0 THEN x / y END"),
     # Type names, as Spark writes them
     "type_name": (
         ("name",),
@@ -222,24 +222,33 @@ def _first(name: str) -> Build:
 
 
 def _tried(name: str, kind: type[exp.Expr]) -> Build:
-    """`try_add` and others: an interval is added as the operator does it."""
-    plain = macro(name, MACROS)
+    """`try_add` and others: operands have the types of the operator's, and an interval is added as it does."""
+    plain = macro(f"try_{name}", MACROS)
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) == 2 and any(isinstance(arg.unnest(), exp.Interval) for arg in args):
             return own_call("try", kind(this=args[0], expression=args[1]))
-        return plain(args)
+        return plain(give_types(name, *args) if len(args) == 2 else args)
 
     return build
 
 
+def _try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 2:
+        return None
+    sides = give_types("divide", *args)
+    return macro_call("try_quotient", *sides, *map(digits_of, sides))
+
+
 BUILDERS: dict[str, Build] = {
     **{name: macro(name, MACROS) for name in (
-        "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "shiftrightunsigned", "try_add",
-        "try_subtract", "try_multiply", "try_mod", "try_divide", "typeof", "corr", "regr_r2", "regr_slope",
+        "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "shiftrightunsigned",
+        "try_mod", "typeof", "corr", "regr_r2", "regr_slope",
         "regr_intercept")},
-    "try_add": _tried("try_add", exp.Add),
-    "try_subtract": _tried("try_subtract", exp.Sub),
+    "try_add": _tried("add", exp.Add),
+    "try_subtract": _tried("subtract", exp.Sub),
+    "try_multiply": _tried("multiply", exp.Mul),
+    "try_divide": _try_divide,
     "getbit": lambda args: macro_call("bit_get", *args) if len(args) == 2 else None,
     "round": _rounded("round"),
     "bround": _rounded("bround"),

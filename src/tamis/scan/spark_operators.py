@@ -11,6 +11,8 @@ two operands of which nothing is to be said is the plain operator, so that nothi
 | a text beside a date, … is a date, …         | only where the text is a literal |
 | a boolean is no number: an error             | TRUE is 1                        |
 | x / 0 and x % 0 are errors                   | infinite, NULL or NaN            |
+| a float beside another number is a double    | a float                          |
+| a literal is an int: `tiny * 2` is one, too  | of the type of the other side    |
 | decimals are divided to a scale of their own | a double                         |
 | `div` of decimals is a bigint                | a decimal with a fraction        |
 """
@@ -90,13 +92,16 @@ def _compared(sign: str) -> list[Macro]:
 _SCALE = "CAST(coalesce(nullif(regexp_extract(typeof({0}), 'DECIMAL\\(\\d+,(\\d+)\\)', 1), ''), '0') AS INTEGER)"
 _DIGITS = (
     "CASE typeof({0}) WHEN 'TINYINT' THEN 3 WHEN 'SMALLINT' THEN 5 WHEN 'INTEGER' THEN 10 WHEN 'BIGINT' THEN 20 "
-    "WHEN 'HUGEINT' THEN 38 "
-    "ELSE CAST(coalesce(nullif(regexp_extract(typeof({0}), 'DECIMAL\\((\\d+),', 1), ''), '0') AS INTEGER) END"
+    "WHEN 'HUGEINT' THEN 20 "  # a sum of whole numbers, which is a bigint in Spark
+    # A sum has 38 digits in DuckDB, and in Spark ten more than its values have.
+    "ELSE CAST(replace(coalesce(nullif(regexp_extract(typeof({0}), 'DECIMAL\\((\\d+),', 1), ''), '0'), '38', '20') "
+    "AS INTEGER) END"
 )
 _ARE_DECIMALS = (
     "(typeof(p) LIKE 'DECIMAL%' OR typeof(q) LIKE 'DECIMAL%') "
     "AND typeof(p) NOT IN ('DOUBLE', 'FLOAT') AND typeof(q) NOT IN ('DOUBLE', 'FLOAT')"
 )
+_QUOTIENT = "spark_quotient(x, y, i, j)"
 _NO_DIVISOR = "error('division by zero: leave such rows out, or use try_divide')"
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -173,20 +178,32 @@ MACROS: Macros = CASTS | {
     "add": _arithmetic("+"),
     "subtract": _arithmetic("-"),
     "multiply": _arithmetic("*"),
-    "divide": _arithmetic("/", "spark_quotient(x, y)", "spark_quotient(x, y)"),
-    **_of_numbers(
-        "quotient",
+    # The digits of an operand are given where it is a literal, whose type in DuckDB has others, and NULL elsewhere.
+    "divide": [
+        ((*parameters, "i", "j"), body) for parameters, body in _arithmetic("/", _QUOTIENT, _QUOTIENT)
+    ],
+    "quotient": (
+        ("p", "q", "i", "j"),
         f"CASE WHEN q = 0 AND p IS NOT NULL THEN {_NO_DIVISOR} "
-        f"WHEN {_ARE_DECIMALS} THEN round(p / q, spark_scale_of_quotient(p, q)) ELSE p / q END",
+        f"WHEN {_ARE_DECIMALS} THEN round(p / q, spark_scale_of_quotient({_SCALE.format('p')}, {_SCALE.format('q')}, "
+        f"coalesce(i, {_DIGITS.format('p')}), coalesce(j, {_DIGITS.format('q')}))) "
+        "ELSE CAST(p AS DOUBLE) / CAST(q AS DOUBLE) END",
+    ),
+    # Exact where the engine has digits for it, which Spark has not either.
+    "rounded_product": (
+        ("p", "q", "s"), "round(coalesce(TRY(p * q), CAST(p AS DOUBLE) * CAST(q AS DOUBLE)), s)"
+    ),
+    "try_quotient": (("p", "q", "i", "j"), "CASE WHEN q <> 0 THEN spark_quotient(p, q, i, j) END"),
+    "quotient_once": (
+        ("p", "q", "i", "j"),
+        "list_transform([{'p': p, 'q': q}], lambda pair: spark_quotient(pair.p, pair.q, i, j))[1]",
     ),
     # A quotient of decimals has at least six digits after the point, and gives up others beyond 38 digits in all.
     "scale_of_quotient": (
-        ("p", "q"),
-        f"CASE WHEN {_DIGITS.format('p')} - {_SCALE.format('p')} + {_SCALE.format('q')} + spark_full_scale(p, q) <= 38 "
-        "THEN spark_full_scale(p, q) ELSE greatest(least(spark_full_scale(p, q), 6), "
-        f"38 - ({_DIGITS.format('p')} - {_SCALE.format('p')} + {_SCALE.format('q')})) END",
+        ("s", "t", "i", "j"),
+        "CASE WHEN i - s + t + greatest(6, s + j + 1) <= 38 THEN greatest(6, s + j + 1) "
+        "ELSE greatest(6, 38 - (i - s + t)) END",
     ),
-    "full_scale": (("p", "q"), f"greatest(6, {_SCALE.format('p')} + {_DIGITS.format('q')} + 1)"),
     "mod": _arithmetic("%", "spark_remainder(x, y)", "spark_remainder(x, y)"),
     **_of_numbers("remainder", f"CASE WHEN q = 0 AND p IS NOT NULL THEN {_NO_DIVISOR} ELSE p % q END"),
     "div": [
@@ -197,8 +214,10 @@ MACROS: Macros = CASTS | {
     **_of_numbers(
         "whole_quotient",
         f"CASE WHEN q = 0 AND p IS NOT NULL THEN {_NO_DIVISOR} "
-        "WHEN typeof(p) IN ('DOUBLE', 'FLOAT') OR typeof(q) IN ('DOUBLE', 'FLOAT') THEN CAST(trunc(p / q) AS BIGINT) "
-        "ELSE CAST(round((p - p % q) / q) AS BIGINT) END",
+        "WHEN typeof(p) IN ('DOUBLE', 'FLOAT') OR typeof(q) IN ('DOUBLE', 'FLOAT') "
+        "THEN error('div divides whole numbers and decimals: cast the float') "
+        "WHEN typeof(p) LIKE 'DECIMAL%' OR typeof(q) LIKE 'DECIMAL%' THEN CAST(round((p - p % q) / q) AS BIGINT) "
+        "ELSE CAST(p // q AS BIGINT) END",
     ),
     **{
         name: _compared(sign)
@@ -277,13 +296,61 @@ def operator(node: exp.Expr) -> exp.Expr:
     if any(isinstance(side, exp.Null | exp.Any | exp.All | exp.Interval) for side in sides):
         # NULL fits every overload, and lists of a quantified comparison are no values.
         return node
+    sides = give_types(name, *sides)
+    node.set("this", sides[0])
+    node.set("expression", sides[1])
+    others = tuple(map(digits_of, sides)) if name == "divide" else ()
     if any(map(_is_number, sides)) or is_in_nested_subquery(node):
         # The other one is a number too, or DuckDB has no such operator.
         if name not in _OF_NUMBERS:
             return node
         is_nested = any(side.find(exp.Anonymous) is not None for side in sides)
-        return macro_call(f"{_OF_NUMBERS[name]}{'_once' if is_nested else ''}", *sides)
-    return macro_call(name, *sides)
+        return macro_call(f"{_OF_NUMBERS[name]}{'_once' if is_nested else ''}", *sides, *others)
+    return macro_call(name, *sides, *others)
+
+
+def give_types(name: str, one: exp.Expr, other: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+    """Return the operands of an operator with the types that Spark gives them, as far as the text tells."""
+    if _is_float(one) != _is_float(other):
+        one, other = (exp.cast(side, "double") if _is_float(side) else side for side in (one, other))
+    if name in ("add", "subtract", "multiply"):
+        return _give_type(name, one, other), _give_type(name, other, one)
+    return one, other
+
+
+def _is_float(side: exp.Expr) -> bool:
+    """Whether an operand is a cast to a float of 32 bits, as it is written or as a macro computes it."""
+    if isinstance(side, exp.Cast):
+        return side.to.this is exp.DType.FLOAT
+    return isinstance(side, exp.Anonymous) and side.name.lower() in _FLOATS
+
+
+_FLOATS = frozenset(f"spark_{name}" for name in ("float", "float_of", "try_float", "try_float_of"))
+
+
+def _give_type(name: str, side: exp.Expr, other: exp.Expr) -> exp.Expr:
+    """Return an operand, a literal with the type that it has in Spark: DuckDB gives it that of the other operand."""
+    number = side.this if isinstance(side, exp.Neg) else side
+    if not isinstance(number, exp.Literal) or number.is_string or isinstance(other, exp.Literal):
+        return side
+    if number.this.isdecimal():
+        return exp.cast(side, "int") if int(number.this) < 2**31 else side
+    if name == "multiply" and "e" not in number.this.lower():
+        # A product that may have more than 18 digits is computed with 38 of them.
+        scale = len(number.this.partition(".")[2])
+        return exp.cast(side, f"decimal({max(19, len(number.this))}, {scale})")
+    return side
+
+
+def digits_of(side: exp.Expr) -> exp.Expr:
+    """Return how many digits an operand has in Spark, where its text tells: `3` has 1, `0.25` 2; else NULL."""
+    if isinstance(side, exp.Cast) and side.to.this is exp.DType.DECIMAL and side.to.expressions:
+        return exp.Literal.number(side.to.expressions[0].name)
+    number = side.this if isinstance(side, exp.Neg) else side
+    if not isinstance(number, exp.Literal) or number.is_string or "e" in number.this.lower():
+        return exp.null()
+    whole, _, part = number.this.partition(".")
+    return exp.Literal.number(max(len(whole.lstrip("0")) + len(part), 1))
 
 
 _OF_NUMBERS = {"divide": "quotient", "mod": "remainder", "div": "whole_quotient"}
