@@ -71,6 +71,9 @@ def compared(
 def listed(path: Path, data_type: pa.DataType, items: Sequence[tuple[Any, pa.DataType]]) -> Said:
     """A column in a list of literals, each with its type; said to the judge as what it means, one `=` an item."""
     literals = tuple(Literal(item, own if item is not None else types.NULL) for item, own in items)
+    if types.is_number(data_type) and any(isinstance(item, float) for item, _ in items):
+        # One double makes doubles of all.
+        items = [(item if item is None else float(item), types.DOUBLE) for item, _ in items]
     equal = (" = ".join(judge_operands(sql_name(path), data_type, item, own)) for item, own in items)
     return Said(Call("in", (Column(path), *literals)), "(" + " OR ".join(f"({each})" for each in equal) + ")")
 

@@ -61,7 +61,7 @@ def test_what_no_row_made_is_unknown(text: str) -> None:
 
 
 def test_what_a_row_made_passes() -> None:
-    assert to_duckdb("a + 1") == "SPARK_ADD(a, 1)"
+    assert to_duckdb("a + 1") == "SPARK_ADD(a, CAST(1 AS INT))"
     assert to_duckdb("SPARK_ADD(a, 1)") == "SPARK_ADD(a, 1)"
     assert to_duckdb("duckdb_octet_length(a)") == "OCTET_LENGTH(a)"
     assert to_duckdb("DUCKDB_octet_length(a)") == "OCTET_LENGTH(a)"
@@ -183,13 +183,13 @@ def test_a_call_within_another_keeps_what_is_bound_apart(session: tamis.Session)
         ("a <=> NULL", "a IS NOT DISTINCT FROM NULL"),
         ("a = (NULL)", "a = (NULL)"),
         # One of two is a number, and so is the other.
-        ("a + 1 = b", "SPARK_ADD(a, 1) = b"),
-        ("b > a * 2", "b > SPARK_MULTIPLY(a, 2)"),
-        ("a / b", "SPARK_DIVIDE(a, b)"),
+        ("a + 1 = b", "SPARK_ADD(a, CAST(1 AS INT)) = b"),
+        ("b > a * 2", "b > SPARK_MULTIPLY(a, CAST(2 AS INT))"),
+        ("a / b", "SPARK_DIVIDE(a, b, NULL, NULL)"),
         ("a = max(b)", "a = MAX(b)"),
-        ("a / max(b)", "SPARK_QUOTIENT(a, MAX(b))"),
-        ("a / (SELECT b FROM t)", "SPARK_DIVIDE(a, (SELECT b FROM t))"),
-        ("(a + b) / c", "SPARK_QUOTIENT_ONCE(SPARK_ADD(a, b), c)"),
+        ("a / max(b)", "SPARK_QUOTIENT(a, MAX(b), NULL, NULL)"),
+        ("a / (SELECT b FROM t)", "SPARK_DIVIDE(a, (SELECT b FROM t), NULL, NULL)"),
+        ("(a + b) / c", "SPARK_QUOTIENT_ONCE(SPARK_ADD(a, b), c, NULL, NULL)"),
         ("c % (a + b)", "SPARK_REMAINDER_ONCE(c, SPARK_ADD(a, b))"),
         ("a div b div c", "SPARK_WHOLE_QUOTIENT_ONCE(SPARK_DIV(a, b), c)"),
         # What is written down is of a type that DuckDB knows.

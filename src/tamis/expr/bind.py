@@ -15,7 +15,21 @@ from tamis.expr.coerce import Placed, place
 from tamis.expr.functions import COMPARISONS, MIRRORED, type_of, without_widening
 from tamis.expr.literals import cast_literal
 from tamis.expr.names import resolve
-from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, columns_of, fold, or_, walk, with_args
+from tamis.expr.nodes import (
+    FALSE,
+    NULL,
+    TRUE,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    and_,
+    columns_of,
+    fold,
+    or_,
+    walk,
+    with_args,
+)
 from tamis.expr.printer import shown
 from tamis.types import a_type, decimal_digits, is_bytes, is_number, is_ordered, is_text, type_name
 
@@ -240,7 +254,7 @@ def _compare_range(function: str, value: Expr, first: Literal, last: Literal) ->
         case "<>":
             return or_(Call("<", (value, first)), Call(">", (value, last)))
         case "<=>":
-            return and_(Call("is_not_null", (value,)), Call(">=", (value, first)), Call("<=", (value, last)))
+            return Call("<=>", (and_(Call(">=", (value, first)), Call("<=", (value, last))), TRUE))
         case "<" | ">=":
             return Call(function, (value, first))
         case _:
