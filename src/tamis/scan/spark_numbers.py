@@ -100,6 +100,7 @@ MACROS: Macros = {
         for name, sign in (("add", "+"), ("subtract", "-"), ("multiply", "*"))
     },
     "try_mod": (("x", "y"), "CASE WHEN y <> 0 THEN TRY(x % y) END"),
+    "try_divide": (("x", "y"), "CASE WHEN y <> 0 THEN x / y END"),
     # Type names, as Spark writes them
     "type_name": (
         ("name",),
@@ -236,6 +237,8 @@ def _tried(name: str, kind: type[exp.Expr]) -> Build:
 def _try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 2:
         return None
+    if isinstance(args[0].unnest(), exp.Interval):
+        return macro_call("try_divide", *args)
     sides = give_types("divide", *args)
     return macro_call("try_quotient", *sides, *map(digits_of, sides))
 

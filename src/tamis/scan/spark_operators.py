@@ -330,8 +330,8 @@ _FLOATS = frozenset(f"spark_{name}" for name in ("float", "float_of", "try_float
 
 def _give_type(name: str, side: exp.Expr, other: exp.Expr) -> exp.Expr:
     """Return an operand, a literal with the type that it has in Spark: DuckDB gives it that of the other operand."""
-    number = side.this if isinstance(side, exp.Neg) else side
-    if not isinstance(number, exp.Literal) or number.is_string or isinstance(other, exp.Literal):
+    number = _number(side)
+    if number is None or next(other.find_all(exp.Column, exp.Anonymous, exp.Query), None) is None:
         return side
     if number.this.isdecimal():
         return exp.cast(side, "int") if int(number.this) < 2**31 else side
@@ -342,12 +342,18 @@ def _give_type(name: str, side: exp.Expr, other: exp.Expr) -> exp.Expr:
     return side
 
 
+def _number(side: exp.Expr) -> exp.Literal | None:
+    """Return the literal without its sign that an operand is, if it is one."""
+    number = side.this if isinstance(side, exp.Neg) else side
+    return number if isinstance(number, exp.Literal) and not number.is_string else None
+
+
 def digits_of(side: exp.Expr) -> exp.Expr:
     """Return how many digits an operand has in Spark, where its text tells: `3` has 1, `0.25` 2; else NULL."""
     if isinstance(side, exp.Cast) and side.to.this is exp.DType.DECIMAL and side.to.expressions:
         return exp.Literal.number(side.to.expressions[0].name)
-    number = side.this if isinstance(side, exp.Neg) else side
-    if not isinstance(number, exp.Literal) or number.is_string or "e" in number.this.lower():
+    number = _number(side)
+    if number is None or "e" in number.this.lower():
         return exp.null()
     whole, _, part = number.this.partition(".")
     return exp.Literal.number(max(len(whole.lstrip("0")) + len(part), 1))
