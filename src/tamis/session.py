@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
-from tamis.errors import AccessDenied, InvalidArgument, MissingValue, ParseError
+from tamis.errors import AccessDenied, InvalidArgument, MissingValue, ParseError, check_flags
+from tamis.io.storage_options import check_storage_options
 from tamis.table import Table, open_source
 from tamis.tables.jobs import Engine
 from tamis.tables.planning import AUTO, LOCAL, SPARK, Planning, check_mode
@@ -79,6 +80,7 @@ class Session(_Answering[Answer]):
         self._spark_session = spark
         self._mode = LOCAL if spark is None else planning
         self._policies = _loaded(policies)
+        check_storage_options(storage_options)
         self._storage_options = storage_options
         self._principal: str | None = None
         self._catalog_of: dict[str, Catalog] = {}
@@ -179,6 +181,8 @@ class Session(_Answering[Answer]):
         unknown = [each for each in options if each not in _CATALOG_OPTIONS]
         if unknown:
             raise InvalidArgument(f"{unknown[0]}= says nothing about a catalog: {', '.join(_CATALOG_OPTIONS)} do")
+        check_storage_options(options.get("storage_options"))
+        check_flags(**{name: given for name, given in options.items() if name != "storage_options"})
 
         def open_table(identifier: str, loaded: object) -> TableSource:
             with unreadable_under(self._policies):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import MissingDependency, UnsupportedFeature, one_line
+from tamis.errors import MissingDependency, UnsupportedFeature, one_line, wrong_argument
 from tamis.scan.engine_types import MOST_DIGITS, cast_for_engine, for_engine
 from tamis.types import a_type
 
@@ -111,6 +111,8 @@ def duckdb_relation(rows: Any, connection: duckdb.DuckDBPyConnection | None) -> 
     """Return a relation over a scan or a query, which it asks for rows each time it is used."""
     import duckdb
 
+    if connection is not None and not hasattr(connection, "from_arrow"):
+        raise wrong_argument("connection", "one of duckdb.connect()", connection)
     schema = rows.schema
     taken = for_engine(schema)
     source = rows if taken == schema else _Cast(rows, taken)
