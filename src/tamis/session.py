@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
-from tamis.errors import AccessDenied, InvalidArgument, MissingValue, ParseError, check_flags
+from tamis.errors import (
+    AccessDenied,
+    InvalidArgument,
+    MissingValue,
+    ParseError,
+    UnsupportedFeature,
+    check_flags,
+    with_article,
+)
 from tamis.io.storage_options import check_storage_options
 from tamis.table import Table, open_source
 from tamis.tables.jobs import Engine
@@ -347,7 +355,16 @@ class _Opener:
         """What delta.`path` means in a query."""
         if self._session._policies is not None:
             raise AccessDenied("a session with policies queries tables by their names, not by their places")
-        return self._session._open_source(path, format or None)
+        if format != "parquet":
+            return self._session._open_source(path, format)
+        # To `open` that is a single file, and to queries, as in Spark, a folder of them too.
+        source = self._session._open_source(path)
+        if source.format not in ("parquet", "hive"):
+            raise UnsupportedFeature(
+                f"'{source.storage.uri}' is {with_article(source.format)} table, whose files alone are not its rows: "
+                f"write {source.format} in the place of parquet"
+            )
+        return source
 
     def open_state(self, source: Versioned, state: State) -> TableSource:
         """What orders VERSION AS OF 3 means in a query."""
