@@ -39,6 +39,22 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in set('aeio') else 'a'} {noun}"
 
 
+def wrong_argument(argument: str, expected: str, found: object) -> InvalidArgument:
+    """The error for an argument of another kind. It names the type alone, because what was given may be a secret.
+
+    >>> str(wrong_argument("merge_schema", "True or False", "yes"))
+    'merge_schema is True or False, not a str'
+    """
+    return InvalidArgument(f"{argument} is {expected}, not {with_article(type(found).__name__)}")
+
+
+def check_flags(**flags: object) -> None:
+    """Raise where a switch is neither True nor False: any text would be taken for True, also 'no'."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise InvalidArgument(f"{name} is True or False, not {value!r}")
+
+
 def counted(count: int, noun: str) -> str:
     """So many of a thing.
 

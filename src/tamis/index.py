@@ -19,7 +19,7 @@ import numpy as np
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
-from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, with_article
+from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, with_article, wrong_argument
 from tamis.expr.nodes import TRUE
 from tamis.indexing.building import BuildResult, Progress, Subject, build_index
 from tamis.indexing.finding import store_for
@@ -95,6 +95,8 @@ def build(
 
     Whoever is killed meanwhile leaves the index as it was, and the next build goes on where that one was.
     """
+    if progress is not None and not callable(progress):
+        raise wrong_argument("progress", "a function that is told how far it is", progress)
     reopen = partial(open_source, uri, storage_options=storage_options, index=False, **opening)
     source = reopen()
     if source.format == "parquet":

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
-from tamis.errors import AccessDenied, InvalidArgument, MissingValue, ParseError
+from tamis.errors import (
+    AccessDenied,
+    InvalidArgument,
+    MissingValue,
+    ParseError,
+    UnsupportedFeature,
+    check_flags,
+    with_article,
+)
+from tamis.io.storage_options import check_storage_options
 from tamis.table import Table, open_source
 from tamis.tables.jobs import Engine
 from tamis.tables.planning import AUTO, LOCAL, SPARK, Planning, check_mode
@@ -79,6 +88,7 @@ class Session(_Answering[Answer]):
         self._spark_session = spark
         self._mode = LOCAL if spark is None else planning
         self._policies = _loaded(policies)
+        check_storage_options(storage_options)
         self._storage_options = storage_options
         self._principal: str | None = None
         self._catalog_of: dict[str, Catalog] = {}
@@ -179,6 +189,8 @@ class Session(_Answering[Answer]):
         unknown = [each for each in options if each not in _CATALOG_OPTIONS]
         if unknown:
             raise InvalidArgument(f"{unknown[0]}= says nothing about a catalog: {', '.join(_CATALOG_OPTIONS)} do")
+        check_storage_options(options.get("storage_options"))
+        check_flags(**{name: given for name, given in options.items() if name != "storage_options"})
 
         def open_table(identifier: str, loaded: object) -> TableSource:
             with unreadable_under(self._policies):
@@ -343,7 +355,16 @@ class _Opener:
         """What delta.`path` means in a query."""
         if self._session._policies is not None:
             raise AccessDenied("a session with policies queries tables by their names, not by their places")
-        return self._session._open_source(path, format or None)
+        if format != "parquet":
+            return self._session._open_source(path, format)
+        # To `open` that is a single file, and to queries, as in Spark, a folder of them too.
+        source = self._session._open_source(path)
+        if source.format not in ("parquet", "hive"):
+            raise UnsupportedFeature(
+                f"'{source.storage.uri}' is {with_article(source.format)} table, whose files alone are not its rows: "
+                f"write {source.format} in the place of parquet"
+            )
+        return source
 
     def open_state(self, source: Versioned, state: State) -> TableSource:
         """What orders VERSION AS OF 3 means in a query."""

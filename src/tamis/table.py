@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, get_args
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, with_article
+from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, check_flags, wrong_argument
 from tamis.expr.nodes import FALSE, NULL
 from tamis.io.storage import Storage, open_storage
+from tamis.io.storage_options import check_storage_options
 from tamis.parquet.leaves import Int96
 from tamis.scan.plan import describe_files
 from tamis.scan.residual import check_functions
@@ -213,14 +214,16 @@ def open_source(
     """What `open_table` opens, planned where `planning` says."""
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
-    if partitioning is not None and not isinstance(partitioning, Mapping):
-        raise InvalidArgument(
-            f"partitioning is a mapping of columns to types, as in {{'day': 'date'}}, not {partitioning!r}"
-        )
+    if partitioning is not None:
+        from tamis.tables.hive.discovery import check_partitioning
+
+        check_partitioning(partitioning)
+    check_flags(merge_schema=merge_schema, allow_outside=allow_outside, relocate=relocate)
+    check_storage_options(storage_options)
     if int96 not in get_args(Int96):
         raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
     if not isinstance(uri, str | os.PathLike):
-        raise InvalidArgument(f"a table is opened by its path or URI, not by {with_article(type(uri).__name__)}")
+        raise wrong_argument("the place of a table", "its path or URI", uri)
     chosen = _Snapshot(version, timestamp, snapshot_id, ref)
     chosen_int96 = None if int96 == "instant" else int96
     if catalog is not None:

@@ -263,6 +263,27 @@ def test_tables_on_a_terminal(folder: Path) -> None:
     assert "pages of id" in text
 
 
+@pytest.mark.parametrize("columns", [120, 80, 60, 40])
+def test_numbers_are_whole_on_a_narrow_terminal(tmp_path: Path, columns: int) -> None:
+    rows = pa.table({
+        "dec9": pa.array([Decimal(number) / 100 for number in range(5000)], pa.decimal128(9, 2)),
+        "wide": pa.array([Decimal(10**37 + number) for number in range(5000)], pa.decimal128(38, 0)),
+    })  # fmt: skip
+    (tmp_path / "f.parquet").write_bytes(parquet_bytes(rows))
+    piped = run_here("inspect", "f.parquet", "--column", "dec9", folder=tmp_path).stdout
+    (ratio,) = re.findall(r"\d+\.\d×", piped)
+    code, shown = run_on_terminal("inspect", "f.parquet", "--column", "dec9", folder=tmp_path, columns=columns)
+    assert code == 0
+    assert all(text in without_colours(shown) for text in (ratio, "49.99", "5,000"))
+    code, shown = run_on_terminal("inspect", "f.parquet", "--column", "wide", folder=tmp_path, columns=columns)
+    lines = without_colours(shown).splitlines()
+    assert code == 0
+    assert max(map(len, lines)) <= columns
+    # Where not even a line of its own is long enough, it goes on in the next.
+    digits = "".join(re.findall(r"\d+", "".join(lines)))
+    assert str(10**37 + 4999) in digits
+
+
 def test_many_row_groups_are_cut_on_a_terminal_and_not_in_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "many.parquet").write_bytes(parquet_bytes(pa.table({"x": range(100)}), row_group_size=2))
     code, shown = run_on_terminal("inspect", "many.parquet", folder=tmp_path)

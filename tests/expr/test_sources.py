@@ -68,7 +68,37 @@ def test_a_pyiceberg_expression():
 def test_a_list_means_all_of_its_items():
     assert to_expr([A_GREATER_5, pc.field("b") > 5]) == Call("and", (A_GREATER_5, B_GREATER_5))
     assert to_expr((A_GREATER_5, None)) == A_GREATER_5
-    assert to_expr([[A_GREATER_5], (B_GREATER_5,)]) == Call("and", (A_GREATER_5, B_GREATER_5))
+
+
+@pytest.mark.parametrize(
+    ("where", "sql"),
+    [
+        ([["a = 1"], ["a = 2"]], "a = 1 OR a = 2"),
+        ([["a = 1", None], ["a = 2", "b = 3"]], "a = 1 OR (a = 2 AND b = 3)"),
+        ([[col("a") == 1], [col("a") == 2, "b = 3"]], "a = 1 OR (a = 2 AND b = 3)"),
+        ([[("a", "=", 1)], ["a = 2", pc.field("b") == 3]], "a = 1 OR (a = 2 AND b = 3)"),
+        ([("a = 1",), ("a = 2",)], "a = 1 OR a = 2"),
+        ((["a = 1"], ["a = 2"]), "a = 1 OR a = 2"),
+        ([["a = 1", "b = 3"]], "a = 1 AND b = 3"),
+    ],
+)
+def test_a_list_of_lists_means_any_of_the_lists(where, sql):
+    assert to_expr(where) == parse_sql(sql)
+
+
+def test_a_list_of_lists_of_partition_filters_is_their_or():
+    one, other, third = PartitionFilter.eq("a", 1), PartitionFilter.is_null("b"), PartitionFilter.eq("c", 2)
+    assert to_expr([[one], [other, third]]) == PartitionFilter.or_(one, PartitionFilter.and_(other, third))
+    with pytest.raises(InvalidArgument, match="mixes partition filters with expressions"):
+        to_expr([[one], [A_GREATER_5]])
+
+
+def test_a_scan_of_a_list_of_lists_finds_the_rows_of_any(tmp_path):
+    pq.write_table(pa.table({"i": [1, 2, 3]}), tmp_path / "f.parquet")
+    table = tamis.open(tmp_path / "f.parquet")
+    for where in ([["i = 1"], ["i = 2"]], [[col("i") == 1], [col("i") == 2]], [[("i", "=", 1)], [("i", "=", 2)]]):
+        assert table.scan(where).to_arrow()["i"].to_pylist() == [1, 2]
+        assert table.scan(where).count() == 2
 
 
 @pytest.mark.parametrize(
@@ -123,8 +153,11 @@ def test_conditions_as_tuples_find_the_rows_that_pyarrow_finds(tmp_path):
         ([("id", "like", "a%")], "'like' is no operator of a condition.*LIKE 'a%'"),
         ([["id", "=", 5]], r"a condition is a tuple of three, as in \('id', '=', 5\)"),
         ([("id", "=")], r"a condition is a tuple of three, as in \('id', '=', '…'\)"),
-        ([[("a", "=", 1)], "b = 2"], "mixes lists of conditions.*col"),
-        ([[("a", "=", 1)], ("b", "=", 2)], "mixes lists of conditions"),
+        ([[("a", "=", 1)], "b = 2"], "mixes lists of filters.*col"),
+        ([[("a", "=", 1)], ("b", "=", 2)], "mixes lists of filters"),
+        ([["a = 1"], []], "mixes lists of filters"),
+        (["a = 1", ["b = 2"]], "mixes lists of filters"),
+        ([[["a = 1"]]], "lists inside of lists of lists"),
     ],
 )
 def test_a_condition_that_is_none_says_the_way_out(where, message):

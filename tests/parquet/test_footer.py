@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import polars
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as encryption
 import pytest
 
+import tamis
 from tamis.errors import CorruptFile, MissingFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
 from tamis.io.ranges import NEVER_CHANGES
@@ -282,3 +284,13 @@ def test_parse_footer_takes_the_bytes_alone(tmp_path: Path) -> None:
     raw = small_file(tmp_path).read_bytes()
     length = int.from_bytes(raw[-8:-4], "little")
     assert parse_footer(raw[-8 - length : -8], "x").num_rows == 3
+
+
+def test_integers_of_128_bits_are_refused_with_the_names_of_their_columns(tmp_path: Path) -> None:
+    wide = polars.Series([1, 2], dtype=polars.Int128)
+    frame = polars.DataFrame({"id": [1, 2], "big": wide, "list": [[1], [2]]}).cast({"list": polars.List(polars.Int128)})
+    frame.write_parquet(tmp_path / "f.parquet")
+    with pytest.raises(UnsupportedFeature, match=r"integers of 128 bits \('big' and 'list'\).*Decimal\(38, 0\)"):
+        tamis.open(tmp_path / "f.parquet")
+    frame.select("id", polars.col("big").cast(polars.Decimal(38, 0))).write_parquet(tmp_path / "f.parquet")
+    assert tamis.open(tmp_path / "f.parquet").scan("big > 1").to_arrow()["id"].to_pylist() == [2]

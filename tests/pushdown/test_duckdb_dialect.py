@@ -353,6 +353,8 @@ def test_a_name_of_ours_hides_no_table(folder: Path) -> None:
         ("SELECT nope FROM orders", errors.UnknownColumn, "nope"),
         ("SELECT nope(id) FROM orders", errors.ExpressionError, "nope"),
         ("FROM ordes", errors.TableNotFound, "Did you mean 'orders'"),
+        ("FROM zzz", errors.TableNotFound, 'or write delta."path", iceberg."path" or parquet."path"$'),
+        ("INSERT INTO orders VALUES (1)", errors.ParseError, "SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SUMMARIZE"),
         ("SELEC 1", errors.ParseError, "SELEC"),
         ("", errors.ParseError, "one query"),
         ("SELECT 1; SELECT 2", errors.ParseError, "2 statements"),

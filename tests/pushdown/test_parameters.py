@@ -103,3 +103,25 @@ def test_a_text_that_is_none_is_told_as_ever(session: tamis.Session) -> None:
 def test_mistakes(session: tamis.Session, query: str, args: Any, said: str) -> None:
     with pytest.raises(InvalidArgument, match=re.escape(said)):
         session.sql(query, args)
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT id FROM :a", "SELECT id FROM :a.b", "SELECT 1 FROM (SELECT 1) JOIN :a ON TRUE"]
+)
+@pytest.mark.parametrize("args", [None, {"a": "t"}])
+def test_a_parameter_cannot_name_a_table(session: tamis.Session, query: str, args: Any) -> None:
+    with pytest.raises(ParseError, match=r"parameter :a stands where the query names a table.* is a value"):
+        session.sql(query, args)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("t1@v12", "t1 VERSION AS OF 12"),
+        ("t1@3", "t1 VERSION AS OF 3"),
+        ("lake.t1@20240301120000000", "t1 TIMESTAMP AS OF '2024"),
+    ],
+)
+def test_a_version_behind_an_at_sign_is_told_how_it_is_written(session: tamis.Session, table: str, said: str) -> None:
+    with pytest.raises(ParseError, match=f"names no table. The version of a table is written as in {said}"):
+        session.sql(f"SELECT count(*) FROM {table}")

@@ -8,13 +8,14 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import deltalake
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import InvalidArgument, TableError, TableNotFound
+from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.rules import ALL
 
@@ -161,6 +162,18 @@ def test_tables_that_a_query_names_by_their_place_are_not_listed(tmp_path: Path)
     session = tamis.connect().register("rows", pa.table({"id": [1]}))
     assert session.sql(f"SELECT count(*) AS n FROM parquet.`{place}`").to_arrow()["n"].to_pylist() == [3]
     assert session.tables == ["rows"]
+
+
+def test_a_delta_table_is_not_read_as_its_parquet_files(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path / "orders", pa.table({"id": [1]}))
+    session = tamis.connect()
+    for dialect, quote in (("spark", "`"), ("duckdb", '"')):
+        with pytest.raises(
+            UnsupportedFeature, match="is a delta table, whose files alone are not its rows: write delta"
+        ):
+            session.sql(f"SELECT * FROM parquet.{quote}{tmp_path}/orders{quote}", dialect=dialect)
+        found = session.sql(f"SELECT * FROM delta.{quote}{tmp_path}/orders{quote}", dialect=dialect)
+        assert found.to_arrow().num_rows == 1
 
 
 def test_a_database_has_a_name_of_its_own(tmp_path: Path) -> None:

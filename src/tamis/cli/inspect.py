@@ -32,6 +32,7 @@ from tamis.parquet.inspection import ColumnInspection, FileInspection
 from tamis.parquet.inspection import inspect as inspect_file
 from tamis.report.page_ranges_svg import page_ranges_svg, percent
 from tamis.scan.funnel import format_bytes
+from tamis.types import is_number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +41,9 @@ ROW_GROUPS_ON_A_TERMINAL = 20
 _MOST_NAMES = 20
 _LONGEST_VALUE = 32
 _LONGEST_NAME = 60
-_LONGEST_WORD = 15
+_LONGEST_WORD = 12
 _FOLDED = ("type", "encodings", "dictionary", "Bloom filter")
+_WHOLE = ("min", "max", "overlap")
 
 _MARKED = "≥ ≤ a bound that was cut short, and no value;  ? the file does not say whether it was"
 _OVERLAP = "overlap: the share of pages, or else row groups, whose range holds a typical value; 100 % without any order"
@@ -201,24 +203,35 @@ def _show(found: FileInspection, with_pages: bool, is_narrowed: bool) -> None:
 
 
 def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ...]]) -> None:
+    """Show rows, in several tables below each other where not all columns fit: a number is never cut."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    from tamis.cli.terminal import plain_table
+    from tamis.cli.terminal import plain_table, split_columns
 
-    table = plain_table(section.headings, section.are_numbers)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    for column, heading, is_number in zip(table.columns, section.headings, section.are_numbers, strict=True):
-        texts = [heading, *map(str, column.cells)]
-        # Words may take several lines on a narrow terminal, numbers must stay whole.
-        if is_number or heading == "overlap":
-            column.min_width = max(map(cell_len, texts))
-        elif heading in _FOLDED:
-            column.min_width = min(_LONGEST_WORD, max(cell_len(word) for text in texts for word in text.split()))
-            column.no_wrap = False
-            column.overflow = "fold"
-    console.print(table)
+    texts = [[heading, *cells] for heading, *cells in zip(section.headings, *rows, strict=True)]
+    whole = [max(map(cell_len, each)) for each in texts]
+    least = [
+        # Words may take several lines on a narrow terminal, other texts may be cut.
+        min(_LONGEST_WORD, max(cell_len(word) for text in each for word in text.split()))
+        if heading in _FOLDED
+        else width if is_number or heading in _WHOLE else min(_LONGEST_WORD, width)
+        for heading, is_number, each, width in zip(section.headings, section.are_numbers, texts, whole, strict=True)
+    ]  # fmt: skip
+    keys = 2 if section.headings[1] == "page" else 1
+    for chosen in split_columns(least, keys, console.width):
+        table = plain_table([section.headings[at] for at in chosen], [section.are_numbers[at] for at in chosen])
+        for row in rows:
+            table.add_row(*(Text(row[at]) for at in chosen))
+        for column, at in zip(table.columns, chosen, strict=True):
+            column.min_width = least[at]
+            is_alone = len(chosen) == keys + 1 and at == chosen[-1]
+            # What may wrap is made narrower than it need be: other columns may not, unless they fit nowhere.
+            if section.headings[at] in _FOLDED or is_alone:
+                column.min_width = min(least[at], console.width // 2)
+                column.no_wrap = False
+                column.overflow = "fold"
+        console.print(table)
 
 
 # --- What is shown ---------------------------------------------------------------------------------------------------
@@ -405,7 +418,8 @@ def _bounds(values: pa.Array | pa.ChunkedArray, exact: pa.Array | pa.ChunkedArra
 
 def _values(values: pa.Array | pa.ChunkedArray) -> list[str]:
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    shorten = partial(_shortened, longest=_LONGEST_VALUE)
+    # A number that is cut short would be another one.
+    shorten = str if is_number(array.type) else partial(_shortened, longest=_LONGEST_VALUE)
     return ["–" if text is None else shorten(printable(text)) or "''" for text in cell_texts(array).to_pylist()]
 
 

@@ -246,7 +246,7 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--index",
         metavar="PLACE",
-        help="Folder of a statistics index, or none.  [default: the one in the table's own folder, if there is one]",
+        help="Folder of a statistics index, or none.  [default: the one beside the table's folder, if there is one]",
     ),
     click.option(
         "--partitioning",

@@ -47,8 +47,13 @@ def _show_some_rows(console: Console, rows: pa.Table) -> list[str]:
     shown = fitting_columns(rows.column_names, columns, console.width)
     fields = [rows.schema.field(index) for index in range(shown)]
     table = plain_table([field.name for field in fields], [types.is_number(field.type) for field in fields])
+    are_numbers = [types.is_number(field.type) for field in fields]
+    for column, is_number in zip(table.columns, are_numbers, strict=True):
+        if is_number:
+            # Cut short it would be another number.
+            column.no_wrap, column.overflow = False, "fold"
     for cells in zip(*columns[:shown], strict=True):
-        table.add_row(*(_cell(cell) for cell in cells))
+        table.add_row(*(_cell(cell, is_number) for cell, is_number in zip(cells, are_numbers, strict=True)))
     console.print(table)
     return list(rows.column_names[shown:])
 
@@ -64,8 +69,26 @@ def fitting_columns(names: Sequence[str], columns: Sequence[Sequence[str | None]
     return len(names)
 
 
-def _cell(text: str | None) -> Text:
+def split_columns(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
+    """The places of columns in the tables that fit a width, each with the first ones, which tell its rows apart.
+
+    >>> split_columns([4, 10, 10, 10], 1, 40), split_columns([4, 10, 10, 10], 1, 30)
+    ([[0, 1, 2, 3]], [[0, 1, 2], [0, 3]])
+    """
+    first = list(range(keys))
+    tables = [first]
+    for place in range(keys, len(widths)):
+        wider = [*tables[-1], place]
+        taken = sum(widths[each] + _BETWEEN_COLUMNS for each in wider) - _BETWEEN_COLUMNS
+        if taken > width and len(tables[-1]) > keys:
+            tables.append([*first, place])
+        else:
+            tables[-1] = wider
+    return tables
+
+
+def _cell(text: str | None, is_number: bool) -> Text:
     if text is None:
         return Text("NULL", style="dim italic")
     shown = printable(text)
-    return Text(shown if cell_len(shown) <= MOST_CELL_WIDTH else shown[: MOST_CELL_WIDTH - 1] + "…")
+    return Text(shown if is_number or cell_len(shown) <= MOST_CELL_WIDTH else shown[: MOST_CELL_WIDTH - 1] + "…")

@@ -2,7 +2,7 @@
 
     ("id", "=", 5)                              one condition
     [("id", ">", 5), ("region", "in", ["eu"])]  all of them
-    [[("id", "=", 5)], [("id", "=", 7)]]        any of the lists, and within a list all
+    [[("id", "=", 5)], [("id", "=", 7)]]        any of the lists, and within a list all (see `sources`)
 
 The names of columns and the values are those of `tamis.col`. What is NULL is as there: a comparison with NULL drops the
 row, while a list finds NULL where it has None, so that `not in` keeps the rows in which the column is NULL.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator as operators
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeGuard
 
 from tamis.errors import InvalidArgument
@@ -61,29 +61,6 @@ def _is_name(item: object) -> bool:
 
 def _operator(item: object) -> str | None:
     return " ".join(item.lower().split()) if isinstance(item, str) else None
-
-
-def any_of_lists(where: object) -> Sequence[Sequence[Condition]] | None:
-    """The lists of a list of lists of conditions; None where it is something else.
-
-    A list in which such lists stand beside other things would be read in two ways: it is an error.
-    """
-    if not isinstance(where, list):
-        return None
-    lists = [item for item in where if isinstance(item, list) and item and all(map(is_condition, item))]
-    if not lists:
-        return None
-    others = [item for item in where if item is not None and not any(item is each for each in lists)]
-    if others:
-        raise InvalidArgument(
-            "a where list mixes lists of conditions, of which any is enough, with other filters, of which all must "
-            "hold: join them with | and &, as in (col('a') == 1) | (col('b') == 2), or write SQL text"
-        )
-    return lists
-
-
-def from_lists(lists: Sequence[Sequence[Condition]]) -> Expr:
-    return or_(*(and_(*map(from_condition, conditions)) for conditions in lists))
 
 
 def from_condition(condition: Condition) -> Expr:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TypeGuard, cast
+
 import numpy as np
 import pyarrow.compute as pc
 
@@ -11,8 +15,8 @@ from tamis.expr.clock import stop_clocks
 from tamis.expr.from_pyarrow import from_pyarrow
 from tamis.expr.from_pyiceberg import from_pyiceberg
 from tamis.expr.from_pyspark import from_pyspark, is_pyspark_column
-from tamis.expr.from_tuples import any_of_lists, from_condition, from_lists, is_condition, refuse_misspelled
-from tamis.expr.nodes import Call, Column, Expr, Literal, and_
+from tamis.expr.from_tuples import from_condition, is_condition, refuse_misspelled
+from tamis.expr.nodes import Call, Column, Expr, Literal, and_, or_
 from tamis.expr.partition_filter import PartitionFilter
 
 _KINDS = (
@@ -22,45 +26,68 @@ _KINDS = (
 
 
 def to_expr(where: object) -> Expr | PartitionFilter | None:
-    """The expression that a `where` means; None for no filter.
+    """Return the expression that a `where` means; None for no filter.
 
-    A list means all of its items, and a list of lists of conditions (tuples) any of the lists, as pyarrow has it. A
-    `PartitionFilter` stays what it is, because its meaning is not that of SQL; a list of them is their AND, and a list
-    that mixes them with expressions is an error. The time that the filter asks for is that of this call.
+    A list means all of its items, and a list of lists any of the lists, as pyarrow has it. A `PartitionFilter` stays
+    what it is, because its meaning is not that of SQL: a list of them is their AND, a list of lists of them the OR of
+    those, and a list that mixes them with expressions is an error. The time that the filter asks for is that of this
+    call.
     """
-    lists = any_of_lists(where)
-    if lists is not None:
-        return stop_clocks(from_lists(lists))
-    items = _flattened(where)
-    filters = [item for item in items if isinstance(item, PartitionFilter)]
-    expressions = [item for item in items if not isinstance(item, PartitionFilter)]
-    if filters and expressions:
+    groups = _groups(where)
+    filters = [each for group in groups for each in group if isinstance(each, PartitionFilter)]
+    if filters and len(filters) < sum(map(len, groups)):
         raise InvalidArgument(
             "a where list mixes partition filters with expressions, which mean different things: "
             "write all of it as one or the other"
         )
     if filters:
-        return filters[0] if len(filters) == 1 else PartitionFilter.and_(*filters)
-    return stop_clocks(and_(*expressions)) if expressions else None
+        return _join(PartitionFilter.or_, [_join(PartitionFilter.and_, group) for group in groups])
+    found = [and_(*(each for each in group if not isinstance(each, PartitionFilter))) for group in groups]
+    return stop_clocks(or_(*found)) if found else None
 
 
-def _flattened(where: object) -> list[Expr | PartitionFilter]:
-    found: list[Expr | PartitionFilter] = []
-    stack = [where]
-    while stack:
-        item = stack.pop()
-        if is_condition(item):
-            found.append(from_condition(item))
-        elif isinstance(item, list | tuple):
-            refuse_misspelled(item)
-            stack.extend(reversed(item))
-        elif item is not None:
-            found.append(_one(item))
-    return found
+def _join(join: Callable[..., PartitionFilter], filters: Sequence[object]) -> PartitionFilter:
+    (first, *others) = filters
+    return join(*filters) if others else cast(PartitionFilter, first)
+
+
+def _groups(where: object) -> list[list[Expr | PartitionFilter]]:
+    """Return the filters in groups: a row must pass all filters of some group. No group at all is no filter."""
+    items = _items(where)
+    lists = [item for item in items if _is_list(item) and item]
+    if not lists:
+        group = [_one(item) for item in items if not _is_list(item)]
+        return [group] if group else []
+    if len(lists) < len(items):
+        raise InvalidArgument(
+            "a where list mixes lists of filters, of which any is enough, with other filters, of which all must hold: "
+            "join them with | and &, as in (col('a') == 1) | (col('b') == 2), or write SQL text"
+        )
+    inner = [_items(each) for each in lists]
+    if any(map(_is_list, chain(*inner))):
+        raise InvalidArgument(
+            "a where has lists inside of lists of lists: a list of lists means any of the lists, within a list all. "
+            "Join filters with | and &, as in (col('a') == 1) | (col('b') == 2), or write SQL text"
+        )
+    return [[_one(item) for item in each] for each in inner if each]
+
+
+def _items(where: object) -> list[object]:
+    """Return the items of a list without None, which is no filter; a filter alone is a list of one."""
+    if not _is_list(where):
+        return [] if where is None else [where]
+    refuse_misspelled(where)
+    return [item for item in where if item is not None]
+
+
+def _is_list(item: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    return isinstance(item, list | tuple) and not is_condition(item)
 
 
 def _one(where: object) -> Expr | PartitionFilter:
     match where:
+        case tuple() if is_condition(where):
+            return from_condition(where)
         case str():
             # It imports sqlglot, which filters that are no text do without.
             from tamis.expr.sql import parse_sql

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tamis.errors import InvalidArgument, TableNotFound, with_article
+from tamis.errors import InvalidArgument, TableNotFound, with_article, wrong_argument
 from tamis.io.listing import has_directory
 from tamis.io.open_files import OBJECT_STORES, OpenFiles
 from tamis.io.storage import Storage, open_storage
@@ -54,6 +54,8 @@ def store_for(
     from tamis.indexing.store import IndexStore
 
     if place is not None:
+        if not isinstance(place, str | os.PathLike):
+            raise wrong_argument("to", "the path or the URI of a folder for the index", place)
         return IndexStore(open_storage(place, storage_options))
     folder = _folder_of(table)
     given = None if table.given is None else (folder(table.given[0]), table.given[1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from tamis import types
-from tamis.errors import CorruptFile, InvalidArgument, one_line
+from tamis.errors import CorruptFile, InvalidArgument, one_line, wrong_argument
 from tamis.expr.builder import col
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
@@ -168,6 +168,8 @@ def choose_columns(
                 f"column {_shown(path)!r} is {types.a_type(known[path].type)}, which has no NaN: "
                 "leave it out of count_nan"
             )
+    if not isinstance(asked.false_positives, int | float) or isinstance(asked.false_positives, bool):
+        raise wrong_argument("false_positives", "a share between 0 and 1", asked.false_positives)
     if not 0.0 < asked.false_positives < 1.0:
         raise InvalidArgument(f"false_positives is a share between 0 and 1, not {asked.false_positives!r}")
     paths = dict.fromkeys([*chosen, *bloom, *counted])
@@ -231,7 +233,15 @@ def names_given(names: Sequence[str] | str | None, what: str) -> tuple[str, ...]
     """Names as a tuple; one text is a mistake that would be taken for its letters."""
     if isinstance(names, str):
         raise InvalidArgument(f"{what} is a list of names, not one text: {what}=[{names!r}]")
-    return None if names is None else tuple(names)
+    if names is None:
+        return None
+    if not isinstance(names, Iterable) or isinstance(names, Mapping):
+        raise wrong_argument(what, "a list of names", names)
+    found = tuple(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise wrong_argument(f"each item of {what}", "the name of a column", name)
+    return found
 
 
 def _shown(path: FieldPath) -> str:

@@ -19,12 +19,12 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from tamis.errors import InvalidArgument, MissingDependency, StorageError, with_article
+from tamis.errors import InvalidArgument, MissingDependency, StorageError, with_article, wrong_argument
 from tamis.io.counters import IoCounters
 from tamis.io.links import LinkGuard
 from tamis.io.open_files import OpenFiles
 from tamis.io.retries import RetryPolicy
-from tamis.io.storage_options import S3Options, check_option_names
+from tamis.io.storage_options import S3Options, check_storage_options
 from tamis.io.threads import default_threads
 
 _SECRET = re.compile(r"(://[^/:@]*):[^/@]*(?=@)")
@@ -99,15 +99,14 @@ def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any]
     >>> storage.root, storage.uri, storage.is_local
     ('bucket/table', 's3://bucket/table', False)
     """
-    text = os.fspath(uri)
+    text = os.fspath(uri) if isinstance(uri, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise InvalidArgument(f"a table's place is text or a path, not {type(uri).__name__}")
+        raise wrong_argument("the place of a table", "a text or a path", uri)
     if not text.strip():
         raise InvalidArgument("the table's place is empty: give a path or a URI such as s3://bucket/table")
-    options = dict(storage_options or {})
+    options = dict(check_storage_options(storage_options))
     if "filesystem" in options:
         return _with_file_system(text, options)
-    check_option_names(options)
     match = _SCHEME.match(text)
     scheme = match[1].lower() if match else "file"
     if scheme == "file":

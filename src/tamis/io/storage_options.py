@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, wrong_argument
 
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     "access_key": ("aws_access_key_id", "access_key_id", "s3.access-key-id", "client.access-key-id"),
@@ -62,9 +62,22 @@ def is_of_the_storage(name: str) -> bool:
     return name.lower().startswith(("s3.", "client.")) and name.lower() in _CANONICAL
 
 
+def check_storage_options(options: object) -> Mapping[str, Any]:
+    """The options, of which there may be none; an error where they are no mapping of known names."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise wrong_argument("storage_options", "a mapping of options, as in {'AWS_REGION': 'eu-west-1'}", options)
+    if "filesystem" not in options:
+        check_option_names(options)
+    return options
+
+
 def check_option_names(options: Iterable[str]) -> None:
     """An error for a name that no table file system here knows, with the names that are near it."""
     for option in options:
+        if not isinstance(option, str):
+            raise wrong_argument("the name of a storage option", "a text, as in {'AWS_REGION': …}", option)
         lowered = option.lower()
         if lowered not in _CANONICAL and lowered not in _FOR_WRITERS:
             known = [*_CANONICAL, "filesystem"]

@@ -195,15 +195,39 @@ def check_values(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, 
 
 
 def _parse(footer: bytes, place: str) -> pq.FileMetaData:
-    source = pa.BufferReader(footer + len(footer).to_bytes(4, "little") + MAGIC)
     try:
-        # Nothing in a footer can be longer than the footer, whatever a list or a string claims to be.
-        limits = {"thrift_string_size_limit": len(footer), "thrift_container_size_limit": len(footer)}
-        return open_reader(source, **limits).metadata
+        return _read_metadata(footer)
     except NotImplementedError as error:
-        raise UnsupportedFeature(f"'{place}' cannot be read: {one_line(error)}") from error
+        wide = _wide_integers(footer) if "more than 64 bits" in str(error) else []
+        if not wide:
+            raise UnsupportedFeature(f"'{place}' cannot be read: {one_line(error)}") from error
+        names, casts = " and ".join(map(repr, wide)), ", ".join(f"{name!r}: polars.Decimal(38, 0)" for name in wide)
+        raise UnsupportedFeature(
+            f"'{place}' cannot be read, because Arrow has no integers of 128 bits ({names}): write it again with "
+            f"decimals, as in polars.read_parquet(…).cast({{{casts}}}).write_parquet(…), or without "
+            f"{'them' if len(wide) > 1 else 'the column'}"
+        ) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFile(f"the footer of '{place}' is damaged: {one_line(error)}") from error
+
+
+def _read_metadata(footer: bytes) -> pq.FileMetaData:
+    source = pa.BufferReader(footer + len(footer).to_bytes(4, "little") + MAGIC)
+    # Nothing in a footer can be longer than the footer, whatever a list or a string claims to be.
+    limits = {"thrift_string_size_limit": len(footer), "thrift_container_size_limit": len(footer)}
+    return open_reader(source, **limits).metadata
+
+
+def _wide_integers(footer: bytes) -> list[str]:
+    """Return the columns that hold 128 bits without a logical type, as Polars writes such integers."""
+    try:
+        # The types are those of Parquet where the note about Arrow's has another name.
+        schema = _read_metadata(footer.replace(b"ARROW:schema", b"ARROW.schema")).schema
+    except (pa.ArrowException, OSError, ValueError):
+        return []
+    leaves = [schema.column(number) for number in range(len(schema))]
+    wide = [leaf for leaf in leaves if leaf.length == 16 and leaf.logical_type.type == "NONE"]
+    return list(dict.fromkeys(leaf.path.partition(".")[0] for leaf in wide))
 
 
 _Key = tuple[str, str, int, int | None]

@@ -246,9 +246,12 @@ class Catalog:
             hint = f" Did you mean {'.'.join((close[0], *parts[1:]))!r}?" if close else ""
             near = f"{hint or near} Databases: {', '.join(sorted(attached))}."
         raise TableNotFound(
-            f"no table {name!r} in this session.{near} Register one with c.register(name, table), or write "
-            "delta.`path`, iceberg.`path` or parquet.`path`"
+            f"no table {name!r} in this session.{near} Register one with c.register(name, table), or write {BY_PLACE}"
         )
+
+
+BY_PLACE = "delta.`path`, iceberg.`path` or parquet.`path`"
+"""How a query names tables that nobody registered."""
 
 
 def _own_names(connector: Connector, handle: Handle, asked: Sequence[str]) -> Sequence[str]:

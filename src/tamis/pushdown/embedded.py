@@ -28,7 +28,6 @@ from tamis.errors import EvaluationError, one_line
 from tamis.expr.sql_syntax import DEEPEST, with_large_stack
 from tamis.pushdown.connector import Connector, as_told
 from tamis.pushdown.connectors.lake_sums import whole_sums
-from tamis.pushdown.engine_types import for_engine
 from tamis.pushdown.engine_words import plain
 from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
 from tamis.pushdown.own_files import OwnFiles, all_own_files, engine_name
@@ -38,6 +37,7 @@ from tamis.pushdown.policies.reading import check_protected, is_protected, prote
 from tamis.pushdown.rules.sizes import MOST_ROWS_HELD
 from tamis.pushdown.spark_syntax import in_duckdb_syntax
 from tamis.scan.embedded import text_for_engine
+from tamis.scan.engine_types import cast_for_engine, for_engine
 from tamis.scan.spark_functions import macros_of, to_duckdb
 
 BATCH_ROWS = 65_536
@@ -361,19 +361,12 @@ class _Stream:
                 if not len(self._given):
                     yield pa.record_batch([pa.nulls(batch.num_rows, pa.bool_())], schema=self._schema)
                 elif batch.num_rows:
-                    yield pa.RecordBatch.from_arrays(_cast_to(batch, self._schema), schema=self._schema)
+                    yield pa.RecordBatch.from_arrays(cast_for_engine(batch, self._schema), schema=self._schema)
         except GeneratorExit:
             raise
         except BaseException as error:
             self._failures.append(error)
             raise
-
-
-def _cast_to(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
-    return [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
 
 
 def _relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[BaseException]) -> Any:

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from tamis.errors import InvalidArgument, MissingValue, TamisError, with_article
+from tamis.errors import InvalidArgument, MissingValue, ParseError, TamisError, with_article
 from tamis.expr.literals import literal
 from tamis.expr.printer import to_sql
 from tamis.expr.sql_dialect import SparkCalls
@@ -53,6 +53,7 @@ def fill_parameters(tree: exp.Expr, arguments: Arguments | None) -> None:
     values = _by_name(arguments)
     used: set[str] = set()
     for each in list(tree.find_all(exp.Placeholder, exp.Parameter)):
+        _refuse_as_table(each)
         name = each.name
         if name not in values:
             raise MissingValue(_no_value(name, values))
@@ -61,6 +62,25 @@ def fill_parameters(tree: exp.Expr, arguments: Arguments | None) -> None:
     unused = [name for name in values if name not in used]
     if unused:
         raise InvalidArgument(f"the query has no parameter {_spoken(unused[0])}, for which args= has a value")
+
+
+def _refuse_as_table(parameter: exp.Expr) -> None:
+    """Raise where a parameter stands for a table, or is how Delta writes the version of one: `orders@v1`."""
+    match parameter.parent:
+        case exp.TableAlias(parent=exp.Table() as table):
+            # Delta has `@v1` for a version, and `@20240301120000000` for a timestamp.
+            version = parameter.name.removeprefix("v")
+            is_version = version.isdecimal() and (version != parameter.name or len(version) < 14)
+            state = f"VERSION AS OF {version}" if is_version else "TIMESTAMP AS OF '2024-03-01 12:00:00'"
+            raise ParseError(
+                f"'{table.name}@{parameter.name}' names no table",
+                hint=f"The version of a table is written as in {table.name} {state}",
+            )
+        case exp.Table():
+            raise ParseError(
+                f"the parameter {_spoken(parameter.name)} stands where the query names a table",
+                hint="A parameter is a value, and cannot name one: write the name into the query",
+            )
 
 
 def _by_name(arguments: Arguments | None) -> dict[str, Any]:

@@ -295,4 +295,10 @@ def switched_off(rules: Rules) -> frozenset[str]:
         return frozenset() if rules else frozenset(rule.name for rule in ALL)
     if not isinstance(rules, Mapping):
         raise InvalidArgument(f"rules= is True, False, or as in {{'push_limit_into_scan': False}}, not {rules!r}")
+    known = [rule.name for rule in ALL]
+    for name, is_on in rules.items():
+        if name not in known:
+            raise InvalidArgument(f"no rule {name!r}; there are {', '.join(known)}")
+        if not isinstance(is_on, bool):
+            raise InvalidArgument(f"rules= switches the rule {name!r} to True or False, not to {is_on!r}")
     return frozenset(name for name, is_on in rules.items() if not is_on)

@@ -18,7 +18,7 @@ from tamis.pushdown.nodes import Filter, Join, Node
 from tamis.pushdown.scopes import Field, NotModelled, Scope, hidden_name, symbol_tree
 from tamis.pushdown.sql_grouping import has_aggregates
 from tamis.pushdown.sql_sources import Common, Planned, Queries, plan_from, split_condition
-from tamis.pushdown.sql_trees import conjuncts
+from tamis.pushdown.sql_trees import conjuncts, text_of
 
 
 def filtered(queries: Queries, node: Node, scope: Scope, where: exp.Expr, commons: Mapping[str, Common]) -> Node:
@@ -47,7 +47,7 @@ def _nested(queries: Queries, node: Node, scope: Scope, tree: exp.Expr, commons:
     beside = OneRowQueries(queries, commons)
     root = exp.Select(expressions=[tree.copy()])
     (taken,) = beside.taken_out(root).expressions
-    condition = scope.with_fields(beside.fields).expression(taken, queries.now)
+    condition = scope.with_fields(beside.fields).expression(taken.unalias(), queries.now)
     return Filter(beside.joined(node), condition)
 
 
@@ -97,6 +97,15 @@ def _joined(node: Node, inner: Node, condition: Expr, *, is_there: bool) -> Node
     return Join(node, inner, "semi" if is_there else "anti", tuple(pairs), and_(*rest) if rest else None)
 
 
+def _name_columns(select: exp.Select) -> None:
+    """Give columns that have a subquery in them the names of their texts, before something else stands there."""
+    for each in list(select.expressions):
+        has_name = isinstance(each, exp.Alias | exp.Aliases) or bool(each.alias)
+        if not has_name and next(each.find_all(exp.Query), None) is not None:
+            # `alias_` would make it the alias of the subquery itself, which is going to be replaced.
+            each.replace(exp.Alias(this=each.copy(), alias=exp.to_identifier(text_of(each), quoted=True)))
+
+
 class OneRowQueries:
     """Subqueries that have exactly one row, in the place of values: they stand beside each row of the query."""
 
@@ -112,6 +121,7 @@ class OneRowQueries:
         if not any(part is not None and next(part.find_all(exp.Query), None) is not None for part in parts):
             return select
         changed = select.copy()
+        _name_columns(changed)
         for part in (*changed.expressions, changed.args.get("having"), changed.args.get("order")):
             for nested in [] if part is None else list(part.find_all(exp.Subquery)):
                 if nested.find_ancestor(exp.Query) is changed:

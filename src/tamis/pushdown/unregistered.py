@@ -122,8 +122,7 @@ class UnregisteredTables:
                 in_session = (f"{each}.{'.'.join(rest)}" for each in dict.fromkeys((attached, *twins)))
                 return source, (*in_session, *catalog.names(source))
         if first.casefold() in PLACES and len(rest) == 1:
-            format = first.casefold() if first.casefold() != "parquet" else ""
-            source = self._refreshed(name) or self._opener.open_place(rest[0], format)
+            source = self._refreshed(name) or self._opener.open_place(rest[0], first.casefold())
             return source, (f"{first.casefold()}.`{rest[0]}`", source.storage.uri)
         return None
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnsupportedFeature
+from tamis.errors import InvalidArgument, UnsupportedFeature, wrong_argument
 from tamis.expr.builder import Expression, col
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
@@ -22,7 +22,10 @@ def projected_paths(columns: Sequence[object] | None, schema: pa.Schema, table: 
     if isinstance(columns, str):
         names = [name.strip() for name in columns.split(",")]
         raise InvalidArgument(f"columns is a list of names, not one text: columns={names!r}")
-    if not len(columns):
+    if not isinstance(columns, Iterable) or isinstance(columns, Mapping):
+        raise wrong_argument("columns", "a list of names", columns)
+    columns = list(columns)
+    if not columns:
         raise InvalidArgument("columns is empty: leave it away for all columns, or use count()")
     paths = []
     for name in columns:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, MissingFile
+from tamis.errors import InvalidArgument, MissingFile, wrong_argument
 from tamis.expr.nodes import Expr
 from tamis.io.counters import IoCounters
 from tamis.io.listing import check_unchanged
@@ -58,6 +58,16 @@ def checked_limit(limit: object) -> int | None:
     return limit if limit <= MOST_LIMIT else None
 
 
+def _check_levels(levels: object) -> None:
+    if isinstance(levels, str):
+        raise InvalidArgument(f"levels is a list of names, not one text: levels=[{levels!r}]")
+    if not isinstance(levels, Iterable):
+        raise wrong_argument("levels", f"a list of {', '.join(LEVELS)}", levels)
+    for level in levels:
+        if level not in LEVELS:
+            raise InvalidArgument(f"no level {level!r}. Levels: {', '.join(LEVELS)}")
+
+
 class Scan:
     """A lazy scan of a table. Nothing is read before one of its methods asks for it.
 
@@ -78,11 +88,7 @@ class Scan:
         listing: Callable[[bool], FileListing] | None = None,
     ) -> None:
         limit = checked_limit(limit)
-        if isinstance(levels, str):
-            raise InvalidArgument(f"levels is a list of names, not one text: levels=[{levels!r}]")
-        unknown = set(levels) - set(LEVELS)
-        if unknown:
-            raise InvalidArgument(f"no level {sorted(unknown)[0]!r}. Levels: {', '.join(LEVELS)}")
+        _check_levels(levels)
         self._source = source
         self._given_listing = listing
         self._limit = limit

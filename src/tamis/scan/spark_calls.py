@@ -84,6 +84,11 @@ def refusal(name: str, reason: str) -> EvaluationError:
     return EvaluationError(f"the embedded engine has no words for Spark's {name}: {reason}. {_WAY_OUT}")
 
 
+def without_brackets(node: exp.Expr) -> exp.Expr:
+    """A value without brackets around it. Those of a subquery are a part of it, which `unnest` would take off too."""
+    return node if isinstance(node, exp.Subquery) else node.unnest()
+
+
 def text_of(node: exp.Expr | None) -> str | None:
     """The text that a literal is."""
     return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None

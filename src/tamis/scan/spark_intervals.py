@@ -24,7 +24,7 @@ from tamis.expr.interval_literals import (
     of_text,
     of_units,
 )
-from tamis.scan.spark_calls import OWN_PREFIX, PREFIX, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_calls import OWN_PREFIX, PREFIX, macro_call, own_call, refusal, text_of, without_brackets
 
 Fields = tuple[str, str]
 """The first and the last field of an interval's type; `CALENDAR` for the type of `make_interval`."""
@@ -200,7 +200,7 @@ _ARITHMETIC = (exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg)
 
 def _difference(node: exp.Sub) -> exp.Expr | None:
     """The difference of two dates is an interval in Spark, and a number in DuckDB."""
-    one, other = node.this.unnest(), node.expression.unnest()
+    one, other = without_brackets(node.this), without_brackets(node.expression)
     if any(isinstance(each, (exp.Literal, exp.Null, *_ARITHMETIC)) and text_of(each) is None for each in (one, other)):
         return None
     kinds = _kind_of(one), _kind_of(other)

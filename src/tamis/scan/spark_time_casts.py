@@ -6,7 +6,7 @@ import re
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import PREFIX, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_calls import PREFIX, macro_call, own_call, refusal, text_of, without_brackets
 from tamis.scan.spark_intervals import field_of_interval, fields_of
 
 _FIELDS = {
@@ -62,7 +62,7 @@ def meant_time(node: exp.Expr) -> exp.Expr | None:
     target = node.args["to"]
     name = getattr(target.this, "name", "")
     kind = _KINDS.get(name)
-    value = node.this.unnest()
+    value = without_brackets(node.this)
     if name in _NUMBERS and isinstance(value, exp.Anonymous) and value.name.lower() in _TIME_CALLS:
         seconds = macro_call("time_to_seconds", value)
         return exp.Cast(this=seconds if name == "DECIMAL" else own_call("trunc", seconds), to=target)

@@ -9,7 +9,7 @@ import pytest
 
 import tamis
 from tamis import types
-from tamis.errors import AccessDenied, StorageError, TableError
+from tamis.errors import AccessDenied, StorageError, TableError, UnsupportedFeature
 from tamis.expr.bind import bind
 from tamis.expr.sql import parse_sql
 from tamis.pushdown.connectors.database import DatabaseConnector
@@ -43,7 +43,7 @@ def test_what_has_no_type_here_is_read_as_text_and_not_asked_about(postgresql: s
             "u": "00000000-0000-0000-0000-0000000000ff",
             "j": '{"a": 1}',
             "a": "{1,2}",
-            "i": "1 day",
+            "i": pa.MonthDayNano([0, 1, 0]),
             "c": "x",
             "n": Decimal("1.500000000000000000"),
             "b": b"\x00\xff",
@@ -51,11 +51,26 @@ def test_what_has_no_type_here_is_read_as_text_and_not_asked_about(postgresql: s
         }
     ]
     schema = connector.columns(handle)
-    for text in ("u = '00000000-0000-0000-0000-0000000000ff'", "c = 'x'", "j LIKE '%a%'", "b = X'00FF'", "i > '2'"):
+    for text in ("u = '00000000-0000-0000-0000-0000000000ff'", "c = 'x'", "j LIKE '%a%'", "b = X'00FF'", "t > '2'"):
         assert connector.push_filter(handle, bind(parse_sql(text), schema)) is None, text
     pushed = connector.push_filter(handle, bind(parse_sql("u IS NOT NULL AND n > 1"), schema))
     assert pushed is not None
     assert read(connector, pushed.handle).num_rows == 1
+
+
+def test_numbers_of_odd_types_are_numbers_and_a_timetz_is_not_read(postgresql: str) -> None:
+    run(
+        postgresql,
+        "DROP TABLE IF EXISTS amounts",
+        "CREATE TABLE amounts (o oid, m money, i interval, z timetz)",
+        "INSERT INTO amounts VALUES (9, 9, '9 days', '10:00+02'), (10, 10, '10 days', '09:00-05')",
+    )
+    session = tamis.connect().attach("pg", postgresql)
+    largest = session.sql("SELECT max(o) AS o, max(m) AS m, max(i) AS i FROM pg.amounts").to_arrow().to_pylist()
+    assert largest == [{"o": 10, "m": Decimal("10.000000000000000000"), "i": pa.MonthDayNano([0, 10, 0])}]
+    assert session.sql("SELECT o FROM pg.amounts WHERE m > 9.5 AND o > 9").to_arrow().to_pylist() == [{"o": 10}]
+    with pytest.raises(UnsupportedFeature, match=r"column 'z' in .* is timetz, a type that is not read"):
+        session.sql("SELECT z FROM pg.amounts").to_arrow()
 
 
 def test_a_number_that_does_not_fit_is_an_error(postgresql: str) -> None:

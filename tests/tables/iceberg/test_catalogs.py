@@ -128,7 +128,7 @@ def test_errors_of_the_libraries_behind_a_catalog_are_ours() -> None:
         ({"type": "sql"}, "'uri' is missing among its properties"),
         ({"type": "sql", "uri": "no url"}, "Could not parse"),
         ({"type": "sql", "uri": "nonsense://"}, "nonsense"),
-        ({"type": "nonsense"}, "nonsense"),
+        ({"type": "nonsense"}, "no type 'nonsense'. Types: .*glue, hive, .*rest, sql"),
         ({"uri": 5}, "URI"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 import pyarrow as pa
 
-from tamis.errors import AmbiguousColumn
+from tamis.errors import AmbiguousColumn, UnsupportedFeature
 from tamis.expr.functions import type_of
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, columns_of, conjuncts_of, fold
 from tamis.pushdown.connector import (
@@ -39,6 +39,7 @@ from tamis.tables.database.query import (
     over,
 )
 from tamis.tables.database.select import can_select, can_test, select
+from tamis.types import not_read
 
 DEEPEST = 100
 """The deepest condition that is written into a query: databases take no deeper ones gladly."""
@@ -190,8 +191,18 @@ class DatabaseConnector(Connector):
 
     def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
         query = _query(handle)
+        self._refuse_not_read(query)
         self.database.check(query)
         yield from self.database.run(self._text(query), query.columns)
+
+    def _refuse_not_read(self, query: Query) -> None:
+        found = not_read(pa.schema([pa.field(column.name, column.type) for column in query.columns]))
+        if found is not None:
+            name, kind = found
+            raise UnsupportedFeature(
+                f"the column {name!r} in {self.database.place} is {kind}, a type that is not read: leave it out, or "
+                "read it through a view that casts it"
+            )
 
     def _can_run(self, query: Query) -> bool:
         return can_select(query, self.database.dialect)

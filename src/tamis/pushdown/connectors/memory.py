@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, with_article
+from tamis.errors import InvalidArgument, one_line, with_article
 from tamis.expr.nodes import columns_of
 from tamis.pushdown.connector import Connector, Handle, Properties, PushedProjection, PushedRows
 from tamis.pushdown.nodes import Named, Output
@@ -101,7 +101,14 @@ def _arrow_table(rows: Any) -> pa.Table:
     if isinstance(rows, pa.Table):
         return rows
     if hasattr(rows, "__arrow_c_stream__"):
-        return pa.table(rows)
+        try:
+            return pa.table(rows)
+        except (pa.ArrowException, ValueError) as error:
+            # A column of Python objects, or two columns of one name.
+            kind = with_article(type(rows).__name__)
+            raise InvalidArgument(
+                f"Arrow does not take the rows of {kind}: {one_line(error)}. Give the column one type, or leave it out"
+            ) from error
     if hasattr(rows, "to_arrow"):
         return _arrow_table(rows.to_arrow())
     if hasattr(rows, "to_table"):

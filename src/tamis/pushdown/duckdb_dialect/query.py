@@ -35,6 +35,7 @@ from tamis.errors import (
 )
 from tamis.expr.nodes import Column, Expr, or_
 from tamis.expr.sql_incomplete import refuse_surrogates
+from tamis.pushdown.catalog import BY_PLACE
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.duckdb_dialect.conditions import conditions_of
 from tamis.pushdown.duckdb_dialect.running import (
@@ -177,7 +178,11 @@ class _Views:
             self._look_for(name)
             return
         key = _key(name)
-        planned = self._tables.scan(name, self._symbols)
+        try:
+            planned = self._tables.scan(name, self._symbols)
+        except TableNotFound as error:
+            # Its names stand between double quotes.
+            raise TableNotFound(str(error).replace(BY_PLACE, BY_PLACE.replace("`", '"'))) from error
         if planned is None:
             raise TableNotFound(f"no table {'.'.join(name)!r}: register it with c.register(name, table)")
         known = self._found.setdefault(key, (name, planned))

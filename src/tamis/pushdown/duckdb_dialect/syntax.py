@@ -122,7 +122,8 @@ def read_syntax(text: str, connection: duckdb.DuckDBPyConnection) -> Syntax:
     kind = statement.type.name
     if kind != "SELECT" and not is_pivot:
         raise ParseError(
-            f"{kind.replace('_', ' ')} is not a query", hint="Only queries run here: SELECT, FROM, WITH, VALUES, PIVOT"
+            f"{kind.replace('_', ' ')} is not a query",
+            hint="Only queries run here: SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SUMMARIZE",
         )
     parameters = frozenset(statement.named_parameters)
     node = None if is_many else _tree_of(text, connection)

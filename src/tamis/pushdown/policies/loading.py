@@ -144,8 +144,8 @@ def _mapping(given: object, place: str, known: Sequence[str] | None = None) -> M
 def _read_file(path: Path) -> object:
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"the policies in '{path}' cannot be read: {one_line(error)}") from error
+    except (OSError, ValueError) as error:  # bytes that are no text, or a path that no file can have
+        raise InvalidArgument(f"the policies in {str(path)!r} cannot be read: {one_line(error)}") from error
     return _from_json(text, path) if path.suffix == ".json" else _from_yaml(text, path)
 
 

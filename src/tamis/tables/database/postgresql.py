@@ -1,8 +1,9 @@
 """PostgreSQL through ADBC.
 
-Numbers, texts, times and truth values have types here; anything else (uuid, json, arrays, intervals, …) is fetched as
-the text that PostgreSQL has for it, and not asked about. Texts compare by their bytes: `COLLATE "C"` says so wherever
-the collation of a column could say otherwise, in a database whose encoding is UTF-8.
+Numbers, texts, dates, timestamps, intervals and truth values have types here. Anything else (uuid, json, arrays, times,
+…) is fetched as the text that PostgreSQL has for it, and not asked about; a timetz is not read, because its text has
+another order. Texts compare by their bytes: `COLLATE "C"` says so wherever the collation of a column could say
+otherwise, in a database whose encoding is UTF-8.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import MissingDependency, StorageError, TableError, one_line
 from tamis.tables.database.connection import conform
-from tamis.tables.database.dialects import POSTGRESQL
+from tamis.tables.database.dialects import POSTGRESQL, family_of
 from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query
 
 _SETTINGS = (
@@ -42,6 +43,7 @@ _TYPES = {
     "timestamp": types.TIMESTAMP_NTZ,
     "timestamptz": types.TIMESTAMP,
     "bytea": types.BINARY,
+    "interval": types.INTERVAL,
 }
 
 _FIRST_DAY = -2440588
@@ -51,6 +53,11 @@ _MICROSECONDS_PER_DAY = 86_400_000_000
 
 _WIDEST_NUMERIC = pa.decimal128(38, 18)
 """As Spark reads a numeric without digits."""
+
+_CAST = {"oid": ("bigint", types.LONG), "money": ("numeric", _WIDEST_NUMERIC)}
+"""By type, what its values are cast to there, and their type here: as texts they would have another order."""
+
+_NOT_READ = ("timetz",)
 
 _TABLES = """
 SELECT n.nspname, c.relname, c.oid::bigint
@@ -123,12 +130,17 @@ class PostgreSQLDatabase:
     def _column(self, name: str, kind: str, modifier: int, is_deterministic: bool) -> DatabaseColumn:
         if kind == "numeric":
             return DatabaseColumn(name, _numeric(modifier), compares=True)
+        if kind in _CAST:
+            cast, data_type = _CAST[kind]
+            return DatabaseColumn(name, data_type, compares=True, casts=(cast,))
+        if kind in _NOT_READ:
+            return DatabaseColumn(name, types.NotRead(kind))
         data_type = _TYPES.get(kind)
         if data_type is None:
             return DatabaseColumn(name, types.STRING, reads_as_text=True)
         if data_type == types.STRING:
             return DatabaseColumn(name, data_type, self._compares_texts, is_bytewise=is_deterministic)
-        return DatabaseColumn(name, data_type, compares=data_type != types.BINARY)
+        return DatabaseColumn(name, data_type, compares=family_of(data_type) is not None)
 
     def rows_of(self, table: DatabaseTable) -> int | None:
         place = f"{_identifier(table.schema)}.{_identifier(table.name)}"

@@ -32,6 +32,8 @@ class DatabaseColumn:
     """Of a text: whether it equals only what has the same bytes, without anything being said in the query."""
     is_checked: bool = field(default=True, compare=False)
     """Whether the database holds values to the type; else it must be looked up before anybody relies on it."""
+    casts: tuple[str, ...] = field(default=(), compare=False)
+    """Of a column of a table: types of the database that it is cast to, one after the other, wherever it is named."""
 
 
 @dataclass(frozen=True, slots=True)

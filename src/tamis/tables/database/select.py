@@ -93,7 +93,7 @@ class _Writer:
                 alias = self._alias()
                 name = exp.to_identifier(alias, quoted=True)
                 table = exp.table_(source.name, db=source.schema, quoted=True, alias=name)
-                return _Relation(table, _named(alias, source.columns))
+                return _Relation(table, _cast_columns(_named(alias, source.columns)))
             case Query():
                 alias = self._alias()
                 inner = self.select(source, is_outermost=False)
@@ -189,6 +189,18 @@ def _sum_type(column: DatabaseColumn) -> str:
 
 def _named(alias: str, columns: tuple[DatabaseColumn, ...]) -> dict[str, Named]:
     return {column.name: Named(exp.column(column.name, table=alias, quoted=True), column) for column in columns}
+
+
+def _cast_columns(columns: dict[str, Named]) -> dict[str, Named]:
+    """Return the columns of a table as the types that they are cast to, so that everything above means those."""
+    return {name: Named(_cast(named.sql, named.column.casts), named.column) for name, named in columns.items()}
+
+
+def _cast(sql: exp.Expr, casts: tuple[str, ...]) -> exp.Expr:
+    for each in casts:
+        # The text stands as it is: not every type of a database is one that sqlglot knows.
+        sql = exp.Cast(this=sql, to=exp.Var(this=each))
+    return sql
 
 
 def _derived(inner: exp.Select, alias: str) -> exp.Expr:

@@ -10,7 +10,7 @@ the log has physical ones (column mapping).
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, wrong_argument
 from tamis.expr.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
@@ -144,6 +144,8 @@ def read_post_checkpoint_changes(
     the newest holds. `snapshot` is that `snapshot_info(…)`, as for `read_checkpoint_part`.
     """
     check_partition_filter(filter)
+    if isinstance(commits, str) or not isinstance(commits, Iterable):
+        raise wrong_argument("commits", "a list of paths, as snapshot_info(…).commits", commits)
     storage = open_storage(uri, storage_options)
     files = [_log_file(storage, commit) for commit in commits]
     names = _PartitionNames.of(storage, snapshot)

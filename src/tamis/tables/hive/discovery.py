@@ -98,12 +98,31 @@ def _look_into(tree: DirectoryTree, places: list[tuple[Branch, str]]) -> tuple[B
     return None, below
 
 
+def check_partitioning(partitioning: object) -> Mapping[str, str | pa.DataType]:
+    """The declared types, of which there may be none; an error where they are no mapping of names to types."""
+    if partitioning is None:
+        return {}
+    if not isinstance(partitioning, Mapping):
+        raise InvalidArgument(
+            f"partitioning is a mapping of columns to types, as in {{'day': 'date'}}, not {partitioning!r}"
+        )
+    for name, given in partitioning.items():
+        if not isinstance(name, str):
+            raise InvalidArgument(f"partitioning has the column {name!r}: a name is a text, as in {{'day': 'date'}}")
+        if not isinstance(given, str | pa.DataType):
+            raise InvalidArgument(
+                f"partitioning has the type {given!r} for {name!r}: give its name, as in {{{name!r}: 'int'}}, or an "
+                "Arrow type"
+            )
+    return partitioning
+
+
 def declared_types(
     columns: tuple[str, ...], partitioning: Mapping[str, str | pa.DataType] | None
 ) -> dict[str, pa.DataType]:
     """The types that the user declared, by the names that the directories have."""
     declared: dict[str, pa.DataType] = {}
-    for name, given in (partitioning or {}).items():
+    for name, given in check_partitioning(partitioning).items():
         matches = [column for column in columns if column.lower() == name.lower()]
         if not matches:
             known = f"Partition columns: {', '.join(columns)}" if columns else "The table has no partition columns"

@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, TableNotFound, with_article
+from tamis.errors import InvalidArgument, TableNotFound, with_article, wrong_argument
 from tamis.expr.partition_filter import PartitionFilter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
@@ -57,6 +57,7 @@ def table_info(
     """
     _check_filter(filter)
     storage = open_storage(uri, storage_options)
+    _check_int96(int96)
     layout = HiveLayout.discover(storage, partitioning)
     sample = layout.sample_file
     if sample is None:
@@ -71,6 +72,11 @@ def table_info(
     if filter is not None and not columns and not _keeps(filter, {}):
         rows = rows.slice(0, 0)
     return TableInfo(with_partition_columns(data_schema, layout.partition_schema), columns, rows)
+
+
+def _check_int96(int96: object) -> None:
+    if int96 not in get_args(Int96):
+        raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
 
 
 def _check_filter(filter: object) -> None:
@@ -102,6 +108,8 @@ def list_partition_files(
     """
     _check_filter(filter)
     storage = open_storage(uri, storage_options)
+    if not isinstance(directory, str):
+        raise wrong_argument("directory", "a path of table_info(…).directories", directory)
     values = _partition_values(directory)
     if filter is not None and not _keeps(resolve_columns(filter, values, f"'{storage.uri}'"), values):
         return _no_files()

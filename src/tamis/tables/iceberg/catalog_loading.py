@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pyiceberg import exceptions as theirs
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog, CatalogType, load_catalog
 from pyiceberg.utils.config import Config
 
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, one_line, with_article
@@ -114,6 +114,10 @@ def _refuse_incomplete(what: str, properties: Mapping[str, Any]) -> None:
             f"pyiceberg is not configured for {what}: put it into .pyiceberg.yaml, or give its properties (name, type, "
             "uri, …) instead"
         )
+    kind = properties.get("type")
+    known = sorted(each.value for each in CatalogType)
+    if kind and "py-catalog-impl" not in properties and str(kind).lower() not in known:
+        raise InvalidArgument(f"{what} cannot be opened: no type {kind!r}. Types: {', '.join(known)}")
     if needs_uri and not properties.get("uri"):
         raise InvalidArgument(f"{what} cannot be opened: 'uri' is missing among its properties")
 

@@ -1,0 +1,127 @@
+"""Arguments of another kind than expected: each is an error of ours that names the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from tamis.errors import InvalidArgument
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "hive" / "z=1"
+    place.mkdir(parents=True)
+    pq.write_table(pa.table({"i": [1, 2], "f": [1.0, 2.0]}), place / "0.parquet")
+    return place.parent
+
+
+Call = Callable[[Path], Any]
+
+CALLS: dict[str, tuple[Call, str]] = {
+    "a Python type of a partition": (
+        lambda at: tamis.open(at, partitioning={"z": int}),
+        r"partitioning has the type <class 'int'> for 'z': give its name",
+    ),
+    "a partition by number": (
+        lambda at: tamis.open(at, partitioning={5: "int"}),
+        r"partitioning has the column 5: a name is a text",
+    ),
+    "partitioning of table_info": (
+        lambda at: tamis.hive.table_info(at, partitioning=5),
+        "partitioning is a mapping of columns to types",
+    ),
+    "int96 of table_info": (
+        lambda at: tamis.hive.table_info(at, int96="utc"),
+        "int96 is 'instant' or 'local', not 'utc'",
+    ),
+    "a directory by number": (
+        lambda at: tamis.hive.list_partition_files(at, 5),
+        "directory is a path of .*, not an int",
+    ),
+    "commits that are no list": (
+        lambda at: tamis.delta.read_post_checkpoint_changes(at, 5),
+        "commits is a list of paths, .*, not an int",
+    ),
+    "options of open": (lambda at: tamis.open(at, storage_options=5), "storage_options is a mapping .*, not an int"),
+    "options as a text": (lambda at: tamis.open(at, storage_options="x"), "storage_options is a mapping .*, not a str"),
+    "an empty text as options": (lambda at: tamis.open(at, storage_options=""), "storage_options is a mapping"),
+    "an option by number": (
+        lambda at: tamis.open(at, storage_options={5: 5}),
+        "the name of a storage option is a text, .*, not an int",
+    ),
+    "options of connect": (lambda at: tamis.connect(storage_options=5), "storage_options is a mapping .*, not an int"),
+    "an unknown option of connect": (lambda at: tamis.connect(storage_options={"x": 1}), "no storage option 'x'"),
+    "merge_schema": (lambda at: tamis.open(at, merge_schema="x"), "merge_schema is True or False, not 'x'"),
+    "allow_outside": (lambda at: tamis.open(at, allow_outside="no"), "allow_outside is True or False, not 'no'"),
+    "relocate": (lambda at: tamis.open(at, relocate=None), "relocate is True or False, not None"),
+    "allow_outside of a catalog": (
+        lambda at: tamis.connect().attach("c", catalog={"type": "in-memory"}, allow_outside="no"),
+        "allow_outside is True or False, not 'no'",
+    ),
+    "columns of a scan": (lambda at: tamis.open(at).scan(columns=5), "columns is a list of names, not an int"),
+    "a mapping of columns": (
+        lambda at: tamis.open(at).scan(columns={"i": "j"}),
+        "columns is a list of names, not a dict",
+    ),
+    "levels of a scan": (lambda at: tamis.open(at).scan(levels=5), "levels is a list of .*, not an int"),
+    "a connection": (lambda at: tamis.open(at).scan().to_duckdb(5), "connection is one of .*, not an int"),
+    "a cast": (lambda at: tamis.col("i").cast(5), "the target of a cast is the name of a type, .*, not an int"),
+    "columns of an index": (lambda at: tamis.index.build(at, columns=5), "columns is a list of names, not an int"),
+    "a column of an index": (
+        lambda at: tamis.index.build(at, bloom=[5]),
+        "each item of bloom is the name of a column, not an int",
+    ),
+    "a share": (
+        lambda at: tamis.index.build(at, false_positives="x"),
+        "false_positives is a share between 0 and 1, not a str",
+    ),
+    "the place of an index": (
+        lambda at: tamis.index.build(at, to=5),
+        "to is the path or the URI of a folder .*, not an int",
+    ),
+    "the place of an index to drop": (lambda at: tamis.index.drop(at, to=5), "to is the path or the URI of a folder"),
+    "progress": (lambda at: tamis.index.build(at, progress=5), "progress is a function .*, not an int"),
+    "the place of a table": (lambda at: tamis.index.drop(5), "the place of a table is a text or a path, not an int"),
+    "a place of bytes": (
+        lambda at: tamis.delta.snapshot_info(b"x"),
+        "the place of a table is a text or a path, not a bytes",
+    ),
+    "Python objects": (
+        lambda at: tamis.connect().register("x", pandas.DataFrame({"a": [object()]})),
+        "Arrow does not take the rows of a DataFrame: .* column a .*Give the column one type",
+    ),
+    "columns of one name": (
+        lambda at: tamis.connect().register("x", pandas.DataFrame([[1, 2]], columns=["a", "a"])),
+        "Arrow does not take the rows of a DataFrame: .*'a'",
+    ),
+    "the policies' path": (lambda at: tamis.connect(policies="a\0b"), "the policies in .* cannot be read"),
+    "an unknown rule": (
+        lambda at: tamis.connect().sql("SELECT 1", rules={"push_everything": True}),
+        "no rule 'push_everything'; there are ",
+    ),
+    "a rule by text": (
+        lambda at: tamis.connect().sql("SELECT 1", rules={"push_limit_into_scan": "no"}),
+        "the rule 'push_limit_into_scan' to True or False, not to 'no'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_argument_of_another_kind_is_named(name: str, folder: Path) -> None:
+    call, message = CALLS[name]
+    with pytest.raises(InvalidArgument, match=message):
+        call(folder)
+
+
+def test_options_that_may_hold_a_secret_are_not_repeated(folder: Path) -> None:
+    with pytest.raises(InvalidArgument) as raised:
+        tamis.open(folder, storage_options="AWS_SECRET_ACCESS_KEY=hush")
+    assert "hush" not in str(raised.value)
