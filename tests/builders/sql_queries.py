@@ -21,7 +21,7 @@ LITERALS = {
     "text": ("'eu'", "'us'", "'asia'", "'note 3'", "'customer 1'", "'buy'", "''"),
 }
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
-CONSTANTS = ("TRUE", "FALSE", "NULL", "1 < 2", "1 > 2", "NOT (1 = 1)", "'a' = 'b'", "CAST(NULL AS BOOLEAN)")
+CONSTANTS = ("TRUE", "FALSE", "1 < 2", "1 > 2", "NOT (1 = 1)", "'a' = 'b'", "CAST(NULL AS BOOLEAN)")
 """Conditions that are the same for every row, and for no row."""
 
 
@@ -138,7 +138,12 @@ def _ordered(draw: st.DrawFn, text: str, width: int) -> str:
 @st.composite
 def _having(draw: st.DrawFn, columns: dict[str, str], needed: bool) -> str:
     """A HAVING, or none where the SELECT has an aggregate; constants are as likely as conditions of groups."""
-    conditions = [*CONSTANTS, f"count(*) > {draw(st.sampled_from((0, 2, 30)))}", f"min({next(iter(columns))}) IS NULL"]
+    conditions = [
+        *CONSTANTS,
+        "NULL",
+        f"count(*) > {draw(st.sampled_from((0, 2, 30)))}",
+        f"min({next(iter(columns))}) IS NULL",
+    ]
     chosen = draw(st.sampled_from(conditions if needed else ["", *conditions]))
     return f" HAVING {chosen}" if chosen else ""
 

@@ -151,3 +151,67 @@ def test_syntax_that_spark_refuses(session: tamis.Session, query: str) -> None:
 )
 def test_numbers_and_names_that_spark_takes(session: tamis.Session, query: str, expected: object) -> None:
     assert session.sql(query).to_arrow()[0][0].as_py() == expected
+
+
+CONDITIONS_THAT_ARE_NONE = {
+    "SELECT NOT id FROM {}": "NOT takes a condition, not a number",
+    "SELECT id AND b FROM {}": "AND takes a condition, not a number",
+    "SELECT b OR id FROM {}": "OR takes a condition, not a number",
+    "SELECT b OR id + 1 FROM {}": "OR takes a condition, not a number",
+    "SELECT id FROM {} WHERE 1": "WHERE takes a condition, not a number",
+    "SELECT id FROM {} WHERE id": "WHERE takes a condition, not a number",
+    "SELECT id FROM {} WHERE k": "WHERE takes a condition, not a text",
+    "SELECT id FROM {} WHERE 'true'": "WHERE takes a condition, not a text",
+    "SELECT id FROM {} WHERE NULL": "WHERE takes a condition, not NULL",
+    "SELECT id FROM {} WHERE b AND id": "AND takes a condition, not a number",
+    "SELECT CASE WHEN id THEN 1 END FROM {}": "CASE WHEN takes a condition, not a number",
+    "SELECT CASE WHEN NULL THEN 1 END FROM {}": "CASE WHEN takes a condition, not NULL",
+    "SELECT if(id, 1, 2) FROM {}": "if takes a condition, not a number",
+    "SELECT if('true', 1, 2) FROM {}": "if takes a condition, not a text",
+    "SELECT x.id FROM {} x JOIN m y ON x.id": "ON takes a condition, not a number",
+    "SELECT x.id FROM {} x LEFT JOIN m y ON 1": "ON takes a condition, not a number",
+    "SELECT x.id FROM {} x JOIN m y ON NULL": "ON takes a condition, not NULL",
+    "SELECT sum(b) FROM {}": "sum takes a number, not a boolean",
+    "SELECT avg(DISTINCT b) FROM {}": "avg takes a number, not a boolean",
+    "SELECT sum(b) OVER () FROM {}": "sum takes a number, not a boolean",
+    "SELECT bool_and(id) FROM {}": "bool_and takes a condition, not a number",
+    "SELECT count_if(id) FROM {}": "count_if takes a condition, not a number",
+    "SELECT (SELECT max(id) FROM m WHERE id) FROM {}": "WHERE takes a condition",
+    "SELECT count(t.*) FROM {} t": "no [*] of one table",
+    "SELECT DISTINCT k FROM {} ORDER BY id": "id is no column of SELECT DISTINCT",
+    "SELECT DISTINCT k AS z FROM {} ORDER BY k": "k is no column of SELECT DISTINCT",
+    "SELECT DISTINCT id + 1 FROM {} ORDER BY id + 1": "id is no column of SELECT DISTINCT",
+    "SELECT a FROM (SELECT id AS a, k AS a FROM {})": "a is ambiguous",
+    "SELECT a FROM (SELECT id AS a, id AS a FROM {})": "a is ambiguous",
+    "SELECT 1 FROM (SELECT id AS a, k AS A FROM {}) WHERE a = 1": "a is ambiguous",
+    "WITH w AS (SELECT id AS a, k AS a FROM {}) SELECT w.a FROM w": "a is ambiguous",
+}
+
+
+@pytest.mark.parametrize("source", ["t", "m"])
+@pytest.mark.parametrize("query", CONDITIONS_THAT_ARE_NONE)
+def test_what_is_no_condition_or_no_name_is_refused_at_its_place(
+    session: tamis.Session, query: str, source: str
+) -> None:
+    with pytest.raises(ParseError, match=CONDITIONS_THAT_ARE_NONE[query]):
+        session.sql(query.format(source)).to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("SELECT NOT NULL FROM {}", 3),
+        ("SELECT NULL AND true FROM {}", 3),
+        ("SELECT count(*) FROM {} HAVING NULL", 0),
+        ("SELECT if(NULL, 1, 2) FROM {}", 3),
+        ("SELECT id FROM {} WHERE b", 1),
+        ("SELECT id FROM {} WHERE NOT b OR b", 2),
+        ("SELECT DISTINCT k FROM {} ORDER BY upper(k)", 3),
+        ("SELECT DISTINCT x.k, id FROM {} x ORDER BY x.k, id + 1", 3),
+        ("SELECT * FROM (SELECT id AS a, k AS a FROM {})", 3),
+        ("SELECT id FROM (SELECT id, id FROM {})", 3),
+        ("SELECT 1 AS a FROM (SELECT id AS a, k AS a FROM {}) ORDER BY a", 3),
+    ],
+)
+def test_conditions_and_names_that_spark_takes(session: tamis.Session, query: str, count: int) -> None:
+    assert session.sql(query.format("m")).to_arrow().num_rows == count

@@ -42,6 +42,8 @@ def check_arity(call: exp.Anonymous) -> None:
     name = call.name.lower()
     fewest, most = _ARITIES.get(name, (0, _ANY))
     args = [each for arg in call.expressions for each in (arg.expressions if isinstance(arg, exp.Distinct) else [arg])]
+    if name == "count" and any(isinstance(arg, exp.Column) and isinstance(arg.this, exp.Star) for arg in args):
+        raise no_syntax(call, "count takes no * of one table", "Write count(*), or name the columns")
     if any(isinstance(arg, exp.Star) or isinstance(arg.this, exp.Star) for arg in args):
         # As many as there are columns.
         return

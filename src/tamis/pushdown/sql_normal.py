@@ -24,6 +24,7 @@ from tamis.expr.sql_foreign import no_syntax, refuse_foreign_value
 from tamis.expr.sql_pipes import GENERATED
 from tamis.expr.sql_refusals import position_of
 from tamis.pushdown.sql_arities import check_arity
+from tamis.pushdown.sql_conditions import check_conditions, check_names
 from tamis.pushdown.sql_grouping_sets import check_positions, normalise_groups
 from tamis.pushdown.sql_recursion import check_commons
 from tamis.pushdown.sql_trees import text_of
@@ -45,6 +46,8 @@ def normalise_query(tree: exp.Query) -> exp.Query:
     for clause in tree.find_all(exp.With):
         check_commons(clause)
     for select in list(tree.find_all(exp.Select)):
+        check_conditions(select)
+        check_names(select)
         check_positions(select)
         normalise_groups(select)
     return tree

@@ -37,6 +37,7 @@ from tamis.pushdown.nodes import (
     outputs_of,
 )
 from tamis.pushdown.scopes import Field, NotModelled, Now, Scope, chains
+from tamis.pushdown.sql_conditions import check_conditions
 from tamis.pushdown.sql_grouping import Grouping, has_aggregates, refuse_maps
 from tamis.pushdown.sql_rest import RestOfQuery
 from tamis.pushdown.sql_sources import Common, Planned, Tables, plan_from, with_commons
@@ -166,6 +167,7 @@ class _Planner:
         if tree.args.get("from_") is None:
             raise NotModelled("no FROM")
         node, scope = plan_from(self, tree, commons)
+        check_conditions(tree, scope)
         where = tree.args.get("where")
         if where is not None:
             node = filtered(self, node, scope, where.this, commons)
