@@ -408,6 +408,9 @@ def _relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[Ba
 FILTERED = 0.2
 """The share of rows that filters are taken to leave, by the engine too."""
 
+MOST_NUMBERS = 1_000_000
+"""So many numbers are looked at in no time."""
+
 BYTES_OF_A_ROW = 50
 """Where a table does not tell how many rows it has."""
 
@@ -426,10 +429,13 @@ def _with_estimate(stream: str, leaf: Node, rows: int) -> str:
 
     It takes a stream for a single row, and would hash a table of facts to look customers up in it. So nothing is added
     to the stream, out of numbers of which the engine does not know that none is negative, and whose count it knows.
+    It looks at them all, so that many are pairs of few, of which it looks at the first ones.
     """
     nothing = ", ".join("NULL" for _ in outputs_of(leaf)) or "NULL"
     numbers = max(1, round(rows / FILTERED))
-    return f"{stream} UNION ALL SELECT {nothing} FROM range({numbers}) AS numbers(number) WHERE number < 0"
+    first = min(numbers, MOST_NUMBERS)
+    others = "" if first == numbers else f", range({numbers // first}) AS others(other)"
+    return f"{stream} UNION ALL SELECT {nothing} FROM range({first}) AS numbers(number){others} WHERE number < 0"
 
 
 def _with_whole_sums(stream: str, names: Sequence[str]) -> str:
