@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import ExpressionError, ParseError
+from tamis.errors import ExpressionError, ParseError, TamisError
 
 ROWS = pa.table({
     "id": pa.array([1, 2, 3], pa.int32()), "b": [True, False, None], "k": ["a", "A", "b"],
@@ -215,3 +215,40 @@ def test_what_is_no_condition_or_no_name_is_refused_at_its_place(
 )
 def test_conditions_and_names_that_spark_takes(session: tamis.Session, query: str, count: int) -> None:
     assert session.sql(query.format("m")).to_arrow().num_rows == count
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT 'a' AS g HAVING g = 'a'", [("a",)]),
+        ("SELECT 1 AS g HAVING g > 2", []),
+        ("SELECT 'a' AS g WHERE false HAVING g = 'a'", [("a",)]),
+        ("SELECT id FROM m ORDER BY id LIMIT length('ab')", [(1,), (2,)]),
+        ("SELECT id FROM m ORDER BY id LIMIT 1 OFFSET length('ab')", [(3,)]),
+        ("SELECT struct(*) FROM (SELECT id, k FROM m WHERE id = 1)", [({"id": 1, "k": "a"},)]),
+        ("SELECT struct(x.*).k FROM (SELECT id, k FROM m WHERE id = 1) x JOIN m ON m.id = x.id", [("a",)]),
+        ("SELECT concat(*) FROM (SELECT k, s FROM t WHERE id = 1)", [("anandu",)]),
+        ("SELECT coalesce(*) FROM (SELECT CAST(NULL AS INT) x, 2 y)", [(2,)]),
+        ("SELECT greatest(*, 5) FROM (SELECT 1 x, 2 y)", [(5,)]),
+        ("SELECT count(DISTINCT *) FROM (SELECT id, b FROM m)", [(2,)]),
+        ("SELECT count(*) FROM m", [(3,)]),
+        (
+            "WITH RECURSIVE r(x) MAX RECURSION LEVEL 200 AS (SELECT 1 UNION ALL SELECT x + 1 FROM r WHERE x < 150) "
+            "SELECT max(x) FROM r",
+            [(150,)],
+        ),
+        (
+            "WITH RECURSIVE r MAX RECURSION LEVEL 200 AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r WHERE x < 150) "
+            "SELECT max(x) FROM r",
+            [(150,)],
+        ),
+    ],
+)
+def test_queries_that_spark_takes(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
+    assert [tuple(row.values()) for row in session.sql(query).to_arrow().to_pylist()] == expected
+
+
+def test_a_recursive_query_has_no_more_levels_than_it_says(session: tamis.Session) -> None:
+    query = "WITH RECURSIVE r(x) MAX RECURSION LEVEL 10 AS (SELECT 1 UNION ALL SELECT x + 1 FROM r WHERE x < 50) "
+    with pytest.raises(TamisError, match="more than 10 levels"):
+        session.sql(query + "SELECT max(x) FROM r").to_arrow()

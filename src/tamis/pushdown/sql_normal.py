@@ -19,7 +19,11 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.errors import ParseError
+from tamis.errors import ExpressionError, ParseError
+from tamis.expr.bind import bind
+from tamis.expr.evaluate import can_evaluate, evaluate_constant
+from tamis.expr.nodes import columns_of
+from tamis.expr.sql import expression_of
 from tamis.expr.sql_foreign import no_syntax, refuse_foreign_value
 from tamis.expr.sql_pipes import GENERATED
 from tamis.expr.sql_refusals import position_of
@@ -50,7 +54,20 @@ def normalise_query(tree: exp.Query) -> exp.Query:
         check_names(select)
         check_positions(select)
         normalise_groups(select)
+        _spell_out_aliases(select)
     return tree
+
+
+def _spell_out_aliases(select: exp.Select) -> None:
+    """HAVING without FROM: the engine does not tell the types of names that stand for constants there."""
+    having = select.args.get("having")
+    if having is None or select.args.get("from_") is not None:
+        return
+    meant = {each.alias.casefold(): each.this for each in select.expressions if isinstance(each, exp.Alias)}
+    for column in list(having.find_all(exp.Column)):
+        found = None if column.table else meant.get(column.name.casefold())
+        if found is not None and column.find_ancestor(exp.Select) is select:
+            column.replace(exp.Paren(this=found.copy()))
 
 
 # --- Syntax of other dialects -----------------------------------------------------------------------------------------
@@ -331,5 +348,20 @@ def _whole_number(tree: exp.Expr) -> int | None:
             )
         case exp.Cast() if getattr(tree.to.this, "name", "") in _INTEGERS:
             return _whole_number(tree.this)
+        case exp.Anonymous():
+            return _constant_number(tree)
         case _:
             return None
+
+
+def _constant_number(call: exp.Anonymous) -> int | None:
+    """The value of a function of constants, where it is a whole number."""
+    try:
+        bound = bind(expression_of(call), pa.schema([]))
+        if columns_of(bound) or not can_evaluate(bound):
+            return None
+        value = evaluate_constant(bound)
+    except ExpressionError:
+        return None
+    is_whole = isinstance(value.value, int) and value.type is not None and pa.types.is_integer(value.type)
+    return int(value.value) if is_whole else None

@@ -40,7 +40,7 @@ from tamis.pushdown.scopes import Field, NotModelled, Now, Scope, chains
 from tamis.pushdown.sql_conditions import check_conditions
 from tamis.pushdown.sql_grouping import Grouping, has_aggregates, refuse_maps
 from tamis.pushdown.sql_rest import RestOfQuery
-from tamis.pushdown.sql_sources import Common, Planned, Tables, plan_from, with_commons
+from tamis.pushdown.sql_sources import Common, Planned, Tables, name_columns_of_stars, plan_from, with_commons
 from tamis.pushdown.sql_subqueries import OneRowQueries, filtered
 from tamis.pushdown.sql_trees import refuse_what_engines_guess, text_of
 from tamis.pushdown.symbols import Symbols, is_deterministic
@@ -168,6 +168,7 @@ class _Planner:
             raise NotModelled("no FROM")
         node, scope = plan_from(self, tree, commons)
         check_conditions(tree, scope)
+        name_columns_of_stars(tree, scope)
         where = tree.args.get("where")
         if where is not None:
             node = filtered(self, node, scope, where.this, commons)
