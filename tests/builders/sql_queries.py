@@ -21,6 +21,8 @@ LITERALS = {
     "text": ("'eu'", "'us'", "'asia'", "'note 3'", "'customer 1'", "'buy'", "''"),
 }
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+CONSTANTS = ("TRUE", "FALSE", "1 < 2", "1 > 2", "NOT (1 = 1)", "'a' = 'b'", "CAST(NULL AS BOOLEAN)")
+"""Conditions that are the same for every row, and for no row."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,9 @@ def _atom(columns: dict[str, str]) -> st.SearchStrategy[str]:
 
 
 def predicates(columns: dict[str, str]) -> st.SearchStrategy[str]:
+    atom = _atom(columns)
     return st.recursive(
-        _atom(columns),
+        st.one_of(atom, atom, atom, st.sampled_from(CONSTANTS)),
         lambda inner: st.one_of(
             st.builds("({} AND {})".format, inner, inner),
             st.builds("({} OR {})".format, inner, inner),
@@ -72,13 +75,77 @@ def predicates(columns: dict[str, str]) -> st.SearchStrategy[str]:
 @st.composite
 def tables(draw: st.DrawFn, alias: str) -> Source:
     """A table, or a subquery over one."""
+    if draw(st.integers(0, 3)) == 0:
+        return draw(derived(alias))
     name = draw(st.sampled_from(list(COLUMNS)))
-    columns = {f"{alias}.{column}": kind for column, kind in COLUMNS[name].items()}
-    if draw(st.integers(0, 3)):
-        return Source(f"{name} {alias}", columns)
-    condition = draw(predicates(COLUMNS[name]))
-    limit = draw(st.sampled_from(("", "", " ORDER BY 1, 2, 3 LIMIT 9")))
-    return Source(f"(SELECT * FROM {name} WHERE {condition}{limit}) {alias}", columns)
+    return Source(f"{name} {alias}", {f"{alias}.{column}": kind for column, kind in COLUMNS[name].items()})
+
+
+@st.composite
+def derived(draw: st.DrawFn, alias: str, depth: int = 2) -> Source:
+    """A subquery whose rows do not depend on the order in which they are read, with an `int` and a `text` at least."""
+    inner = f"{alias}{depth}"
+    if depth and draw(st.booleans()):
+        source = draw(derived(inner, depth - 1))
+    else:
+        name = draw(st.sampled_from(list(COLUMNS)))
+        source = Source(f"{name} {inner}", {f"{inner}.{column}": kind for column, kind in COLUMNS[name].items()})
+    where = f" WHERE {draw(predicates(source.columns))}" if draw(st.booleans()) else ""
+    match draw(st.sampled_from(("all", "some", "some", "distinct", "groups", "one group", "passed on"))):
+        case "all":
+            columns = {name.partition(".")[2]: kind for name, kind in source.columns.items()}
+            text = f"SELECT * FROM {source.text}{where}"
+        case "passed on":
+            # The rows and their order are those of the subquery, and so are the first of them.
+            columns = {name.partition(".")[2]: kind for name, kind in source.columns.items()}
+            ordered = _ordered(draw, f"SELECT * FROM {source.text}{where}", len(columns))
+            text = f"SELECT * FROM ({ordered}) {inner}_o{draw(_limits)}"
+            return Source(f"({text}) {alias}", {f"{alias}.{name}": kind for name, kind in columns.items()})
+        case "one group":
+            columns = {"n": "int", "t": "text"}
+            of_text = next(name for name, kind in source.columns.items() if kind == "text")
+            outputs = draw(st.sampled_from((f"count(*) AS n, max({of_text}) AS t", "7 AS n, 'eu' AS t")))
+            having = draw(_having(source.columns, "7 AS n" in outputs))
+            text = f"SELECT {outputs} FROM {source.text}{where}{having}"
+        case "groups":
+            key = draw(st.sampled_from([name for name, kind in source.columns.items() if kind == "text"]))
+            columns = {"t": "text", "n": "int"}
+            having = draw(st.just("") | _having(source.columns, False))
+            text = f"SELECT {key} AS t, count(*) AS n FROM {source.text}{where} GROUP BY {key}{having}"
+        case word:
+            kinds = [next(name for name, kind in source.columns.items() if kind == each) for each in ("int", "text")]
+            more = draw(st.lists(st.sampled_from(list(source.columns)), max_size=2, unique=True))
+            names = list(dict.fromkeys((*kinds, *more)))
+            columns = {f"c{place}": source.columns[name] for place, name in enumerate(names)}
+            outputs = ", ".join(f"{name} AS c{place}" for place, name in enumerate(names))
+            text = f"SELECT {'DISTINCT ' if word == 'distinct' else ''}{outputs} FROM {source.text}{where}"
+    if draw(st.booleans()):
+        text = _ordered(draw, text, len(columns)) + draw(_limits)
+    return Source(f"({text}) {alias}", {f"{alias}.{name}": kind for name, kind in columns.items()})
+
+
+_order = st.sampled_from(("ASC NULLS FIRST", "DESC NULLS LAST", "ASC NULLS LAST", "DESC NULLS FIRST"))
+_limits = st.sampled_from(
+    ("", " LIMIT 9", " LIMIT 3", " LIMIT 1", " LIMIT 0", " OFFSET 2", " LIMIT 4 OFFSET 1", " LIMIT 2 OFFSET 300")
+)
+
+
+def _ordered(draw: st.DrawFn, text: str, width: int) -> str:
+    """A query sorted by all of its columns, so that its first rows are the same wherever it runs."""
+    return f"{text} ORDER BY {', '.join(f'{place + 1} {draw(_order)}' for place in range(width))}"
+
+
+@st.composite
+def _having(draw: st.DrawFn, columns: dict[str, str], needed: bool) -> str:
+    """A HAVING, or none where the SELECT has an aggregate; constants are as likely as conditions of groups."""
+    conditions = [
+        *CONSTANTS,
+        "NULL",
+        f"count(*) > {draw(st.sampled_from((0, 2, 30)))}",
+        f"min({next(iter(columns))}) IS NULL",
+    ]
+    chosen = draw(st.sampled_from(conditions if needed else ["", *conditions]))
+    return f" HAVING {chosen}" if chosen else ""
 
 
 @st.composite
@@ -97,7 +164,8 @@ def sources(draw: st.DrawFn) -> Source:
         )
         condition = f"{one} = {two}"
         if kind != "FULL JOIN" and draw(st.booleans()):
-            condition += f" AND {draw(_atom({**found.columns, **other.columns}))}"
+            both = {**found.columns, **other.columns}
+            condition += f" AND {draw(_atom(both) | st.sampled_from(CONSTANTS))}"
         columns = found.columns if "SEMI" in kind or "ANTI" in kind else {**found.columns, **other.columns}
         found = Source(f"{found.text} {kind} {other.text} ON {condition}", columns)
     return found
@@ -139,42 +207,49 @@ def queries(draw: st.DrawFn) -> str:
         outputs.append(f"{window} AS w")
     text = f"SELECT {distinct}{', '.join(outputs)} FROM {source.text}{where}"
     if draw(st.integers(0, 3)) == 0:
-        places = ", ".join(f"{n + 1} {draw(_order)}" for n in range(len(outputs)))
-        text += f" ORDER BY {places} LIMIT {draw(st.sampled_from((0, 1, 5, 50)))}"
+        text = _ordered(draw, text, len(outputs)) + draw(_limits)
+        if draw(st.booleans()):
+            text = f"SELECT * FROM ({text}) AS inner_rows{draw(_limits)}"
     return text
-
-
-_order = st.sampled_from(("ASC NULLS FIRST", "DESC NULLS LAST", "ASC NULLS LAST", "DESC NULLS FIRST"))
 
 
 def _grouped(draw: st.DrawFn, source: Source, where: str) -> str:
     keys = draw(st.lists(st.sampled_from(list(source.columns)), max_size=2, unique=True))
-    calls = draw(st.lists(_aggregates(source.columns), min_size=1, max_size=3, unique=True))
+    calls = draw(st.lists(_aggregates(source.columns), max_size=3, unique=True))
+    calls = calls or ([] if keys else ["1"])
     outputs = ", ".join(
         [*(f"{key} AS k{n}" for n, key in enumerate(keys)), *(f"{call} AS v{n}" for n, call in enumerate(calls))]
     )
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    having = f" HAVING count(*) > {draw(st.sampled_from((0, 2, 30)))}" if draw(st.integers(0, 2)) == 0 else ""
+    is_needed = not keys and calls == ["1"]
+    having = draw(_having(source.columns, is_needed)) if is_needed or draw(st.integers(0, 2)) == 0 else ""
     return f"SELECT {outputs} FROM {source.text}{where}{group}{having}"
 
 
 @st.composite
 def _subquery(draw: st.DrawFn, source: Source) -> str:
-    name = draw(st.sampled_from(list(COLUMNS)))
-    columns = {f"s.{column}": kind for column, kind in COLUMNS[name].items()}
-    pairs = [(one, two) for one, kind in source.columns.items() for two, its in columns.items()
+    inner = draw(tables("s"))
+    pairs = [(one, two) for one, kind in source.columns.items() for two, its in inner.columns.items()
              if kind == its and kind in ("int", "text")]  # fmt: skip
     one, two = draw(st.sampled_from(pairs))
-    condition = draw(predicates(columns))
+    condition = draw(predicates(inner.columns))
+    constant = draw(st.sampled_from(CONSTANTS))
+    below = f"FROM {inner.text} WHERE"
     return draw(
         st.sampled_from(
             (
-                f"{one} IN (SELECT {two} FROM {name} s WHERE {condition})",
-                f"{one} NOT IN (SELECT {two} FROM {name} s WHERE {condition})",
-                f"EXISTS (SELECT 1 FROM {name} s WHERE {one} = {two} AND {condition})",
-                f"NOT EXISTS (SELECT 1 FROM {name} s WHERE {one} = {two} AND {condition})",
-                f"{one} >= (SELECT min({two}) FROM {name} s WHERE {condition})",
-                f"{one} = (SELECT max({two}) FROM {name} s WHERE {two} <= {one} AND {condition})",
+                f"{one} IN (SELECT {two} {below} {condition})",
+                f"{one} NOT IN (SELECT {two} {below} {condition})",
+                f"EXISTS (SELECT 1 {below} {one} = {two} AND {condition})",
+                f"NOT EXISTS (SELECT 1 {below} {one} = {two} AND {condition})",
+                f"EXISTS (SELECT 1 {below} {condition})",
+                f"{one} >= (SELECT min({two}) {below} {condition})",
+                f"{one} = (SELECT max({two}) {below} {two} <= {one} AND {condition})",
+                f"{one} <= (SELECT max({two}) {below} {condition} HAVING {constant})",
+                f"{one} IN (SELECT max({two}) {below} {condition} HAVING {constant})",
+                f"EXISTS (SELECT count(*) {below} {condition} HAVING {constant})",
+                f"NOT EXISTS (SELECT 1 {below} {condition} HAVING {constant})",
+                f"{one} IN (SELECT {two} {below} {condition} ORDER BY 1 NULLS FIRST LIMIT 2)",
             )
         )
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 
 import deltalake
@@ -12,6 +14,7 @@ import tamis
 from builders.sql_tables import same_rows
 from tamis.pushdown import embedded
 from tamis.pushdown.embedded import Running
+from tamis.pushdown.nodes import Output, TableScan
 
 TWO = "SELECT o.id, o.customer, c.name FROM orders o JOIN customers c ON o.customer = c.id"
 THREE = f"SELECT t.*, e.id AS earlier FROM ({TWO}) t JOIN orders e ON e.id = t.id - 1"
@@ -84,3 +87,12 @@ def test_an_engine_that_is_interrupted_says_so_as_python_does() -> None:
         raise RuntimeError("Query interrupted")
     with pytest.raises(RuntimeError, match="otherwise"), embedded.interruptible():
         raise RuntimeError("otherwise")
+
+
+@pytest.mark.parametrize("rows", [1, 1000, 2**31, 2**62])
+def test_an_estimate_of_many_rows_is_not_counted_out(rows: int) -> None:
+    leaf = TableScan("memory", "t", (Output("a"),))
+    text = embedded._with_estimate("FROM t", leaf, rows)
+    numbers = [int(number) for number in re.findall(r"range\((\d+)\)", text)]
+    assert numbers[0] <= embedded.MOST_NUMBERS
+    assert math.prod(numbers) == pytest.approx(rows / embedded.FILTERED, rel=0.01)

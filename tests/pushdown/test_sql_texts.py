@@ -125,7 +125,6 @@ def test_values_inside_of_values(session: tamis.Session, query: str, expected: l
         ("SELECT count(*) FROM nested GROUP BY GROUPING SETS ((id), ()) ORDER BY 1", [(1,), (1,), (1,), (3,)]),
         ("SELECT id, count(*) FROM nested WHERE id < 2 GROUP BY id WITH ROLLUP ORDER BY 1", [(None, 1), (1, 1)]),
         ("SELECT any(id > 2), every(id > 2), some(id > 5) FROM nested", [(True, False, False)]),
-        ("SELECT id FROM nested WHERE id = ANY (SELECT 2)", [(2,)]),
         (
             "WITH tamis_scan_1 AS (SELECT 7 AS id), input_1 AS (SELECT 8 AS id) "
             "SELECT a.id, b.id, n.id FROM tamis_scan_1 a, input_1 b, nested n WHERE n.id NOT IN (SELECT 2) ORDER BY 3",

@@ -137,3 +137,11 @@ def test_X15_on_the_command_line(place: Path) -> None:
     found = CliRunner().invoke(program, ["sql", "SELECT '\udcff' FROM t", str(place)])
     assert found.exit_code == 1
     assert "surrogate" in found.stderr
+
+
+@pytest.mark.parametrize("uri", [f"/tmp/{HALF}", f"/tmp/{HALF}.parquet", f"file:///tmp/{HALF}"])
+def test_a_path_with_half_of_a_pair_is_an_error_that_can_be_printed(uri: str) -> None:
+    with pytest.raises(TamisError, match="half of a surrogate pair") as raised:
+        tamis.open(uri)
+    assert "\\ud800" in str(raised.value)
+    str(raised.value).encode()

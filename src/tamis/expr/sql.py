@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from tamis.errors import InvalidArgument, ParseError, with_article
 from tamis.expr.nodes import Call, Expr, not_
+from tamis.expr.sql_foreign import refuse_foreign_value
 from tamis.expr.sql_functions import FUNCTION_SHAPES
 from tamis.expr.sql_literals import LITERALS
 from tamis.expr.sql_parts import Pending, Shape, call, column_or_opaque, opaque
@@ -37,6 +38,8 @@ def parse_sql(text: str) -> Expr:
 
 def _converted(tree: exp.Expr) -> Expr:
     refuse_reserved(tree)
+    for node in tree.walk():
+        refuse_foreign_value(node)
     return _convert(tree)
 
 

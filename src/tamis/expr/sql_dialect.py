@@ -24,6 +24,10 @@ def _only(parsers: Any, *names: str) -> Any:
     return {key: parser for key, parser in parsers.items() if getattr(key, "name", key) in names}
 
 
+MOST_LEVELS = "max_recursion_level"
+"""The argument of the alias of a recursive query that has its MAX RECURSION LEVEL."""
+
+
 class SparkText(Spark):
     """Spark's dialect with the types that only Tamis names (`UBIGINT`, `TIMESTAMP_NS`) and Spark 4's quotes."""
 
@@ -113,6 +117,13 @@ class SparkText(Spark):
         def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query:
             return parse_pipes(self, query)
 
+        def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
+            """The name of a recursive query may tell how many levels it has at most."""
+            alias = super()._parse_table_alias(alias_tokens)
+            if alias is not None and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
+                alias.set(MOST_LEVELS, self._parse_number() or self.raise_error("a number of levels is missing"))
+            return alias
+
         def _parse_value(self, values: bool = True) -> Any:
             """One row of VALUES: `1, 2` are two rows of one column, and names inside of a row mean nothing."""
             if self._match(TokenType.L_PAREN, advance=False):
@@ -136,6 +147,11 @@ class SparkText(Spark):
             outer = " OUTER" if expression.args.get("outer") else ""
             named = f" {self.sql(alias, 'this')}{f' AS {columns}' if columns else ''}"
             return f"{self.seg(f'LATERAL VIEW{outer}')}{self.sep()}{self.sql(expression, 'this')}{named}"
+
+        def tablealias_sql(self, expression: exp.TableAlias) -> str:
+            levels = self.sql(expression, MOST_LEVELS)
+            alias = str(super().tablealias_sql(expression))
+            return f"{alias} MAX RECURSION LEVEL {levels}" if levels else alias
 
         def unnest_sql(self, expression: exp.Unnest) -> str:
             """UNNEST as Spark 4 has it: sqlglot would write EXPLODE."""

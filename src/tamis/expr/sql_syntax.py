@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from sqlglot.dialects.spark import Spark
 
 from tamis.errors import ParseError, Position
 from tamis.expr.sql_dialect import SparkCalls
+from tamis.expr.sql_foreign import refuse_foreign_stars, refuse_foreign_tokens, refuse_unrepresentable_numbers
 from tamis.expr.sql_incomplete import misspelt_word, refuse_incomplete, refuse_no_query, refuse_surrogates
 from tamis.expr.sql_words import spell_out
 
@@ -68,6 +70,7 @@ def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
     tokens = _tokens_of(text)
     depth = _depth_of(tokens)
     _refuse(text, tokens, depth)
+    refuse_foreign_tokens(tokens, partial(_position, text))
     _keep_functions(tokens)
     return _with_room(lambda: convert(_tree_of(text, tokens)), depth)
 
@@ -82,6 +85,9 @@ def read_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
         raise _too_deep()
     refuse_no_query(tokens)
     refuse_incomplete(tokens)
+    place = partial(_position, text)
+    for refuse in (refuse_foreign_tokens, refuse_foreign_stars, refuse_unrepresentable_numbers):
+        refuse(tokens, place)
     _keep_functions(tokens)
     return _with_room(lambda: convert(_statement_of(text, tokens)), depth)
 

@@ -97,6 +97,10 @@ def with_retries(action: Callable[[], Result], policy: RetryPolicy, task: str, p
                 raise StorageError(f"cannot {task} '{place}' after {tries}: {_reason(error)}") from error
             logger.info("cannot %s '%s' (try %d of %d): %s", task, place, failures, policy.tries, error)
             time.sleep(policy.pause(failures))
+        except UnicodeEncodeError as error:
+            raise StorageError(
+                f"cannot {task} {place!r}: it has half of a surrogate pair, which is not valid Unicode"
+            ) from error
         except UnicodeDecodeError as error:
             raise StorageError(f"cannot {task} '{place}': a name there is not UTF-8 ({one_line(error)})") from error
         except (pa.ArrowException, ValueError) as error:

@@ -175,8 +175,9 @@ class Connector(Protocol):
     def push_aggregation(
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
-        """All of the aggregates, or none. With `partial` the groups are finer than those that were asked for, and are
-        combined above: worth it where that needs no rows. A handle that has groups already takes no such ones."""
+        """All of the aggregates, or none; there is a key or an aggregate at least. With `partial` the groups are finer
+        than those that were asked for, and are combined above: worth it where that needs no rows. A handle that has
+        groups already takes no such ones."""
         return None
 
     def sums_rows(self, handle: Handle) -> bool:

@@ -35,6 +35,7 @@ from tamis.pushdown.plan_sql import Printed, print_plan
 from tamis.pushdown.policies.reach import refuse_other_tables
 from tamis.pushdown.policies.reading import check_protected, is_protected, protected_batches, protected_schema
 from tamis.pushdown.rules.sizes import MOST_ROWS_HELD
+from tamis.pushdown.set_operations import Described, describe_relation, with_common_types
 from tamis.pushdown.spark_syntax import in_duckdb_syntax
 from tamis.scan.embedded import text_for_engine
 from tamis.scan.engine_types import cast_for_engine, for_engine
@@ -72,7 +73,7 @@ class Running:
         self._failures: list[BaseException] = []
         check_protected(plan)
         printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
-        text = translated(printed.text)
+        text = _translated_plan(printed, connectors)
         own = all_own_files(printed.leaves, connectors)
         queries = "; ".join((text, *(files.query for files in own.values())))
         self._connection = _connection([path for files in own.values() for path in files.paths], queries)
@@ -201,17 +202,36 @@ def schema_of(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, 
     """
     check_protected(plan)
     printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
-    text = translated(printed.text)
+    with _bound(_translated_plan(printed, connectors), printed, connectors) as relation:
+        # Functions that make rows would run.
+        return _named(relation.limit(0).to_arrow_reader().schema, names)
+
+
+@contextmanager
+def _bound(text: str, printed: Printed, connectors: Mapping[str, Connector]) -> Iterator[duckdb.DuckDBPyRelation]:
+    """A text of the engine over leaves without rows."""
     connection = _connection((), text)
     try:
         for name, leaf in printed.leaves:
             connection.register(name, empty_leaf(leaf, connectors))
-        # Functions that make rows would run.
-        return _named(connection.sql(text).limit(0).to_arrow_reader().schema, names)
+        yield connection.sql(text)
     except duckdb.Error as error:
         raise CannotTranslate(one_line(error)) from error
     finally:
         connection.close()
+
+
+def _translated_plan(printed: Printed, connectors: Mapping[str, Connector]) -> str:
+    """The text of a plan in the engine's words, whose set operations have Spark's types."""
+
+    def describe(text: str) -> Described | None:
+        try:
+            with _bound(translated(text), printed, connectors) as relation:
+                return describe_relation(relation)
+        except CannotTranslate:
+            return None
+
+    return translated(with_common_types(printed.text, describe))
 
 
 def empty_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
@@ -381,6 +401,9 @@ def _relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[Ba
 FILTERED = 0.2
 """The share of rows that filters are taken to leave, by the engine too."""
 
+MOST_NUMBERS = 1_000_000
+"""So many numbers are looked at in no time."""
+
 BYTES_OF_A_ROW = 50
 """Where a table does not tell how many rows it has."""
 
@@ -399,10 +422,13 @@ def _with_estimate(stream: str, leaf: Node, rows: int) -> str:
 
     It takes a stream for a single row, and would hash a table of facts to look customers up in it. So nothing is added
     to the stream, out of numbers of which the engine does not know that none is negative, and whose count it knows.
+    It looks at them all, so that many are pairs of few, of which it looks at the first ones.
     """
     nothing = ", ".join("NULL" for _ in outputs_of(leaf)) or "NULL"
     numbers = max(1, round(rows / FILTERED))
-    return f"{stream} UNION ALL SELECT {nothing} FROM range({numbers}) AS numbers(number) WHERE number < 0"
+    first = min(numbers, MOST_NUMBERS)
+    others = "" if first == numbers else f", range({numbers // first}) AS others(other)"
+    return f"{stream} UNION ALL SELECT {nothing} FROM range({first}) AS numbers(number){others} WHERE number < 0"
 
 
 def _with_whole_sums(stream: str, names: Sequence[str]) -> str:

@@ -13,13 +13,16 @@ All rows of a level carry how many rows there were up to it, so that the next le
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 
+from tamis.expr.sql_dialect import MOST_LEVELS as LEVELS_OF_ALIAS
 from tamis.pushdown.sql_recursion import recursive_parts, references
 from tamis.scan.spark_calls import refusal
 
 MOST_LEVELS = 100
-"""As `spark.sql.cteRecursionLevelLimit` is."""
+"""As `spark.sql.cteRecursionLevelLimit` is, where the query has no MAX RECURSION LEVEL."""
 MOST_ROWS = 1_000_000
 """As `spark.sql.cteRecursionRowLimit` is."""
 
@@ -41,7 +44,8 @@ def bound_recursion(clause: exp.With) -> None:
 def _counted(common: exp.CTE, name: str) -> list[exp.Expr]:
     first, rest = (part.unnest() for part in recursive_parts(common))
     inner = exp.to_identifier(f"{common.alias}, counted", quoted=True)
-    _carry(rest, name, inner)
+    given = common.args["alias"].args.get(LEVELS_OF_ALIAS)
+    _carry(rest, name, _Counted(inner, MOST_LEVELS if given is None else int(given.name)))
     columns = [each.copy() for each in common.args["alias"].columns]
     hidden = _hidden()
     # The first rows may be a set operation or VALUES.
@@ -65,11 +69,19 @@ def _counted(common: exp.CTE, name: str) -> list[exp.Expr]:
     return [exp.CTE(this=body, alias=alias), exp.CTE(this=shown, alias=exp.TableAlias(this=common.args["alias"].this))]
 
 
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A recursive query that counts its levels: its name, and how many it may have."""
+
+    name: exp.Identifier
+    most_levels: int
+
+
 def _hidden() -> list[exp.Identifier]:
     return [exp.to_identifier(each, quoted=True) for each in (_LEVEL, _TOTAL)]
 
 
-def _carry(query: exp.Expr, name: str, inner: exp.Identifier) -> None:
+def _carry(query: exp.Expr, name: str, inner: _Counted) -> None:
     """Let a query that refers to itself return the level and the total of its rows as well."""
     match query:
         case exp.Union() if not query.args.get("distinct"):
@@ -83,7 +95,7 @@ def _carry(query: exp.Expr, name: str, inner: exp.Identifier) -> None:
             raise refusal("WITH RECURSIVE", "a query refers to itself in a place of which the levels cannot be counted")
 
 
-def _carry_select(select: exp.Select, name: str, inner: exp.Identifier) -> None:
+def _carry_select(select: exp.Select, name: str, inner: _Counted) -> None:
     tables = references(select, name)
     sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
     own = [each for each in sources if any(each is table for table in tables)]
@@ -93,7 +105,7 @@ def _carry_select(select: exp.Select, name: str, inner: exp.Identifier) -> None:
     for table in own:
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))
-        table.set("this", inner.copy())
+        table.set("this", inner.name.copy())
         if table.args["alias"].columns:
             table.args["alias"].set("columns", [*table.args["alias"].columns, *_hidden()])
     for place, source in enumerate(below):
@@ -110,7 +122,7 @@ def _carry_select(select: exp.Select, name: str, inner: exp.Identifier) -> None:
         for each in (_LEVEL, _TOTAL)
     )
     if own:
-        next_level, next_total = _next_level(level), _next_total(total)
+        next_level, next_total = _next_level(level, inner.most_levels), _next_total(total)
     else:
         next_level, next_total = level, total
     counts = [exp.alias_(next_level, _LEVEL, quoted=True), exp.alias_(next_total, _TOTAL, quoted=True)]
@@ -120,10 +132,10 @@ def _carry_select(select: exp.Select, name: str, inner: exp.Identifier) -> None:
 _REASON = "a recursive query has more than {}: bound it with a condition, or with LIMIT"
 
 
-def _next_level(level: exp.Expr) -> exp.Expr:
-    is_last = exp.GTE(this=level.copy(), expression=exp.Literal.number(MOST_LEVELS))
+def _next_level(level: exp.Expr, most: int) -> exp.Expr:
+    is_last = exp.GTE(this=level.copy(), expression=exp.Literal.number(most))
     following = exp.Add(this=level, expression=exp.Literal.number(1))
-    return _unless(is_last, _REASON.format(f"{MOST_LEVELS} levels"), following)
+    return _unless(is_last, _REASON.format(f"{most} levels"), following)
 
 
 def _next_total(total: exp.Expr) -> exp.Expr:

@@ -12,8 +12,9 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
+from tamis.expr.sql_foreign import no_syntax
 from tamis.expr.sql_refusals import AGGREGATES
-from tamis.pushdown.sql_trees import no_syntax, text_of
+from tamis.pushdown.sql_trees import text_of
 
 MOST_SETS = 4096
 """As many grouping sets as CUBE has with 12 columns; more than that are refused."""

@@ -37,9 +37,10 @@ from tamis.pushdown.nodes import (
     outputs_of,
 )
 from tamis.pushdown.scopes import Field, NotModelled, Now, Scope, chains
+from tamis.pushdown.sql_conditions import check_conditions
 from tamis.pushdown.sql_grouping import Grouping, has_aggregates, refuse_maps
 from tamis.pushdown.sql_rest import RestOfQuery
-from tamis.pushdown.sql_sources import Common, Planned, Tables, plan_from, with_commons
+from tamis.pushdown.sql_sources import Common, Planned, Tables, name_columns_of_stars, plan_from, with_commons
 from tamis.pushdown.sql_subqueries import OneRowQueries, filtered
 from tamis.pushdown.sql_trees import refuse_what_engines_guess, text_of
 from tamis.pushdown.symbols import Symbols, is_deterministic
@@ -166,6 +167,8 @@ class _Planner:
         if tree.args.get("from_") is None:
             raise NotModelled("no FROM")
         node, scope = plan_from(self, tree, commons)
+        check_conditions(tree, scope)
+        name_columns_of_stars(tree, scope)
         where = tree.args.get("where")
         if where is not None:
             node = filtered(self, node, scope, where.this, commons)
@@ -184,7 +187,7 @@ class _Planner:
         if tree.args.get("distinct") is not None:
             return self._distinct(tree, node, fields)
         keys = [self._sort_key(each, fields, scope) for each in _ordered(tree)]
-        return self._project(self._limited(tree, self._sorted(tree, node, keys)), fields)
+        return self._project(self._order_and_limit(tree, node, keys), fields)
 
     def _value(self, tree: exp.Expr, scope: Scope) -> Expr:
         return scope.expression(tree, self.now)
@@ -217,7 +220,7 @@ class _Planner:
             node = Filter(node, kept)
         if is_distinct:
             return self._distinct(tree, node, fields)
-        return self._project(self._limited(tree, self._sorted(tree, node, keys)), fields)
+        return self._project(self._order_and_limit(tree, node, keys), fields)
 
     def _add_keys(self, tree: exp.Select, grouping: Grouping, scope: Scope, items: Sequence[_Item]) -> None:
         group = tree.args.get("group")
@@ -312,17 +315,13 @@ class _Planner:
         refuse_maps([type_of(found)], "ORDER BY compares values")
         return SortKey(found, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
 
-    def _sorted(self, tree: exp.Expr, node: Node, keys: Sequence[SortKey]) -> Node:
-        if not keys:
-            return node
+    def _order_and_limit(self, tree: exp.Expr, node: Node, keys: Sequence[SortKey]) -> Node:
+        """The rows in the order that a query asks for, no more than it asks for."""
         count, offset = self._bounds(tree)
-        return TopN(node, tuple(keys), count) if count is not None and not offset else Sort(node, tuple(keys))
-
-    def _limited(self, tree: exp.Expr, node: Node) -> Node:
-        count, offset = self._bounds(tree)
-        if isinstance(node, TopN) or (count is None and not offset):
-            return node
-        return Limit(node, UNLIMITED if count is None else count, offset)
+        if keys and count is not None and not offset:
+            return TopN(node, tuple(keys), count)
+        node = Sort(node, tuple(keys)) if keys else node
+        return node if count is None and not offset else Limit(node, UNLIMITED if count is None else count, offset)
 
     def _bounds(self, tree: exp.Expr) -> tuple[int | None, int]:
         limit, offset = tree.args.get("limit"), tree.args.get("offset")
@@ -338,7 +337,7 @@ class _Planner:
         """What is sorted and limited after it has its columns: set operations, DISTINCT."""
         scope = Scope().with_fields(planned.fields)
         keys = [self._sort_key(each, planned.fields, scope) for each in _ordered(tree)]
-        return Planned(self._limited(tree, self._sorted(tree, planned.node, keys)), planned.fields)
+        return Planned(self._order_and_limit(tree, planned.node, keys), planned.fields)
 
     # --- Set operations -----------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from tamis.expr.sql_foreign import no_syntax
 from tamis.pushdown.sql_grouping_sets import has_aggregate
-from tamis.pushdown.sql_trees import no_syntax
 
 
 def check_commons(clause: exp.With) -> None:

@@ -281,3 +281,46 @@ def _using(
     # Only columns are hidden by what they are: a value that was merged before is replaced by name.
     columns = frozenset(value for value in hidden if isinstance(value, Column))
     return pairs, Scope(both.relations, (*merged, *earlier), both.hidden | columns)
+
+
+# --- Stars ------------------------------------------------------------------------------------------------------------
+
+
+def name_columns_of_stars(select: exp.Expr, scope: Scope) -> None:
+    """Put columns in the place of stars among arguments, as in `struct(*)`; `count(*)` alone counts rows.
+
+    The tree is changed, unless a name would not tell which column is meant.
+    """
+    for call in list(select.find_all(exp.Anonymous)):
+        if call.find_ancestor(exp.Select) is not select:
+            continue
+        places = [call, *(each for each in call.expressions if isinstance(each, exp.Distinct))]
+        for place in places:
+            if place is call and call.name.lower() == "count":
+                continue
+            stars = [
+                each for each in place.expressions if isinstance(each, exp.Star) or isinstance(each.this, exp.Star)
+            ]
+            if stars and not scope.merged:
+                _name_columns(place, scope)
+
+
+def _name_columns(place: exp.Expr, scope: Scope) -> None:
+    found: list[exp.Expr] = []
+    for each in place.expressions:
+        is_qualified = isinstance(each, exp.Column) and isinstance(each.this, exp.Star)
+        if not is_qualified and not isinstance(each, exp.Star):
+            found.append(each)
+            continue
+        star = each.this if is_qualified else each
+        relations = [one for one in scope.relations if not is_qualified or one.is_called((each.table,))]
+        if any(star.args.values()) or not relations:
+            return
+        for relation in relations:
+            names = [field.name.casefold() for field in relation.fields]
+            is_named = len(set(names)) == len(names) and (relation.name or len(scope.relations) == 1)
+            if not is_named:
+                return
+            table = relation.name[-1] if relation.name else None
+            found += [exp.column(field.name, table=table, quoted=True) for field in relation.fields]
+    place.set("expressions", found)

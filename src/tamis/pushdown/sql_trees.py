@@ -44,11 +44,6 @@ def refuse_what_engines_guess(tree: exp.Expr) -> None:
             )
 
 
-def no_syntax(node: exp.Expr, message: str, hint: str | None = None) -> ParseError:
-    """The error for syntax that Spark does not have, or that means nothing there."""
-    return ParseError(message, position=position_of(node), hint=hint)
-
-
 def parts_of_block(tree: exp.Expr) -> tuple[list[exp.Table], list[exp.Expr]]:
     """The tables of a query outside of its subqueries, and the subqueries."""
     tables: list[exp.Table] = []

@@ -148,6 +148,7 @@ def test_rows_that_workers_read_are_summed_there(function: str) -> None:
 
 def test_groups_stay_above_what_is_not_in_the_scan() -> None:
     rule = PushAggregationIntoScan()
+    assert apply(rule, Aggregate(T, (), ())) is None
     count = (AggregateCall("n", "count"),)
     assert apply(rule, Aggregate(where(T, "`t.a` < `t.b`"), (), count)) is None
     assert apply(rule, Aggregate(Limit(T, 3), (), count)) is None

@@ -86,7 +86,7 @@ class DatabaseConnector(Connector):
 
     def properties(self, handle: Handle) -> Properties:
         query = _query(handle)
-        rows = query.limit
+        rows = 1 if query.is_grouped and not query.selected else query.limit
         if rows is None and isinstance(query.source, DatabaseTable):
             if query.source not in self._rows:
                 self._rows[query.source] = self.database.rows_of(query.source)
@@ -142,7 +142,7 @@ class DatabaseConnector(Connector):
     def push_aggregation(
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
-        if partial:
+        if partial or not (keys or aggregates):
             return None
         query = _query(handle)
         source = over(query) if query.is_final else query

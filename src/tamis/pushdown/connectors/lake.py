@@ -186,7 +186,7 @@ class LakeConnector(Connector):
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
         given = _lake(handle)
-        if given.has_cut or given.aggregation is not None:
+        if given.has_cut or given.aggregation is not None or not (keys or aggregates):
             return None
         if any(map(is_average, aggregates)):
             parts = Parts.of(aggregates)
@@ -263,8 +263,12 @@ def _in_table(conjunct: Expr, handle: LakeHandle) -> Expr | None:
     if any(call.function not in FUNCTIONS for call in calls):
         return None
     keys = None if handle.aggregation is None else {key.path for key in handle.aggregation.keys}
+    columns = columns_of(conjunct)
+    if keys is not None and not columns:
+        # It drops groups, and not rows: without keys there is a group of no rows too.
+        return None
     replacements: dict[Path, Column] = {}
-    for column in columns_of(conjunct):
+    for column in columns:
         found = handle.column(column.path[0])
         if found is None or (keys is not None and found.path not in keys):
             return None

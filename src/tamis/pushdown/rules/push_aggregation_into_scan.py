@@ -35,6 +35,9 @@ class PushAggregationIntoScan:
 
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
+            case Aggregate(keys=(), aggregates=()):
+                # One row without columns, whatever the table has: a scan without columns has as many as the table.
+                return None
             case Aggregate(TableScan() as scan):
                 return _pushed_into(node, scan, {}, context)
             case Aggregate(Project(TableScan() as scan, outputs, protects)) if not protects or _only_passes(outputs):
