@@ -72,7 +72,7 @@ def fitting_columns(names: Sequence[str], columns: Sequence[Sequence[str | None]
 def split_columns(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
     """The places of columns in the tables that fit a width, each with the first ones, which tell its rows apart.
 
-    >>> split_columns([4, 10, 10, 10], 1, 40), split_columns([4, 10, 10, 10], 1, 30)
+    >>> split_columns([4, 10, 10, 10], 1, 50), split_columns([4, 10, 10, 10], 1, 30)
     ([[0, 1, 2, 3]], [[0, 1, 2], [0, 3]])
     """
     first = list(range(keys))
