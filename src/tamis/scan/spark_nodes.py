@@ -9,8 +9,8 @@ from sqlglot import exp
 from tamis.scan import spark_arguments, spark_regexps, spark_text
 from tamis.scan.spark_arguments import as_text
 from tamis.scan.spark_calls import is_of_rows, kind_call, macro_call, own_call, refusal, text_of
-from tamis.scan.spark_collections import subscript
 from tamis.scan.spark_intervals import meant_interval
+from tamis.scan.spark_items import subscript
 from tamis.scan.spark_operators import listed, operator, plain_operator
 from tamis.scan.spark_time_casts import meant_time
 
