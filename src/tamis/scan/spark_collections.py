@@ -27,8 +27,8 @@ _ORDERED = "spark_ordered(x)"
 _NOT_LIST = "error('a subscript needs a list or a map')"
 
 _CONTAINS = (
-    "CASE WHEN list_contains(x, item) THEN TRUE WHEN list_position(x, NULL) IS NOT NULL THEN NULL "
-    "ELSE list_contains(x, item) END"
+    "CASE WHEN list_contains(spark_plain_comparable(x), item) THEN TRUE "
+    "WHEN list_position(x, NULL) IS NOT NULL THEN NULL ELSE list_contains(x, item) END"
 )
 _ADDED = "list_reduce({}, lambda total, e: total + e{})"
 
@@ -41,7 +41,8 @@ MACROS: Macros = {
     "ordered": (
         ("x",),
         # The engine says of NULL within structs and lists that it is the largest, Spark that it is the smallest.
-        "CASE WHEN (typeof(x) LIKE '%][]' OR typeof(x) LIKE 'STRUCT%[]' OR typeof(x) LIKE '%)[]' "
+        "CASE WHEN typeof(x) LIKE '%MAP(%' THEN spark_plain_comparable(x) "
+        "WHEN (typeof(x) LIKE '%][]' OR typeof(x) LIKE 'STRUCT%[]' OR typeof(x) LIKE '%)[]' "
         "AND typeof(x) NOT LIKE 'DECIMAL%') "
         "AND regexp_matches(array_to_string(list_transform(x, lambda e: coalesce(CAST(e AS VARCHAR), '')), ' '), "
         "'\\bNULL\\b') THEN error('lists and structs that have NULL within them are not ordered here as in Spark') "
@@ -97,11 +98,11 @@ MACROS: Macros = {
         "THEN error('decimals with so many digits after the point meet whole numbers: cast them') "
         "WHEN x IS NOT NULL AND y IS NOT NULL THEN list_concat(x, y) END",
     ),
-    "array_distinct": (("x",), "list_filter(x, lambda e, i: list_position(x, e) = i)"),
+    "array_distinct": (("x",), "list_filter(spark_plain_comparable(x), lambda e, i: list_position(x, e) = i)"),
     "array_union": (("a", "b"), "spark_array_distinct(spark_both(a, b))"),
     "arrays_overlap": (
         ("x", "y"),
-        "CASE WHEN x IS NULL OR y IS NULL THEN NULL WHEN list_has_any(x, y) THEN TRUE "
+        "CASE WHEN x IS NULL OR y IS NULL THEN NULL WHEN list_has_any(spark_plain_comparable(x), y) THEN TRUE "
         "WHEN len(x) > 0 AND len(y) > 0 AND (list_position(x, NULL) IS NOT NULL OR list_position(y, NULL) IS NOT NULL) "
         "THEN NULL ELSE FALSE END",
     ),
@@ -129,11 +130,13 @@ MACROS: Macros = {
     ),
     "array_position": (
         ("x", "item"),
-        "CASE WHEN x IS NULL OR item IS NULL THEN NULL ELSE CAST(coalesce(list_position(x, item), 0) AS BIGINT) END",
+        "CASE WHEN x IS NULL OR item IS NULL THEN NULL "
+        "ELSE CAST(coalesce(list_position(spark_plain_comparable(x), item), 0) AS BIGINT) END",
     ),
     "array_remove": (
         ("x", "item"),
-        "CASE WHEN item IS NULL THEN NULL ELSE list_filter(x, lambda e: e IS DISTINCT FROM item) END",
+        "CASE WHEN item IS NULL THEN NULL "
+        "ELSE list_filter(spark_plain_comparable(x), lambda e: e IS DISTINCT FROM item) END",
     ),
     "flatten": (("x",), "CASE WHEN list_position(x, NULL) IS NOT NULL THEN NULL ELSE flatten(x) END"),
     # --- Sequences

@@ -22,7 +22,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from tamis.expr.sql_dialect import SparkText
-from tamis.scan import spark_collections, spark_numbers, spark_operators, spark_text, spark_time
+from tamis.scan import spark_collections, spark_comparisons, spark_numbers, spark_operators, spark_text, spark_time
 from tamis.scan.spark_calls import (
     OWN_PREFIX,
     PREFIX,
@@ -37,6 +37,7 @@ from tamis.scan.spark_calls import (
     refusal,
     text_of,
 )
+from tamis.scan.spark_comparisons import guard_comparisons, normalise_group_keys, without_maps
 from tamis.scan.spark_macros import FUNCTIONS, REFUSED
 from tamis.scan.spark_macros import MACROS as _PLAIN_MACROS
 from tamis.scan.spark_nodes import meant
@@ -51,6 +52,7 @@ _KINDS = (spark_text, spark_time, spark_collections, spark_numbers)
 MACROS: Macros = {**_PLAIN_MACROS, **spark_operators.MACROS}
 for _kind in _KINDS:
     MACROS |= _kind.MACROS
+MACROS |= spark_comparisons.MACROS | without_maps(MACROS)
 
 
 def to_duckdb(text: str, *, of_query: bool = False) -> str:
@@ -59,6 +61,7 @@ def to_duckdb(text: str, *, of_query: bool = False) -> str:
     The text `of_query` is one whose result people see: its structs have the names of their fields.
     """
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkMeaning)
+    normalise_group_keys(tree)
     # From the leaves to the root: a node is rewritten when all within it are.
     nested = _Nesting()
     for node in reversed(list(tree.dfs())):
@@ -69,6 +72,8 @@ def to_duckdb(text: str, *, of_query: bool = False) -> str:
         found = nested.bounded(found, node if is_root else found)
         if is_root:
             tree = found
+    if isinstance(tree, exp.Query) or not of_query:
+        guard_comparisons(tree)
     for call in tree.find_all(exp.Anonymous):
         _pass_gate(call)
         if not of_query and call.name in _OF_STORED_TYPES:

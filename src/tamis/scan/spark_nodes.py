@@ -55,7 +55,8 @@ def meant(node: exp.Expr) -> exp.Expr:
             sides = [_unnamed(side) for side in (node.this, node.expression)]
             return type(node)(this=macro_call("whole", sides[0]), expression=macro_call("whole", sides[1]))
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ() if _has_struct(node.this, node.expression):
-            return type(node)(this=_unnamed(node.this), expression=_unnamed(node.expression))
+            sides = [macro_call("plain_comparable", _unnamed(side)) for side in (node.this, node.expression)]
+            return type(node)(this=sides[0], expression=sides[1])
         case exp.Binary() if (found := operator(node)) is not node:
             return found
         case exp.Struct() if not isinstance(node.parent, exp.Dot) and _is_row(node):
