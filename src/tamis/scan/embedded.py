@@ -207,12 +207,19 @@ def _in_our_meaning(node: Expr) -> Expr:
             return Call("duckdb_list_reverse", (value,))
         case Call("length" | "char_length" | "character_length" | "len", (value,)) if is_binary(type_of(value)):
             return Call("duckdb_octet_length", (value,))
+        case Call("cast" | "try_cast" as function, (value, target)) if _is_instant(type_of(value)):
+            # Arrow gives it to the engine without its zone, and such a timestamp is no number.
+            return Call(function, (Call("spark_as_instant", (value,)), target))
         case Call("concat" | "concat_ws", args):
             return with_args(node, tuple(map(_as_text, args)))
         case Call("like", (value, pattern)):
             return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
         case _:
             return node
+
+
+def _is_instant(data_type: pa.DataType | None) -> bool:
+    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None
 
 
 def _as_text(value: Expr) -> Expr:

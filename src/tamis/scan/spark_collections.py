@@ -74,7 +74,10 @@ MACROS: Macros = {
             "spark_texts_joined(list_transform(x, lambda e: coalesce(spark_string(e), replacement)), delimiter) END",
         ),
     ],
-    "texts_joined": (("texts", "d"), "CASE WHEN d IS NOT NULL THEN array_to_string(texts, d) END"),
+    "texts_joined": (
+        ("texts", "d"),
+        "CASE WHEN d IS NOT NULL THEN array_to_string(list_filter(texts, lambda e: e IS NOT NULL), d) END",
+    ),
     "slice": (
         ("x", "start", "size"),
         "CASE WHEN x IS NULL OR start IS NULL OR size IS NULL THEN NULL "

@@ -61,6 +61,7 @@ def to_duckdb(text: str, *, of_query: bool = False) -> str:
     The text `of_query` is one whose result people see: its structs have the names of their fields.
     """
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkMeaning)
+    _sort_in_order(tree)
     normalise_group_keys(tree)
     # From the leaves to the root: a node is rewritten when all within it are.
     nested = _Nesting()
@@ -81,6 +82,20 @@ def to_duckdb(text: str, *, of_query: bool = False) -> str:
             raise refusal(name, "a filter does not tell the engine the types of its columns")
     # What sqlglot has no words for it would leave out with a mere warning.
     return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
+
+
+def _sort_in_order(tree: exp.Expr) -> None:
+    """SORT BY and CLUSTER BY sort the rows of a partition, and there is one: all rows are sorted."""
+    for select in tree.find_all(exp.Select):
+        keys = select.args.get("sort") or select.args.get("cluster")
+        if keys is not None and select.args.get("order") is None:
+            ordered = (
+                each if isinstance(each, exp.Ordered) else exp.Ordered(this=each, nulls_first=True)
+                for each in keys.expressions
+            )
+            select.set("order", exp.Order(expressions=list(ordered)))
+        for clause in ("sort", "cluster", "distribute"):
+            select.set(clause, None)
 
 
 _OF_STORED_TYPES = frozenset(f"{PREFIX}{name}" for name in ("hash_one", "xxhash64_one", "typeof"))

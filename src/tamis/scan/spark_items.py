@@ -116,6 +116,12 @@ MACROS: Macros = {
         _VALUE.format("spark_like_key"),
         _item(f"CASE WHEN spark_index(k) = 0 THEN {_INDEX_ZERO} ELSE spark_index(k) END"),
     ),
+    "of_fields": (
+        ("x", "n", "made"),
+        # What makes a struct of a struct takes as many fields as that one has.
+        "CASE WHEN len(json_keys(to_json(x))) <> n "
+        "THEN error('a struct is cast to one with as many fields') ELSE made END",
+    ),
     "get": (("x", "n"), "list_extract(x, CASE WHEN CAST(n AS BIGINT) >= 0 THEN CAST(n AS BIGINT) + 1 END)"),
     "map_contains_key": [
         (

@@ -14,11 +14,15 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import Build, macro, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_calls import Build, Macros, macro, macro_call, own_call, refusal, text_of
 from tamis.scan.spark_formats import DATE_UNITS, TIME_UNITS, Parsed, Refusal, parse_pattern, print_pattern
 from tamis.scan.spark_intervals import fields_of
+from tamis.scan.spark_time_casts import MACROS as _CAST_MACROS
 from tamis.scan.spark_time_casts import part_of
-from tamis.scan.spark_time_macros import DAY, HOUR, MACROS, MINUTE
+from tamis.scan.spark_time_macros import DAY, HOUR, MINUTE
+from tamis.scan.spark_time_macros import MACROS as _TIME_MACROS
+
+MACROS: Macros = {**_TIME_MACROS, **_CAST_MACROS}
 
 
 def _macro(name: str) -> Build:
