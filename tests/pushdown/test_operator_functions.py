@@ -122,3 +122,29 @@ def test_listagg_of_bytes_is_refused_by_name(session, query):
 def test_a_boolean_has_no_bits(session):
     with pytest.raises(TamisError, match="boolean"):
         session.sql("SELECT shiftleft(true, 1)").to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("expression", "days", "microseconds"),
+    [
+        ("INTERVAL 1 DAY * 16777216.0", 16777216, 0),
+        ("INTERVAL 1 DAY * -2000000", -2000000, 0),
+        ("INTERVAL '3000000' HOUR", 125000, 0),
+        ("make_dt_interval(100000000, 1)", 100000000, 3_600_000_000),
+        ("TIMESTAMP '9999-12-31 00:00:00' - TIMESTAMP '0001-01-01 00:00:00'", 3652058, 0),
+    ],
+)
+def test_long_intervals_keep_their_days(session, expression, days, microseconds):
+    (found,) = session.sql(f"SELECT {expression} AS v").to_arrow()["v"].to_pylist()
+    assert (found.months, found.days * 86_400_000_000 + found.nanoseconds // 1000) == (
+        0,
+        days * 86_400_000_000 + microseconds,
+    )
+
+
+@pytest.mark.parametrize(
+    "expression", ["array(1) + array(2)", "array('a') + array('b')", "try_add(array(1), array(2))"]
+)
+def test_lists_are_not_added(session, expression):
+    with pytest.raises(TamisError, match="lists are not added"):
+        session.sql(f"SELECT {expression}").to_arrow()

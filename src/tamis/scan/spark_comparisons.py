@@ -57,13 +57,22 @@ COMPARED = ("equal", "not_equal", "less", "less_or_equal", "greater", "greater_o
 """The macros of comparisons."""
 
 
-def without_maps(macros: Macros) -> Macros:
-    """The macros of comparisons with overloads for maps and for lists of maps, which are errors."""
+_ITEMS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(18, 3)", "VARCHAR", "BOOLEAN",
+          "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", A_MAP)  # fmt: skip
+
+
+def refuse_operands(macros: Macros) -> Macros:
+    """The macros of operators with overloads for what Spark refuses: compared maps and lists of maps, added lists."""
     refused = [((f"x {kind}", f"y {kind}"), _NO_ORDER) for kind in (A_MAP, f"{A_MAP}[]")]
     found: Macros = {}
     for name in COMPARED:
         overloads = macros[name]
         found[name] = [*refused, *(overloads if isinstance(overloads, list) else [overloads])]
+    no_sum = "error('lists are not added: join them with concat')"
+    lists = [((f"x {kind}[]", f"y {kind}[]"), no_sum) for kind in _ITEMS]
+    for name in ("add", "try_add"):
+        overloads = macros[name]
+        found[name] = [*lists, *(overloads if isinstance(overloads, list) else [overloads])]
     return found
 
 

@@ -37,7 +37,7 @@ from tamis.scan.spark_calls import (
     refusal,
     text_of,
 )
-from tamis.scan.spark_comparisons import guard_comparisons, normalise_group_keys, without_maps
+from tamis.scan.spark_comparisons import guard_comparisons, normalise_group_keys, refuse_operands
 from tamis.scan.spark_macros import FUNCTIONS, REFUSED
 from tamis.scan.spark_macros import MACROS as _PLAIN_MACROS
 from tamis.scan.spark_nodes import meant
@@ -52,7 +52,7 @@ _KINDS = (spark_text, spark_time, spark_collections, spark_numbers)
 MACROS: Macros = {**_PLAIN_MACROS, **spark_operators.MACROS}
 for _kind in _KINDS:
     MACROS |= _kind.MACROS
-MACROS |= spark_comparisons.MACROS | without_maps(MACROS)
+MACROS |= spark_comparisons.MACROS | refuse_operands(MACROS)
 
 
 def to_duckdb(text: str, *, of_query: bool = False) -> str:
