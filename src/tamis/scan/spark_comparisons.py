@@ -207,7 +207,12 @@ def _replace_within(root: exp.Expr, keys: list[exp.Expr], aliases: set[str] | No
             stack += list(node.iter_expressions())
 
 
-_GROUPING = frozenset(f"{prefix}{name}" for prefix in ("", OWN_PREFIX) for name in ("grouping", "grouping_id"))
+_OF_KEYS = frozenset(
+    f"{prefix}{name}"
+    for prefix in ("", OWN_PREFIX)
+    for name in ("grouping", "grouping_id", "unnest", "generate_subscripts")
+)
+"""Functions whose arguments are keys of groups, though they are not about one row."""
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
@@ -215,6 +220,6 @@ def _is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.Filter):
         # `grouping` is about a key.
         return not isinstance(node, exp.Grouping | exp.GroupingId)
-    if not isinstance(node, exp.Anonymous) or node.name.lower() in _GROUPING:
+    if not isinstance(node, exp.Anonymous) or node.name.lower() in _OF_KEYS:
         return False
     return is_of_rows(exp.Anonymous(this=node.name))

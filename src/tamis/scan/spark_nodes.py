@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tamis.scan import spark_arguments, spark_regexps, spark_text
 from tamis.scan.spark_arguments import as_text
-from tamis.scan.spark_calls import is_of_rows, kind_call, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_calls import PREFIX, is_of_rows, kind_call, macro_call, own_call, refusal, text_of
 from tamis.scan.spark_intervals import meant_interval
 from tamis.scan.spark_items import subscript
 from tamis.scan.spark_lambdas import let
@@ -71,6 +71,11 @@ def meant(node: exp.Expr) -> exp.Expr:
             return _mean(value, node, in_window=True)
         case exp.RegexpLike():
             return spark_regexps.like(node.this, node.expression)
+        case exp.And() | exp.Or() if _may_fail(node.expression) and not _is_condition(node):
+            # The engine computes both sides for all rows of a projection.
+            decided = exp.false() if isinstance(node, exp.And) else exp.true()
+            is_over = exp.Is(this=exp.Paren(this=node.this.copy()), expression=decided)
+            return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_over, true=decided.copy())], default=node.copy()))
         case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor():
             return _bracketed(node)
         case exp.BitwiseLeftShift():
@@ -96,6 +101,27 @@ def meant(node: exp.Expr) -> exp.Expr:
             return _like(like, node.expression)
         case _:
             return node
+
+
+_FALLIBLE = frozenset(
+    f"{PREFIX}{name}"
+    for name in ("item", "item_of", "element_at", "element_at_of", "divide", "mod", "div", "quotient", "remainder",
+                 "whole_quotient", "quotient_once", "remainder_once", "whole_quotient_once")
+)  # fmt: skip
+"""Macros that fail on some values of a type that they take."""
+
+
+def _may_fail(node: exp.Expr) -> bool:
+    return any(call.name.lower() in _FALLIBLE for call in node.find_all(exp.Anonymous))
+
+
+def _is_condition(node: exp.Expr) -> bool:
+    """Whether a node is a whole condition on rows, or one of several: the engine asks them one after another."""
+    around: exp.Expr | None = node
+    while isinstance(around, exp.And | exp.Paren):
+        around = around.parent
+    is_of_rows_alone = isinstance(around, exp.Where | exp.Having | exp.Join | exp.Qualify)
+    return is_of_rows_alone and around is not None and not isinstance(around.parent, exp.Filter)
 
 
 def _bracketed(node: exp.Expr) -> exp.Expr:

@@ -159,7 +159,8 @@ def _parse(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_time: boo
         raise refusal(name, str(reason)) from None
     shape = exp.Literal.string(parsed.shape)
     # All arguments are bound before an overload is chosen, also where the value is a date.
-    text = exp.cast(args[0].copy(), "varchar")
+    # It is the engine's own cast: that of Spark may fail, and TRY takes nothing that fails by itself.
+    text = own_call("cast_to_type", args[0].copy(), exp.Literal.string(""))
     groups = {
         letter: own_call("regexp_extract", text.copy(), shape.copy(), exp.Literal.number(number))
         for letter, number in parsed.groups.items()
