@@ -96,13 +96,23 @@ def guard_comparisons(tree: exp.Expr) -> None:
                 keys = [] if order is None else [each.this for each in order.expressions]
                 _guard("window_key", *(node.args.get("partition_by") or ()), *keys)
             case exp.Select(args={"order": exp.Order() as order}) if not _has_groups(node):
-                _guard("sortable", *(each.this for each in order.expressions))
+                _guard("sortable", *(_sorted_by(node, each.this) for each in order.expressions))
             case exp.Nullif() | exp.ArrayUniqueAgg():
                 _guard("comparable", node.this)
             case exp.Case(args={"this": exp.Expr() as compared}):
                 _guard("comparable", compared)
             case exp.Anonymous(expressions=[_, by, *_]) if node.name.lower() in _BY_SECOND:
                 _guard("sortable", by)
+
+
+def _sorted_by(select: exp.Select, key: exp.Expr) -> exp.Expr:
+    """What a key stands for: the engine takes no alias inside of an expression if what it names may fail."""
+    if isinstance(key, exp.Column) and not key.table:
+        for item in select.expressions:
+            if isinstance(item, exp.Alias) and item.alias.casefold() == key.name.casefold():
+                value: exp.Expr = item.this
+                return value
+    return key
 
 
 def _has_groups(select: exp.Expr) -> bool:

@@ -238,6 +238,9 @@ def _cast(node: exp.Cast) -> exp.Expr:
         kind = "try_" if is_try else "plain_" if isinstance(node.this, exp.Column) else ""
         if isinstance(node.this, exp.Literal):
             return macro_call(f"{kind}{_INTEGERS[name]}", node.this)
+        if is_of_rows(node.this):
+            made = kind_call(f"{kind}{_INTEGERS[name]}_cast", exp.column("cast_value"))
+            return let("cast_value", node.this, made)
         return kind_call(f"{kind}{_INTEGERS[name]}_cast", node.this)
     if name in _TYPED and not isinstance(node.this, exp.Null) and not is_of_rows(node.this):
         if is_try and _TYPED[name] == "binary":
