@@ -322,6 +322,20 @@ _SAYINGS: tuple[tuple[str, type[TamisError], _Say], ...] = (
         lambda found, tree: f"the pattern {found[2]!r} is no regular expression: {found[1]}",
     ),
     (
+        r"UNNEST\(\) can only be applied to lists, structs and NULL, not MAP|len does not take map|array_length\(MAP",
+        ExpressionError,
+        lambda found, tree: (
+            "explode of a map that is computed has columns that are not known: name them, as in AS (key, value)"
+        ),
+    ),
+    (
+        r"(PARTITION|ORDER) BY window expressions cannot be volatile",
+        EvaluationError,
+        lambda found, tree: (
+            f"{found[1]} BY of a window compares values that are the same each time: no maps, no random numbers"
+        ),
+    ),
+    (
         r"[Dd]ivision by zero\b",
         EvaluationError,
         lambda found, tree: _no_quotient(tree),

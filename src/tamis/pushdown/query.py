@@ -26,7 +26,8 @@ from tamis.pushdown.parameters import Arguments, fill_parameters, number_paramet
 from tamis.pushdown.rules import ALL
 from tamis.pushdown.run_time import prune_joins
 from tamis.pushdown.scopes import Now
-from tamis.pushdown.sql_grouping import has_map, refuse_map_keys, refuse_maps
+from tamis.pushdown.spark_generators import mark_maps
+from tamis.pushdown.sql_grouping import refuse_maps
 from tamis.pushdown.sql_names import has_unknown_function, quoted_columns, wrong_name
 from tamis.pushdown.sql_normal import normalise_query
 from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
@@ -88,9 +89,12 @@ class Query:
         tables.check(text, self._tree)
         self._planned = plan_query(self._tree, tables, now=self._now)
         scans = [node for node in walk_plan(self.plan) if isinstance(node, TableScan)]
-        maps = [output.name.rpartition(".")[2] for scan in scans for output in scan.columns if has_map(output.type)]
-        refuse_map_keys(self._tree, maps)
-        columns = {output.name.rpartition(".")[2] for scan in scans for output in scan.columns}
+        types = [(output.name.rpartition(".")[2], output.type) for scan in scans for output in scan.columns]
+        maps = {name.casefold() for name, kind in types if kind is not None and pa.types.is_map(kind)}
+        maps -= {name.casefold() for name, kind in types if kind is None or not pa.types.is_map(kind)}
+        if maps and mark_maps(self._tree, maps):
+            self._planned = plan_query(self._tree, tables, now=self._now)
+        columns = {name for name, _ in types}
         for comparison in quoted_columns(self._tree, columns):
             # Engines take it, and find nothing.
             logger.warning(

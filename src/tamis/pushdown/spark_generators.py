@@ -13,7 +13,7 @@ Two generators in one SELECT have all pairs of their rows, and window functions 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -52,6 +52,22 @@ def unnest_generators(tree: exp.Expr) -> None:
     for select in list(tree.find_all(exp.Select)):
         _change_views(select)
         _change_items(select)
+
+
+def mark_maps(tree: exp.Expr, maps: Collection[str]) -> bool:
+    """Say of the columns that generators unnest which ones are maps, by their names; return whether there were some.
+
+    A generator has two columns of a map, and one of a list: `map_concat` of a map is that map.
+    """
+    is_changed = False
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() not in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
+            continue
+        for value in call.expressions:
+            if isinstance(value, exp.Column) and value.name.casefold() in maps:
+                value.replace(exp.Anonymous(this="map_concat", expressions=[value.copy()]))
+                is_changed = True
+    return is_changed
 
 
 # --- What a generator gives -------------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from sqlglot import exp
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.functions import type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, columns_of, fold, operands_of, with_args
+from tamis.expr.nodes import Column, Expr, columns_of, fold, operands_of, with_args
 from tamis.pushdown.nodes import AggregateCall, Named
-from tamis.pushdown.plan_sql import quoted
 from tamis.pushdown.scopes import Field, NotModelled, Now, Scope, hidden_name, symbol_tree
 from tamis.pushdown.sql_functions import is_aggregate
 from tamis.pushdown.symbols import Symbols, is_deterministic
@@ -67,19 +66,12 @@ class Grouping:
         if not columns_of(value) or not is_deterministic(value):
             raise NotModelled("a group by a constant, or by what is another one each time")
         data_type = type_of(value)
-        key = value
-        if data_type is not None and pa.types.is_map(data_type):
-            # Maps with the same entries are one group, in whichever order those stand.
-            key = _sorted_map(value)
-            refuse_maps([data_type.key_type, data_type.item_type], "GROUP BY compares values")
-        else:
-            refuse_maps([data_type], "GROUP BY compares values")
-        match key:
+        match value:
             case Column((symbol,)):
                 pass
             case _:
                 symbol = self._symbols.fresh(label)
-        self.keys.append(Named(symbol, key))
+        self.keys.append(Named(symbol, value))
         self._key_symbols[value] = Column((symbol,), type=data_type)
 
     def value(self, tree: exp.Expr, aliases: Sequence[Field]) -> Expr:
@@ -139,15 +131,6 @@ class Grouping:
         return name
 
 
-def _sorted_map(value: Expr) -> Expr:
-    match value:
-        case Column((symbol,)):
-            text = f"map_from_entries(array_sort(map_entries({quoted(symbol)})))"
-            return Call("sql", (Literal(text, types.STRING), value))
-        case _:
-            raise TypeMismatch("GROUP BY compares values, and takes a map only as a column: write a subquery with it")
-
-
 def has_map(data_type: pa.DataType | None) -> bool:
     """Whether values of a type are maps, or have maps in them."""
     if data_type is None:
@@ -161,24 +144,6 @@ def refuse_maps(data_types: Sequence[pa.DataType | None], reason: str) -> None:
     """Raise where a value that is to be compared has a map in it, which has no order and no equality."""
     if any(map(has_map, data_types)):
         raise TypeMismatch(f"{reason}, and a map cannot be compared. Compare map_entries(m), or leave it out")
-
-
-def refuse_map_keys(tree: exp.Expr, maps: Sequence[str]) -> None:
-    """Raise where a query groups by columns that are maps in a way that stays text: the engine would tell maps with
-    the same entries apart by their order."""
-    names = {each.casefold() for each in maps}
-    for select in tree.find_all(exp.Select) if names else ():
-        group = select.args.get("group")
-        keys = [] if group is None else list(group.expressions)
-        sets = [each for key in keys if isinstance(key, exp.GroupingSets) for each in key.expressions]
-        is_text = bool(sets) or next(select.find_all(exp.Window), None) is not None
-        for key in (*keys, *(part for each in sets for part in each.expressions)):
-            is_made = isinstance(key, exp.Anonymous) and key.name.lower() in ("array", "struct", "named_struct")
-            parts = key.expressions if is_made else [key] if is_text else []
-            if any(isinstance(part, exp.Column) and part.name.casefold() in names for part in parts):
-                raise TypeMismatch(
-                    "GROUP BY compares values, and takes a map only as a plain key. Group by it in a subquery"
-                )
 
 
 def _type_of(function: str, args: Sequence[Expr]) -> pa.DataType | None:

@@ -67,6 +67,8 @@ class EmbeddedPredicates:
         self._evaluators = {name: Evaluator(value) for value, name in self._values.items()}
         self._remaining = Evaluator(remaining)
         self._connections = threading.local()
+        is_joined = isinstance(predicate, Call) and predicate.function in ("and", "or")
+        self._joined = predicate if isinstance(predicate, Call) and is_joined else None
 
     def _without_part(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
         """The predicate with a column in place of each part that goes to the engine."""
@@ -106,7 +108,12 @@ class EmbeddedPredicates:
         """The value of the predicate for each row."""
         if not batch.num_rows:
             return pa.array([], pa.bool_())
-        answers = self._answers(batch)
+        try:
+            answers = self._answers(batch)
+        except EvaluationError:
+            if self._joined is None:
+                raise
+            return _one_after_another(self._joined, batch)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         parts = {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)}
         return self._remaining(pa.record_batch(columns | parts))
@@ -146,6 +153,22 @@ class EmbeddedPredicates:
         if found is None:
             found = self._connections.connection = sealed_connection(self._query)
         return found
+
+
+def _one_after_another(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """The value of an AND or an OR of which each condition is asked only of the rows that those before left open.
+
+    Spark asks in that order, so that `size(xs) > 0 AND xs[0] = 5` does not fail where a list is empty.
+    """
+    is_and = predicate.function == "and"
+    found = pa.array([is_and] * batch.num_rows, pa.bool_())
+    for condition in operands_of(predicate):
+        is_open = pc.fill_null(found, True) if is_and else pc.invert(pc.fill_null(found, False))
+        rows = batch.filter(is_open)
+        evaluate = Evaluator(condition) if can_evaluate(condition) else EmbeddedPredicates(condition).evaluate
+        joined = pc.and_kleene if is_and else pc.or_kleene
+        found = pc.replace_with_mask(found, is_open, joined(found.filter(is_open), evaluate(rows)))
+    return found
 
 
 def sealed_connection(query: str) -> duckdb.DuckDBPyConnection:
@@ -299,12 +322,19 @@ def _in_our_meaning(node: Expr) -> Expr:
             return Call("duckdb_list_reverse", (value,))
         case Call("length" | "char_length" | "character_length" | "len", (value,)) if is_binary(type_of(value)):
             return Call("duckdb_octet_length", (value,))
+        case Call("cast" | "try_cast" as function, (value, target)) if _is_instant(type_of(value)):
+            # Arrow gives it to the engine without its zone, and such a timestamp is no number.
+            return Call(function, (Call("spark_as_instant", (value,)), target))
         case Call("concat" | "concat_ws", args):
             return with_args(node, tuple(map(_as_text, args)))
         case Call("like", (value, pattern)):
             return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
         case _:
             return node
+
+
+def _is_instant(data_type: pa.DataType | None) -> bool:
+    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None
 
 
 def _as_text(value: Expr) -> Expr:

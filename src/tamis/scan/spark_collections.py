@@ -3,7 +3,8 @@
 `MACROS` has macros of the embedded connection, `BUILDERS` makes a call of one (or other words) of the arguments, and
 `SAME` names the functions for which sqlglot's translation, or DuckDB's function of that name, means what Spark means.
 
-`spark_lambdas` has the functions that take lambda functions, `spark_json` those of JSON: this module holds their rows.
+`spark_lambdas` has the functions that take lambda functions, `spark_json` those of JSON, `spark_items` those of one
+item: this module holds their rows.
 """
 
 from __future__ import annotations
@@ -11,34 +12,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import duckdb
 from sqlglot import exp
 
-from tamis.scan import spark_json, spark_lambdas
+from tamis.scan import spark_items, spark_json, spark_lambdas
 from tamis.scan.spark_calls import Build, Macros, counted, macro, macro_call, own_call, refusal, text_of
-
-# What counts the entries of maps counts the items of lists too, but not before DuckDB 2.
-_SIZE = "cardinality" if int(duckdb.__version__.split(".", 1)[0]) >= 2 else "len"
+from tamis.scan.spark_items import SIZE
 
 _IS_LIST = "typeof(x) LIKE '%]'"
-_IS_MAP = "typeof(x) LIKE 'MAP(%'"
 
 _ORDERED = "spark_ordered(x)"
 """A list whose items the engine orders as Spark does."""
 
 
-def _item(index: str, otherwise: str) -> str:
-    """An item of a list by an index, which `index` says in terms of `k`, or the value of a key of a map."""
-    return f"x[CASE WHEN {_IS_MAP} THEN k WHEN {_IS_LIST} THEN {index} ELSE {otherwise} END]"
-
-
 _NOT_LIST = "error('a subscript needs a list or a map')"
-_OUT_OF_BOUNDS = "error('the index is out of bounds of the list: get and try_element_at return NULL there')"
-_INDEX_ZERO = "error('the index 0 is invalid: the first item has index 1')"
 
 _CONTAINS = (
-    "CASE WHEN list_contains(x, item) THEN TRUE WHEN list_position(x, NULL) IS NOT NULL THEN NULL "
-    "ELSE list_contains(x, item) END"
+    "CASE WHEN list_contains(spark_plain_comparable(x), item) THEN TRUE "
+    "WHEN list_position(x, NULL) IS NOT NULL THEN NULL ELSE list_contains(x, item) END"
 )
 _ADDED = "list_reduce({}, lambda total, e: total + e{})"
 
@@ -46,37 +36,13 @@ _ADDED = "list_reduce({}, lambda total, e: total + e{})"
 MACROS: Macros = {
     **spark_lambdas.MACROS,
     **spark_json.MACROS,
-    # --- Items: the index counts from 0 in `list[index]` and `get`, from 1 or from -1 in `element_at`.
-    "item": [
-        (
-            ("x", "k BIGINT"),
-            _item(f"CASE WHEN k < 0 OR k >= {_SIZE}(x) THEN {_OUT_OF_BOUNDS} ELSE k + 1 END", _NOT_LIST),
-        ),
-        (("x", "k"), "x[k]"),
-    ],
-    "key_of_text": (("x", "k VARCHAR"), "x[k]"),
-    "element_at": [
-        (
-            ("x", "k BIGINT"),
-            _item(
-                f"CASE WHEN k = 0 THEN {_INDEX_ZERO} WHEN abs(k) > {_SIZE}(x) THEN {_OUT_OF_BOUNDS} ELSE k END",
-                _NOT_LIST,
-            ),
-        ),
-        (("x", "k VARCHAR"), "map_extract_value(x, k)"),
-        (("x", "k"), "map_extract_value(x, k)"),
-    ],
-    "try_element_at": [
-        (("x", "k BIGINT"), _item(f"CASE WHEN k = 0 THEN {_INDEX_ZERO} ELSE k END", _NOT_LIST)),
-        (("x", "k VARCHAR"), "map_extract_value(x, k)"),
-        (("x", "k"), "map_extract_value(x, k)"),
-    ],
-    "get": (("x", "n"), "list_extract(x, CASE WHEN CAST(n AS BIGINT) >= 0 THEN CAST(n AS BIGINT) + 1 END)"),
+    **spark_items.MACROS,
     # --- Lists
     "ordered": (
         ("x",),
         # The engine says of NULL within structs and lists that it is the largest, Spark that it is the smallest.
-        "CASE WHEN (typeof(x) LIKE '%][]' OR typeof(x) LIKE 'STRUCT%[]' OR typeof(x) LIKE '%)[]' "
+        "CASE WHEN typeof(x) LIKE '%MAP(%' THEN spark_plain_comparable(x) "
+        "WHEN (typeof(x) LIKE '%][]' OR typeof(x) LIKE 'STRUCT%[]' OR typeof(x) LIKE '%)[]' "
         "AND typeof(x) NOT LIKE 'DECIMAL%') "
         "AND regexp_matches(array_to_string(list_transform(x, lambda e: coalesce(CAST(e AS VARCHAR), '')), ' '), "
         "'\\bNULL\\b') THEN error('lists and structs that have NULL within them are not ordered here as in Spark') "
@@ -98,7 +64,7 @@ MACROS: Macros = {
     "array_append": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_append(x, item) END"),
     "array_prepend": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_prepend(item, x) END"),
     "array_compact": (("x",), "list_filter(x, lambda e: e IS NOT NULL)"),
-    "array_size": (("x",), f"CAST(CASE WHEN {_IS_LIST} THEN {_SIZE}(x) ELSE {_NOT_LIST} END AS INTEGER)"),
+    "array_size": (("x",), f"CAST(CASE WHEN {_IS_LIST} THEN {SIZE}(x) ELSE {_NOT_LIST} END AS INTEGER)"),
     "signed": (("x",), "CAST(x AS INTEGER)"),
     "array_join": [
         (("x", "delimiter"), "spark_texts_joined(list_transform(x, lambda e: spark_string(e)), delimiter)"),
@@ -108,7 +74,10 @@ MACROS: Macros = {
             "spark_texts_joined(list_transform(x, lambda e: coalesce(spark_string(e), replacement)), delimiter) END",
         ),
     ],
-    "texts_joined": (("texts", "d"), "CASE WHEN d IS NOT NULL THEN array_to_string(texts, d) END"),
+    "texts_joined": (
+        ("texts", "d"),
+        "CASE WHEN d IS NOT NULL THEN array_to_string(list_filter(texts, lambda e: e IS NOT NULL), d) END",
+    ),
     "slice": (
         ("x", "start", "size"),
         "CASE WHEN x IS NULL OR start IS NULL OR size IS NULL THEN NULL "
@@ -132,11 +101,11 @@ MACROS: Macros = {
         "THEN error('decimals with so many digits after the point meet whole numbers: cast them') "
         "WHEN x IS NOT NULL AND y IS NOT NULL THEN list_concat(x, y) END",
     ),
-    "array_distinct": (("x",), "list_filter(x, lambda e, i: list_position(x, e) = i)"),
+    "array_distinct": (("x",), "list_filter(spark_plain_comparable(x), lambda e, i: list_position(x, e) = i)"),
     "array_union": (("a", "b"), "spark_array_distinct(spark_both(a, b))"),
     "arrays_overlap": (
         ("x", "y"),
-        "CASE WHEN x IS NULL OR y IS NULL THEN NULL WHEN list_has_any(x, y) THEN TRUE "
+        "CASE WHEN x IS NULL OR y IS NULL THEN NULL WHEN list_has_any(spark_plain_comparable(x), y) THEN TRUE "
         "WHEN len(x) > 0 AND len(y) > 0 AND (list_position(x, NULL) IS NOT NULL OR list_position(y, NULL) IS NOT NULL) "
         "THEN NULL ELSE FALSE END",
     ),
@@ -164,11 +133,13 @@ MACROS: Macros = {
     ),
     "array_position": (
         ("x", "item"),
-        "CASE WHEN x IS NULL OR item IS NULL THEN NULL ELSE CAST(coalesce(list_position(x, item), 0) AS BIGINT) END",
+        "CASE WHEN x IS NULL OR item IS NULL THEN NULL "
+        "ELSE CAST(coalesce(list_position(spark_plain_comparable(x), item), 0) AS BIGINT) END",
     ),
     "array_remove": (
         ("x", "item"),
-        "CASE WHEN item IS NULL THEN NULL ELSE list_filter(x, lambda e: e IS DISTINCT FROM item) END",
+        "CASE WHEN item IS NULL THEN NULL "
+        "ELSE list_filter(spark_plain_comparable(x), lambda e: e IS DISTINCT FROM item) END",
     ),
     "flatten": (("x",), "CASE WHEN list_position(x, NULL) IS NOT NULL THEN NULL ELSE flatten(x) END"),
     # --- Sequences
@@ -234,14 +205,6 @@ MACROS: Macros = {
         "+ datepart('microsecond', step)) * i AS BIGINT))",
     ),
     # --- Maps
-    "map_contains_key": [
-        (
-            ("x", "key VARCHAR"),
-            "CASE WHEN typeof(map_keys(x)) <> 'VARCHAR[]' THEN error('a map with keys of another type has no text') "
-            "ELSE map_contains(x, key) END",
-        ),
-        (("x", "key"), "map_contains(x, key)"),
-    ],
     "map_from_entries": (
         ("x",),
         "CASE WHEN list_position(x, NULL) IS NULL THEN map_from_entries(x) END",
@@ -330,17 +293,6 @@ def _str_to_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return macro_call("str_to_map", args[0], *delimiters)
 
 
-def subscript(value: exp.Expr, key: exp.Expr) -> exp.Expr:
-    """`value[key]`: the item of a list by an index from 0, the value of a key of a map, or a field of a struct."""
-    text = text_of(key)
-    if text is not None and re.fullmatch(r"\s*[+-]?\d+\s*", text):
-        # The engine would take it as the index of a list.
-        return macro_call("key_of_text", value, key)
-    if text is not None or isinstance(key, exp.Null):
-        return exp.Bracket(this=value, expressions=[key], offset=1)
-    return macro_call("item", value, key)
-
-
 def _sort_array(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) not in (1, 2):
         raise refusal("sort_array", "it takes a list, and perhaps whether it ascends")
@@ -372,23 +324,12 @@ def _norm(name: str) -> Build:
     return build
 
 
-def _keyed(name: str) -> Build:
-    """A function of a list or map and a key, which is not the plain NULL: that has no type."""
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if any(isinstance(each, exp.Null) for each in args):
-            raise refusal(name, "NULL without a type is no key")
-        return counted(name, 2)(args)
-
-    return build
-
-
 def _size(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) == 1 and isinstance(args[0], exp.Null):
         return exp.cast(exp.null(), "int")
     if len(args) != 1:
         raise refusal("size", f"it takes 1 argument, not {len(args)}")
-    return macro_call("signed", own_call(_SIZE, *args))
+    return macro_call("signed", own_call(SIZE, *args))
 
 
 def _array_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -399,6 +340,7 @@ def _array_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
 BUILDERS: dict[str, Build] = {
     **spark_lambdas.BUILDERS,
     **spark_json.BUILDERS,
+    **spark_items.BUILDERS,
     **{
         name: counted(name, 1)
         for name in (
@@ -410,11 +352,10 @@ BUILDERS: dict[str, Build] = {
         name: counted(name, 2)
         for name in (
             "array_append", "array_except", "array_intersect", "array_position", "array_prepend",
-            "array_remove", "array_repeat", "array_union", "arrays_overlap", "get", "trim_array",
+            "array_remove", "array_repeat", "array_union", "arrays_overlap", "trim_array",
             "vector_cosine_similarity", "vector_inner_product", "vector_l2_distance",
         )
     },
-    **{name: _keyed(name) for name in ("array_contains", "element_at", "try_element_at", "map_contains_key")},
     **dict.fromkeys(("size", "cardinality"), _size),
     "array_size": _array_size,
     "sequence": macro("sequence", MACROS),

@@ -22,7 +22,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from tamis.expr.sql_dialect import SparkText
-from tamis.scan import spark_collections, spark_numbers, spark_operators, spark_text, spark_time
+from tamis.scan import spark_collections, spark_comparisons, spark_numbers, spark_operators, spark_text, spark_time
 from tamis.scan.spark_calls import (
     OWN_PREFIX,
     PREFIX,
@@ -37,6 +37,7 @@ from tamis.scan.spark_calls import (
     refusal,
     text_of,
 )
+from tamis.scan.spark_comparisons import guard_comparisons, normalise_group_keys, refuse_operands
 from tamis.scan.spark_macros import FUNCTIONS, REFUSED
 from tamis.scan.spark_macros import MACROS as _PLAIN_MACROS
 from tamis.scan.spark_nodes import meant
@@ -51,6 +52,7 @@ _KINDS = (spark_text, spark_time, spark_collections, spark_numbers)
 MACROS: Macros = {**_PLAIN_MACROS, **spark_operators.MACROS}
 for _kind in _KINDS:
     MACROS |= _kind.MACROS
+MACROS |= spark_comparisons.MACROS | refuse_operands(MACROS)
 
 
 def to_duckdb(text: str, *, of_query: bool = False) -> str:
@@ -59,6 +61,8 @@ def to_duckdb(text: str, *, of_query: bool = False) -> str:
     The text `of_query` is one whose result people see: its structs have the names of their fields.
     """
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkMeaning)
+    _sort_in_order(tree)
+    normalise_group_keys(tree)
     # From the leaves to the root: a node is rewritten when all within it are.
     nested = _Nesting()
     for node in reversed(list(tree.dfs())):
@@ -69,6 +73,8 @@ def to_duckdb(text: str, *, of_query: bool = False) -> str:
         found = nested.bounded(found, node if is_root else found)
         if is_root:
             tree = found
+    if isinstance(tree, exp.Query) or not of_query:
+        guard_comparisons(tree)
     for call in tree.find_all(exp.Anonymous):
         _pass_gate(call)
         if not of_query and call.name in _OF_STORED_TYPES:
@@ -76,6 +82,20 @@ def to_duckdb(text: str, *, of_query: bool = False) -> str:
             raise refusal(name, "a filter does not tell the engine the types of its columns")
     # What sqlglot has no words for it would leave out with a mere warning.
     return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
+
+
+def _sort_in_order(tree: exp.Expr) -> None:
+    """SORT BY and CLUSTER BY sort the rows of a partition, and there is one: all rows are sorted."""
+    for select in tree.find_all(exp.Select):
+        keys = select.args.get("sort") or select.args.get("cluster")
+        if keys is not None and select.args.get("order") is None:
+            ordered = (
+                each if isinstance(each, exp.Ordered) else exp.Ordered(this=each, nulls_first=True)
+                for each in keys.expressions
+            )
+            select.set("order", exp.Order(expressions=list(ordered)))
+        for clause in ("sort", "cluster", "distribute"):
+            select.set(clause, None)
 
 
 _OF_STORED_TYPES = frozenset(f"{PREFIX}{name}" for name in ("hash_one", "xxhash64_one", "typeof"))

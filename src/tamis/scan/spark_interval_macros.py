@@ -47,7 +47,7 @@ def _scaled(count: str, kind: str, made: str, *, is_division: bool) -> str:
 def _between(later: str, earlier: str, kind: str) -> str:
     if kind == "DATE":
         return f"to_days(CAST(date_diff('day', {earlier}, {later}) AS INTEGER))"
-    return f"to_microseconds(epoch_us({later}) - epoch_us({earlier}))"
+    return f"spark_span(epoch_us({later}) - epoch_us({earlier}))"
 
 
 _MONTH_COUNT = "(CAST(datepart('year', i) AS BIGINT) * 12 + datepart('month', i))"
@@ -73,11 +73,17 @@ MACROS: Macros = {
         ),
         *_TIME_OVERLOADS[1:],
     ],
+    # Arrow counts the nanoseconds of an interval: of more than 292 years it counts the days apart.
+    "span": (
+        ("micros",),
+        f"CASE WHEN abs(CAST(micros AS HUGEINT)) <= {2**63 // 1000} THEN to_microseconds(micros) "
+        "ELSE to_days(CAST(micros // 86400000000 AS INTEGER)) + to_microseconds(micros % 86400000000) END",
+    ),
     "minus": [
         (("a DATE", "b DATE"), "to_days(CAST(date_diff('day', b, a) AS INTEGER))"),
         (("a TIME", "b TIME"), "to_microseconds(epoch_us(a) - epoch_us(b))"),
-        (("a DATE", "b TIMESTAMP"), "to_microseconds(epoch_us(CAST(a AS TIMESTAMP)) - epoch_us(b))"),
-        (("a TIMESTAMP", "b DATE"), "to_microseconds(epoch_us(a) - epoch_us(CAST(b AS TIMESTAMP)))"),
+        (("a DATE", "b TIMESTAMP"), "spark_span(epoch_us(CAST(a AS TIMESTAMP)) - epoch_us(b))"),
+        (("a TIMESTAMP", "b DATE"), "spark_span(epoch_us(a) - epoch_us(CAST(b AS TIMESTAMP)))"),
         *(
             overload
             for kind, cast in (("DATE", "date"), ("TIMESTAMP", "timestamp_ntz"), ("TIMESTAMPTZ", "timestamp"))
@@ -89,9 +95,9 @@ MACROS: Macros = {
         (("a", "b"), "a - b"),
     ],
     "times_months": (("i", "n"), _scaled(_MONTH_COUNT, "INTEGER", "to_months({})", is_division=False)),
-    "times_times": (("i", "n"), _scaled(_MICROSECOND_COUNT, "BIGINT", "to_microseconds({})", is_division=False)),
+    "times_times": (("i", "n"), _scaled(_MICROSECOND_COUNT, "BIGINT", "spark_span({})", is_division=False)),
     "share_months": (("i", "n"), _scaled(_MONTH_COUNT, "INTEGER", "to_months({})", is_division=True)),
-    "share_times": (("i", "n"), _scaled(_MICROSECOND_COUNT, "BIGINT", "to_microseconds({})", is_division=True)),
+    "share_times": (("i", "n"), _scaled(_MICROSECOND_COUNT, "BIGINT", "spark_span({})", is_division=True)),
     "interval_months": (("i",), _MONTH_COUNT),
     "interval_micros": (("i",), _MICROSECOND_COUNT),
     "months_text": (
@@ -108,7 +114,7 @@ MACROS: Macros = {
     ),
     "make_dt_interval": (
         ("d", "h", "m", "s"),
-        "to_microseconds(CAST(spark_whole_int(d) AS BIGINT) * 86400000000 + CAST(spark_whole_int(h) AS "
+        "spark_span(CAST(spark_whole_int(d) AS BIGINT) * 86400000000 + CAST(spark_whole_int(h) AS "
         "BIGINT) * 3600000000 "
         "+ CAST(spark_whole_int(m) AS BIGINT) * 60000000 + CAST(CAST(s AS DECIMAL(18, 6)) * 1000000 AS BIGINT))",
     ),

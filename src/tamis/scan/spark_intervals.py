@@ -161,8 +161,14 @@ def _whole_quotient(one: exp.Expr, other: exp.Expr) -> exp.Expr:
     return macro_call("interval_div", _count(one, fields), _count(other, others))
 
 
+_MOST_MICROSECONDS = 2**63 // 1000
+"""As many as Arrow counts in nanoseconds."""
+
+
 def _literal(found: IntervalLiteral) -> exp.Expr:
-    node = exp.Interval(this=exp.Literal.string(str(found)))
+    node: exp.Expr = exp.Interval(this=exp.Literal.string(str(found)))
+    if not found.has_months and abs(found.count) > _MOST_MICROSECONDS and found.first != "day":
+        node = macro_call("span", exp.cast(exp.Literal.string(str(found.count)), "bigint"))
     return with_fields(node, (found.first, found.last))
 
 
@@ -390,7 +396,7 @@ def _cast_to(node: exp.Cast, source: Fields | None, wanted: Fields) -> exp.Expr:
 def _made(count: exp.Expr, fields: Fields) -> exp.Expr:
     if has_months(fields):
         return own_call("to_months", exp.cast(count, "int"))
-    return own_call("to_microseconds", exp.cast(count, "bigint"))
+    return macro_call("span", exp.cast(count, "bigint"))
 
 
 def _count(interval: exp.Expr, fields: Fields) -> exp.Expr:

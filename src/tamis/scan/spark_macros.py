@@ -131,13 +131,6 @@ MACROS = FUNCTIONS | {
         "CASE WHEN contains(x, '$') OR contains(x, '\\') "
         "THEN error('a replacement that is no constant may not have $ and backslashes') ELSE x END",
     ),
-    "shift": (
-        ("x", "n"),
-        "CASE WHEN n BETWEEN 0 AND CASE WHEN typeof(x) = 'BIGINT' THEN 63 ELSE 31 END THEN n "
-        "WHEN x IS NOT NULL AND n IS NOT NULL THEN error('a shift by more bits than the value has') END",
-    ),
-    "shiftleft": (("x", "n"), "x << spark_shift(x, n)"),
-    "shiftright": (("x", "n"), "x >> spark_shift(x, n)"),
     **dict.fromkeys(("string", "plain_string"), (("x",), _TEXT)),
     "number_text": (
         ("text",),

@@ -8,9 +8,11 @@ from sqlglot import exp
 
 from tamis.scan import spark_arguments, spark_regexps, spark_text
 from tamis.scan.spark_arguments import as_text
-from tamis.scan.spark_calls import is_of_rows, kind_call, macro_call, own_call, refusal, text_of
-from tamis.scan.spark_collections import subscript
+from tamis.scan.spark_calls import PREFIX, is_of_rows, kind_call, macro_call, own_call, refusal, text_of
 from tamis.scan.spark_intervals import meant_interval
+from tamis.scan.spark_items import subscript
+from tamis.scan.spark_lambdas import let
+from tamis.scan.spark_numbers import shifted
 from tamis.scan.spark_operators import listed, operator, plain_operator
 from tamis.scan.spark_time_casts import meant_time
 
@@ -55,7 +57,8 @@ def meant(node: exp.Expr) -> exp.Expr:
             sides = [_unnamed(side) for side in (node.this, node.expression)]
             return type(node)(this=macro_call("whole", sides[0]), expression=macro_call("whole", sides[1]))
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ() if _has_struct(node.this, node.expression):
-            return type(node)(this=_unnamed(node.this), expression=_unnamed(node.expression))
+            sides = [macro_call("plain_comparable", _unnamed(side)) for side in (node.this, node.expression)]
+            return type(node)(this=sides[0], expression=sides[1])
         case exp.Binary() if (found := operator(node)) is not node:
             return found
         case exp.Struct() if not isinstance(node.parent, exp.Dot) and _is_row(node):
@@ -68,12 +71,19 @@ def meant(node: exp.Expr) -> exp.Expr:
             return _mean(value, node, in_window=True)
         case exp.RegexpLike():
             return spark_regexps.like(node.this, node.expression)
+        case exp.And() | exp.Or() if _may_fail(node.expression) and not _is_condition(node):
+            # The engine computes both sides for all rows of a projection.
+            decided = exp.false() if isinstance(node, exp.And) else exp.true()
+            is_over = exp.Is(this=exp.Paren(this=node.this.copy()), expression=decided)
+            return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_over, true=decided.copy())], default=node.copy()))
         case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor():
             return _bracketed(node)
         case exp.BitwiseLeftShift():
-            return macro_call("shiftleft", node.this, node.expression)
+            return shifted("shiftleft", node.this, node.expression)
+        case exp.Anonymous(this="shiftrightunsigned", expressions=[value, bits]):
+            return shifted("shiftrightunsigned", value, bits)
         case exp.BitwiseRightShift():
-            return macro_call("shiftright", node.this, node.expression)
+            return shifted("shiftright", node.this, node.expression)
         case exp.TableSample(args={"percent": exp.Expr()}) if node.args.get("method") is None:
             # Each row for itself: the engine would take a share of blocks, which are all or nothing of a small table.
             node.set("method", exp.var("BERNOULLI"))
@@ -91,6 +101,27 @@ def meant(node: exp.Expr) -> exp.Expr:
             return _like(like, node.expression)
         case _:
             return node
+
+
+_FALLIBLE = frozenset(
+    f"{PREFIX}{name}"
+    for name in ("item", "item_of", "element_at", "element_at_of", "divide", "mod", "div", "quotient", "remainder",
+                 "whole_quotient", "quotient_once", "remainder_once", "whole_quotient_once")
+)  # fmt: skip
+"""Macros that fail on some values of a type that they take."""
+
+
+def _may_fail(node: exp.Expr) -> bool:
+    return any(call.name.lower() in _FALLIBLE for call in node.find_all(exp.Anonymous))
+
+
+def _is_condition(node: exp.Expr) -> bool:
+    """Whether a node is a whole condition on rows, or one of several: the engine asks them one after another."""
+    around: exp.Expr | None = node
+    while isinstance(around, exp.And | exp.Paren):
+        around = around.parent
+    is_of_rows_alone = isinstance(around, exp.Where | exp.Having | exp.Join | exp.Qualify)
+    return is_of_rows_alone and around is not None and not isinstance(around.parent, exp.Filter)
 
 
 def _bracketed(node: exp.Expr) -> exp.Expr:
@@ -197,13 +228,20 @@ def _cast(node: exp.Cast) -> exp.Expr:
     target = node.args["to"]
     name = getattr(target.this, "name", "")
     is_try = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
-    if name in ("TEXT", "VARCHAR", "CHAR") and not isinstance(node.this, exp.Literal | exp.Null):
+    if name in ("ARRAY", "LIST", "MAP", "STRUCT") and not isinstance(node.this, exp.Null):
+        return _nested_cast(node, name)
+    if name in ("TEXT", "VARCHAR", "CHAR") and not _is_written_alike(node.this):
         return macro_call("string", node.this)
     is_whole = isinstance(node.this, exp.Literal) and not node.this.is_string and node.this.name.isdecimal()
     if name in _INTEGERS and not is_whole and not isinstance(node.this, exp.Null):
         # A column may be written many times, and then DuckDB's message names it.
         kind = "try_" if is_try else "plain_" if isinstance(node.this, exp.Column) else ""
-        return macro_call(f"{kind}{_INTEGERS[name]}", node.this)
+        if isinstance(node.this, exp.Literal):
+            return macro_call(f"{kind}{_INTEGERS[name]}", node.this)
+        if is_of_rows(node.this):
+            made = kind_call(f"{kind}{_INTEGERS[name]}_cast", exp.column("cast_value"))
+            return let("cast_value", node.this, made)
+        return kind_call(f"{kind}{_INTEGERS[name]}_cast", node.this)
     if name in _TYPED and not isinstance(node.this, exp.Null) and not is_of_rows(node.this):
         if is_try and _TYPED[name] == "binary":
             return node
@@ -214,6 +252,48 @@ def _cast(node: exp.Cast) -> exp.Expr:
     if isinstance(node, exp.TryCast) and not is_try:
         return exp.Cast(this=node.this, to=target)
     return node
+
+
+def _is_written_alike(node: exp.Expr) -> bool:
+    """Whether DuckDB writes a constant as Spark does: all but doubles."""
+    return isinstance(node, exp.Null) or (
+        isinstance(node, exp.Literal) and (node.is_string or "e" not in node.name.lower())
+    )
+
+
+def _nested_cast(node: exp.Cast, name: str) -> exp.Expr:
+    """A cast of a list, a map or a struct: of each of its values, as Spark casts a value."""
+    kinds = node.args["to"].expressions
+    depth = sum(1 for _ in node.args["to"].find_all(exp.DataType))
+    item = exp.to_identifier(f"cast_{depth}")
+
+    def cast(value: exp.Expr, target: exp.Expr) -> exp.Expr:
+        return meant(type(node)(**{**node.args, "this": value, "to": target.copy()}))
+
+    def each(values: exp.Expr, target: exp.Expr) -> exp.Expr:
+        body = cast(exp.column(item.copy()), target)
+        return own_call("list_transform", values, exp.Lambda(this=body, expressions=[item.copy()]))
+
+    if name in ("ARRAY", "LIST") and len(kinds) == 1:
+        return each(node.this, kinds[0])
+    whole = exp.column(exp.to_identifier(f"cast_whole_{depth}"))
+    if name == "MAP" and len(kinds) == 2:
+        sides = zip(("map_keys", "map_values"), kinds, strict=True)
+        body: exp.Expr = own_call("map", *(each(own_call(part, whole.copy()), kind) for part, kind in sides))
+    elif name == "STRUCT" and kinds and all(isinstance(kind, exp.ColumnDef) for kind in kinds):
+        fields = [
+            exp.PropertyEQ(
+                this=exp.Literal.string(kind.name),
+                expression=cast(own_call("struct_extract_at", whole.copy(), exp.Literal.number(place + 1)), kind.kind),
+            )
+            for place, kind in enumerate(kinds)
+        ]
+        made = macro_call("of_fields", whole.copy(), exp.Literal.number(len(kinds)), exp.Struct(expressions=fields))
+        is_there = exp.Not(this=exp.Is(this=whole.copy(), expression=exp.null()))
+        body = exp.Case(ifs=[exp.If(this=is_there, true=made)])
+    else:
+        raise refusal("CAST", "a list, map or struct is cast to one with the types of its values")
+    return let(whole.this, node.this, body)
 
 
 def _like(node: exp.Expr, escape: exp.Expr) -> exp.Expr:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import Build, Macros, by_kind, kind_call, macro, macro_call, own_call, refusal
+from tamis.scan.spark_arguments import as_int
+from tamis.scan.spark_calls import Build, Macro, Macros, by_kind, kind_call, macro, macro_call, own_call, refusal
 from tamis.scan.spark_operators import digits_of, give_types
 
 _ROUNDED = "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) ELSE x END"
@@ -37,7 +38,45 @@ def _double(function: str) -> list[tuple[tuple[str, ...], str]]:
 
 _INVERSE = "CASE WHEN {0}(CAST(y AS DOUBLE)) = 0 THEN CAST('Infinity' AS DOUBLE) ELSE 1 / {0}(CAST(y AS DOUBLE)) END"
 
+
+_DAYS_BETWEEN = "to_days(CAST(date_diff('day', y, x) AS INTEGER))"
+
+
+def _shifts() -> Macros:
+    """Shifts as Java computes them: by as many bits as the remainder by the width says, and bits beyond it are lost."""
+    found: Macros = {
+        f"low_bits_{name}": (
+            ("v",),
+            f"CAST((v % {2**width} + {2**width + 2 ** (width - 1)}) % {2**width} - {2 ** (width - 1)} AS {name})",
+        )
+        for name, width in (("integer", 32), ("bigint", 64))
+    }
+    moved = {
+        "shiftleft": "{v} * {p}",
+        "shiftright": "({v} - ({v} % {p} + {p}) % {p}) // {p}",
+        "shiftrightunsigned": "(CASE WHEN {v} < 0 THEN {v} + {all} ELSE {v} END) // {p}",
+    }
+    ints = dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER"), "x")
+    cast = dict.fromkeys(("VARCHAR", "DOUBLE", "FLOAT", "DECIMAL(18, 3)"), "spark_integer(x)")
+    for name, body in moved.items():
+        overloads: list[Macro] = []
+        for kind, value in (ints | cast | {"BIGINT": "x"}).items():
+            of, wide, width = ("bigint", "HUGEINT", 64) if kind == "BIGINT" else ("integer", "BIGINT", 32)
+            power = f"CAST(pow(2, n & {width - 1}) AS {wide})"
+            shifted_value = body.format(v=f"CAST({value} AS {wide})", p=power, all=2**width)
+            overloads.append(((f"x {kind}", "n"), f"spark_low_bits_{of}({shifted_value})"))
+        found[name] = [*overloads, (("x BOOLEAN", "n"), "error('a boolean has no bits: cast it')")]
+    return found
+
+
 MACROS: Macros = {
+    # What `listagg` joins: bytes would become their escaped text.
+    "listed_text": [
+        # As they are, so that DISTINCT and ORDER BY are about the same value.
+        *(((f"x {kind}",), "x") for kind in ("VARCHAR", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DATE")),
+        (("x BLOB",), "CAST(error('listagg of bytes is not computed here: cast them to a text') AS VARCHAR)"),
+        (("x",), "spark_string(x)"),
+    ],
     **_rounding("round", "round"),
     **_rounding("bround", "round_even"),
     **by_kind("absolute", {"VARCHAR": "abs(spark_double(x))", "": "abs(x)"}),
@@ -79,14 +118,7 @@ MACROS: Macros = {
         "ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(low) - spark_double(v)) "
         "/ (spark_double(low) - spark_double(high))) AS BIGINT) + 1 END END",
     ),
-    "shiftrightunsigned": (
-        ("x", "n"),
-        "CASE WHEN typeof(x) = 'BIGINT' THEN CASE WHEN x >= 0 THEN CAST(x AS BIGINT) >> CAST(n & 63 AS INTEGER) "
-        "WHEN n & 63 = 0 THEN x ELSE CAST((CAST(x AS HUGEINT) + 18446744073709551616) // "
-        "CAST(pow(2, n & 63) AS HUGEINT) AS BIGINT) END "
-        "ELSE CASE WHEN x >= 0 THEN CAST(x AS BIGINT) >> CAST(n & 31 AS INTEGER) WHEN n & 31 = 0 THEN x "
-        "ELSE CAST((CAST(x AS BIGINT) + 4294967296) // CAST(pow(2, n & 31) AS BIGINT) AS BIGINT) END END",
-    ),
+    **_shifts(),
     # Arithmetic that gives NULL where it fails
     **{
         f"try_{name}": [
@@ -95,6 +127,7 @@ MACROS: Macros = {
             (("x BIGINT", "y VARCHAR"), f"TRY(x {sign} spark_try_bigint(y))"),
             (("x VARCHAR", "y DOUBLE"), f"TRY(spark_try_double(x) {sign} y)"),
             (("x DOUBLE", "y VARCHAR"), f"TRY(x {sign} spark_try_double(y))"),
+            *([(("x DATE", "y DATE"), _DAYS_BETWEEN)] if name == "subtract" else []),
             (("x", "y"), f"TRY(x {sign} y)"),
         ]
         for name, sign in (("add", "+"), ("subtract", "-"), ("multiply", "*"))
@@ -204,6 +237,10 @@ def _joined(args: Sequence[exp.Expr]) -> exp.Expr | None:
         return None
     if not delimiter or isinstance(delimiter[0], exp.Null):
         delimiter = [exp.Literal.string("")]
+    value = value if isinstance(value, exp.Null) else macro_call("listed_text", value)
+    if not isinstance(delimiter[0], exp.Literal):
+        raise refusal("listagg", "its delimiter is a constant text, and bytes are not joined here")
+    delimiter = [exp.Literal.string(delimiter[0].name)]
     return own_call("string_agg", exp.Distinct(expressions=[value]) if is_distinct else value, *delimiter)
 
 
@@ -243,15 +280,29 @@ def _try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return macro_call("try_quotient", *sides, *map(digits_of, sides))
 
 
+def _shift(name: str) -> Build:
+    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
+        return shifted(name, args[0], args[1]) if len(args) == 2 else None
+
+    return build
+
+
+def shifted(name: str, value: exp.Expr, bits: exp.Expr) -> exp.Expr:
+    """A call of `shiftleft`, `shiftright` or `shiftrightunsigned`."""
+    if isinstance(value, exp.Null):
+        return exp.cast(exp.null(), "int")
+    return macro_call(name, value, as_int(bits))
+
+
 BUILDERS: dict[str, Build] = {
     **{name: macro(name, MACROS) for name in (
-        "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "shiftrightunsigned",
-        "try_mod", "typeof", "corr", "regr_r2", "regr_slope",
-        "regr_intercept")},
+        "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "try_mod", "typeof", "corr", "regr_r2",
+        "regr_slope", "regr_intercept")},
     "try_add": _tried("add", exp.Add),
     "try_subtract": _tried("subtract", exp.Sub),
     "try_multiply": _tried("multiply", exp.Mul),
     "try_divide": _try_divide,
+    **{name: _shift(name) for name in ("shiftleft", "shiftright", "shiftrightunsigned")},
     "getbit": lambda args: macro_call("bit_get", *args) if len(args) == 2 else None,
     "round": _rounded("round"),
     "bround": _rounded("bround"),

@@ -140,7 +140,7 @@ def _casts(prefix: str) -> Macros:
             f"WHEN lower({_TRIMMED}) IN ('f', 'false', 'n', 'no', '0') THEN FALSE "
             f"ELSE {fail('boolean', 'BOOLEAN')} END",
             "DATE | TIMESTAMP | TIMESTAMPTZ | INTERVAL | BLOB": fail("boolean", "BOOLEAN"),
-            "DOUBLE | FLOAT": "x <> 0 AND NOT isnan(x)",
+            "DOUBLE | FLOAT": "x <> 0",
             "": f"{cast}(x AS BOOLEAN)",
         },
     )

@@ -262,6 +262,10 @@ MACROS: Macros = {
         (("x VARCHAR",), "x"),
         (("x VARCHAR[]",), "x"),
         (("x BLOB",), "decode(x)"),
+        *(
+            ((f"x {kind}[]",), "list_transform(x, lambda e: spark_string(e))")
+            for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN", "DATE", "TIMESTAMPTZ")
+        ),
         (("x",), "CASE WHEN typeof(x) LIKE '%]' THEN error('concat_ws joins texts: "
                  "transform the items of the array with CAST AS STRING') ELSE spark_string(x) END"),
     ],

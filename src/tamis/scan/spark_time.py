@@ -14,11 +14,15 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import Build, macro, macro_call, own_call, refusal, text_of
+from tamis.scan.spark_calls import Build, Macros, macro, macro_call, own_call, refusal, text_of
 from tamis.scan.spark_formats import DATE_UNITS, TIME_UNITS, Parsed, Refusal, parse_pattern, print_pattern
 from tamis.scan.spark_intervals import fields_of
+from tamis.scan.spark_time_casts import MACROS as _CAST_MACROS
 from tamis.scan.spark_time_casts import part_of
-from tamis.scan.spark_time_macros import DAY, HOUR, MACROS, MINUTE
+from tamis.scan.spark_time_macros import DAY, HOUR, MINUTE
+from tamis.scan.spark_time_macros import MACROS as _TIME_MACROS
+
+MACROS: Macros = {**_TIME_MACROS, **_CAST_MACROS}
 
 
 def _macro(name: str) -> Build:
@@ -155,7 +159,8 @@ def _parse(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_time: boo
         raise refusal(name, str(reason)) from None
     shape = exp.Literal.string(parsed.shape)
     # All arguments are bound before an overload is chosen, also where the value is a date.
-    text = exp.cast(args[0].copy(), "varchar")
+    # It is the engine's own cast: that of Spark may fail, and TRY takes nothing that fails by itself.
+    text = own_call("cast_to_type", args[0].copy(), exp.Literal.string(""))
     groups = {
         letter: own_call("regexp_extract", text.copy(), shape.copy(), exp.Literal.number(number))
         for letter, number in parsed.groups.items()

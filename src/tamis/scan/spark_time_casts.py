@@ -1,4 +1,8 @@
-"""Casts to dates, timestamps and times of day, and `EXTRACT`, in DuckDB's words."""
+"""Casts from and to dates, timestamps and times of day, and `EXTRACT`, in DuckDB's words.
+
+A number is a timestamp of so many seconds since 1970 in Spark, and a timestamp is such a number. Neither a date nor a
+timestamp without a time zone is a number.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,20 @@ import re
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import PREFIX, macro_call, own_call, refusal, text_of, without_brackets
+from tamis.scan.spark_calls import (
+    PREFIX,
+    Macros,
+    by_kind,
+    is_of_rows,
+    kind_call,
+    macro_call,
+    own_call,
+    refusal,
+    text_of,
+    without_brackets,
+)
 from tamis.scan.spark_intervals import field_of_interval, fields_of
+from tamis.scan.spark_lambdas import let
 
 _FIELDS = {
     **dict.fromkeys(("year", "y", "years", "yr", "yrs"), "year"),
@@ -24,6 +40,67 @@ _FIELDS = {
     **dict.fromkeys(("second", "s", "sec", "seconds", "secs"), "second"),
 }
 """The fields of `extract` by all their spellings."""
+
+
+_SECONDS = "(epoch_us(x) - (epoch_us(x) % 1000000 + 1000000) % 1000000) // 1000000"
+
+
+def _casts(prefix: str) -> Macros:
+    """Casts of values of any type; those of `try_` give NULL for values, and not for types, that are not cast."""
+    cast = "TRY_CAST" if prefix else "CAST"
+
+    def no_cast(target: str) -> str:
+        found = f"error(lower(typeof(x)) || ' is not cast to a {target.lower().split()[0]}')"
+        return f"CASE WHEN x IS NOT NULL THEN CAST({found} AS {target}) END"
+
+    def of_micros(number: str) -> str:
+        return f"make_timestamptz({cast}({number} AS BIGINT))"
+
+    invalid = "NULL" if prefix else "error('a number that is not finite is no timestamp: correct it, or use TRY_CAST')"
+    found = by_kind(
+        f"{prefix}date_cast",
+        {
+            "VARCHAR": f"spark_{prefix}text_date(x)",
+            "DATE | TIMESTAMP | TIMESTAMPTZ": "CAST(x AS DATE)",
+            "": no_cast("DATE"),
+        },
+    )
+    found |= by_kind(
+        f"{prefix}timestamp_cast",
+        {
+            "VARCHAR": f"spark_{prefix}text_timestamp(x)",
+            "DATE | TIMESTAMP | TIMESTAMPTZ": "CAST(x AS TIMESTAMPTZ)",
+            "BIGINT | HUGEINT": of_micros("CAST(x AS HUGEINT) * 1000000"),
+            "DOUBLE | FLOAT": f"CASE WHEN isfinite(CAST(x AS DOUBLE)) "
+            f"THEN {of_micros('trunc(CAST(x AS DOUBLE) * 1000000)')} WHEN x IS NOT NULL THEN {invalid} END",
+            "DECIMAL(18, 3)": "CASE WHEN CAST(x AS DECIMAL(28, 9)) <> x "
+            "THEN error('a timestamp has microseconds: round the number') "
+            f"ELSE {of_micros('trunc(CAST(x AS DECIMAL(28, 9)) * CAST(1000000 AS DECIMAL(7, 0)))')} END",
+            "": no_cast("TIMESTAMP WITH TIME ZONE"),
+        },
+    )
+    found |= by_kind(
+        f"{prefix}timestamp_ntz_cast",
+        {
+            "VARCHAR": f"spark_{prefix}text_timestamp_ntz(x)",
+            "DATE | TIMESTAMP": "CAST(x AS TIMESTAMP)",
+            "TIMESTAMPTZ": "timezone('UTC', x)",
+            "": no_cast("TIMESTAMP"),
+        },
+    )
+    return found
+
+
+def _whole_casts() -> Macros:
+    found: Macros = {}
+    for prefix, cast in {"": "CAST", "plain_": "CAST", "try_": "TRY_CAST"}.items():
+        for name in ("tinyint", "smallint", "integer", "bigint"):
+            bodies = {"TIMESTAMPTZ": f"{cast}({_SECONDS} AS {name})", "": f"spark_{prefix}{name}(x)"}
+            found |= by_kind(f"{prefix}{name}_cast", bodies)
+    return found
+
+
+MACROS: Macros = {**_casts(""), **_casts("try_"), **_whole_casts()}
 
 
 def part_of(name: str, value: exp.Expr) -> exp.Expr:
@@ -93,4 +170,9 @@ def meant_time(node: exp.Expr) -> exp.Expr | None:
         return exp.Cast(this=exp.Paren(this=exp.Add(this=day, expression=exp.Literal.number(days or 0))), to=target)
     if text is not None:
         return macro_call(f"{prefix}text_{kind}", node.this)
-    return None
+    # The type is said once more: it tells what the value is to the operators around it.
+    if is_of_rows(value):
+        # Of what is made of several rows the engine knows the type only by a name.
+        inner = kind_call(f"{prefix}{kind}_cast", exp.column("cast_value"))
+        return let("cast_value", node.this, exp.Cast(this=inner, to=target))
+    return exp.Cast(this=kind_call(f"{prefix}{kind}_cast", node.this), to=target)

@@ -64,7 +64,11 @@ def _text_macros(prefix: str, bad: Callable[[str], str], attempt: str) -> Macros
             f"regexp_extract({trimmed}, {_TIMESTAMP_TEXT}, ['y', 'm', 'd', 'h', 'mi', 's', 'f', 'z'])) "
             f"ELSE {bad('timestamp')} END",
         ),
-        f"{prefix}clock_of": (("g",), clock),
+        f"{prefix}clock_of": (
+            ("g",),
+            f"CASE WHEN {_number('g.h', 0)} > 23 OR {_number('g.s', 0)} > 59 THEN {bad('time of day of parts')} "
+            f"ELSE {clock} END",
+        ),
         f"{prefix}timestamp_of": (("g",), f"spark_{prefix}at_zone(spark_{prefix}clock_of(g), trim(coalesce(g.z, '')))"),
         f"{prefix}at_zone": (
             ("t", "zone"),

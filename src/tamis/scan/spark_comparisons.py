@@ -1,0 +1,235 @@
+"""Values that are grouped by, sorted or compared, where Spark and DuckDB disagree about maps and about NULL inside.
+
+| in Spark                                           | DuckDB's own                          | here                    |
+|----------------------------------------------------|---------------------------------------|-------------------------|
+| GROUP BY a map: entries in any order are one group | in another order, it is another group | entries are sorted      |
+| maps have no order and no equality: an error       | compared as lists of entries          | an error                |
+| NULL inside of a list or a struct is the smallest  | it is the largest                     | an error where one is   |
+
+    SELECT m, count(*) FROM t GROUP BY m
+
+    SELECT spark_plain_group_key(m, m) AS m, count(*) FROM t GROUP BY spark_plain_group_key(m, m)
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tamis.scan.spark_calls import OWN_PREFIX, Macros, is_of_rows, macro_call
+from tamis.scan.spark_items import A_MAP
+
+_NO_ORDER = "error('maps have no order and no equality: compare map_entries(m), or leave the map out')"
+_HAS_MAP = "typeof(x) LIKE '%MAP(%'"
+_SORTED = "map_from_entries(list_sort(map_entries({})))"
+_DEEPER = "error('GROUP BY takes maps, and lists of maps, but no map further inside: group by its parts')"
+
+MACROS: Macros = {
+    # A key of a group is written as often as it stands in the query: nothing is bound twice that is a plain column.
+    "plain_group_key": [
+        (
+            (f"kind {A_MAP}", "x"),
+            f"CASE WHEN typeof(map_entries(x)) LIKE '%MAP(%' THEN {_DEEPER} ELSE {_SORTED.format('x')} END",
+        ),
+        (
+            (f"kind {A_MAP}[]", "x"),
+            f"CASE WHEN regexp_matches(typeof(x), 'MAP\\(.*MAP\\(') THEN {_DEEPER} "
+            f"WHEN typeof(x) LIKE 'MAP(%' THEN list_transform(x, lambda e: {_SORTED.format('e')}) ELSE x END",
+        ),
+        (("kind", "x"), f"CASE WHEN {_HAS_MAP} THEN {_DEEPER} ELSE x END"),
+    ],
+    "plain_sortable": (
+        ("x",),
+        f"CASE WHEN {_HAS_MAP} THEN {_NO_ORDER} "
+        "WHEN (typeof(x) LIKE '%]' OR typeof(x) LIKE 'STRUCT(%') AND regexp_matches(CAST(x AS VARCHAR), '\\bNULL\\b') "
+        "THEN error('lists and structs that have NULL within them are not ordered here as in Spark') ELSE x END",
+    ),
+    # A window takes no key that may fail, so that the engine picks the error by the type alone.
+    "plain_window_key": [
+        *(((f"kind {kind}", "x"), _NO_ORDER) for kind in (A_MAP, f"{A_MAP}[]")),
+        (("kind", "x"), "x"),
+    ],
+    "plain_comparable": (("x",), f"CASE WHEN {_HAS_MAP} THEN {_NO_ORDER} ELSE x END"),
+}
+
+
+COMPARED = ("equal", "not_equal", "less", "less_or_equal", "greater", "greater_or_equal", "same", "not_same",
+            "comparable")  # fmt: skip
+"""The macros of comparisons."""
+
+
+_ITEMS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(18, 3)", "VARCHAR", "BOOLEAN",
+          "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", A_MAP)  # fmt: skip
+
+
+def refuse_operands(macros: Macros) -> Macros:
+    """The macros of operators with overloads for what Spark refuses: compared maps and lists of maps, added lists."""
+    refused = [((f"x {kind}", f"y {kind}"), _NO_ORDER) for kind in (A_MAP, f"{A_MAP}[]")]
+    found: Macros = {}
+    for name in COMPARED:
+        overloads = macros[name]
+        found[name] = [*refused, *(overloads if isinstance(overloads, list) else [overloads])]
+    no_sum = "error('lists are not added: join them with concat')"
+    lists = [((f"x {kind}[]", f"y {kind}[]"), no_sum) for kind in _ITEMS]
+    for name in ("add", "try_add"):
+        overloads = macros[name]
+        found[name] = [*lists, *(overloads if isinstance(overloads, list) else [overloads])]
+    return found
+
+
+# --- Values that are compared -----------------------------------------------------------------------------------------
+
+_BY_SECOND = frozenset(f"{OWN_PREFIX}{name}" for name in ("arg_max_null", "arg_min_null", "arg_max", "arg_min"))
+_MAY_BE_NESTED = (exp.Column, exp.Dot, exp.Bracket, exp.Array, exp.Struct, exp.Anonymous, exp.Case, exp.Coalesce)
+
+
+def guard_comparisons(tree: exp.Expr) -> None:
+    """Make maps an error wherever a query compares values, and lists and structs with NULL inside where it sorts."""
+    for node in list(tree.find_all(exp.Max, exp.Min, exp.Greatest, exp.Least, exp.Window, exp.Nullif, exp.Case,
+                                   exp.ArrayUniqueAgg, exp.Anonymous, exp.Select)):  # fmt: skip
+        match node:
+            case exp.Max() | exp.Min():
+                _guard("sortable", node.this)
+            case exp.Greatest() | exp.Least():
+                _guard("sortable", node.this, *node.expressions)
+            case exp.Window():
+                order = node.args.get("order")
+                keys = [] if order is None else [each.this for each in order.expressions]
+                _guard("window_key", *(node.args.get("partition_by") or ()), *keys)
+            case exp.Select(args={"order": exp.Order() as order}) if not _has_groups(node):
+                _guard("sortable", *(_sorted_by(node, each.this) for each in order.expressions))
+            case exp.Nullif() | exp.ArrayUniqueAgg():
+                _guard("comparable", node.this)
+            case exp.Case(args={"this": exp.Expr() as compared}):
+                _guard("comparable", compared)
+            case exp.Anonymous(expressions=[_, by, *_]) if node.name.lower() in _BY_SECOND:
+                _guard("sortable", by)
+
+
+def _sorted_by(select: exp.Select, key: exp.Expr) -> exp.Expr:
+    """What a key stands for: the engine takes no alias inside of an expression if what it names may fail."""
+    if isinstance(key, exp.Column) and not key.table:
+        for item in select.expressions:
+            if isinstance(item, exp.Alias) and item.alias.casefold() == key.name.casefold():
+                value: exp.Expr = item.this
+                return value
+    return key
+
+
+def _has_groups(select: exp.Expr) -> bool:
+    """Whether a query is sorted by what it returns, of which only the names are known to the engine."""
+    return any(select.args.get(each) for each in ("group", "distinct", "having"))
+
+
+def _guard(kind: str, *values: exp.Expr) -> None:
+    for value in values:
+        if isinstance(value, _MAY_BE_NESTED) and not is_of_rows(value):
+            beside = [value.copy()] if kind == "window_key" else []
+            value.replace(macro_call(f"plain_{kind}", *beside, value.copy()))
+
+
+# --- GROUP BY ---------------------------------------------------------------------------------------------------------
+
+_NEVER_MAPS = (exp.Literal, exp.Null, exp.Boolean, exp.Binary, exp.Unary, exp.Star)
+
+
+def normalise_group_keys(tree: exp.Expr) -> None:
+    """Sort the entries of maps that a query groups by, wherever the keys stand beside the groups."""
+    for select in list(tree.find_all(exp.Select)):
+        group = select.args.get("group")
+        if group is not None:
+            _normalise(select, group)
+
+
+def _normalise(select: exp.Select, group: exp.Group) -> None:
+    items = {item.alias_or_name.casefold(): item for item in select.expressions if item.alias_or_name}
+    keys: list[exp.Expr] = []
+    for key in _keys_of(group):
+        position = key.name if isinstance(key, exp.Literal) and not key.is_string else ""
+        if position.isdecimal() and 0 < int(position) <= len(select.expressions):
+            keys.append(select.expressions[int(position) - 1].unalias())
+            continue
+        item = items.get(key.name.casefold()) if isinstance(key, exp.Column) and not key.table else None
+        if item is not None and not _is_same(item.unalias(), key):
+            # An alias: the key is what it stands for.
+            keys.append(item.unalias())
+        keys.append(key)
+    keys = [key.copy() for key in keys if not isinstance(key.unnest(), _NEVER_MAPS) and not is_of_rows(key)]
+    if not keys:
+        return
+    for item in list(select.expressions):
+        value = item.unalias()
+        name = item.alias_or_name
+        if any(_is_same(value, key) for key in keys):
+            sorted_key = _sorted(value)
+            named = exp.alias_(sorted_key, name, quoted=True, copy=False) if name else sorted_key
+            item.replace(named)
+        else:
+            _replace_within(item, keys)
+    for part in (group, *(select.args.get(each) for each in ("having", "qualify"))):
+        if part is not None:
+            _replace_within(part, keys, {name for name in items if not _is_column(items[name], name)})
+    order = select.args.get("order")
+    if order is not None:
+        _replace_within(order, keys, set(items))
+
+
+def _keys_of(group: exp.Group) -> list[exp.Expr]:
+    found: list[exp.Expr] = []
+    stack = list(group.expressions)
+    while stack:
+        key = stack.pop(0)
+        if isinstance(key, exp.GroupingSets | exp.Rollup | exp.Cube | exp.Tuple):
+            stack = [*key.expressions, *stack]
+        elif isinstance(key, exp.Paren):
+            stack.insert(0, key.this)
+        else:
+            found.append(key)
+    return found
+
+
+def _is_column(item: exp.Expr, name: str) -> bool:
+    value = item.unalias()
+    return isinstance(value, exp.Column) and value.name.casefold() == name
+
+
+def _is_same(one: exp.Expr, other: exp.Expr) -> bool:
+    if isinstance(one, exp.Column) and isinstance(other, exp.Column):
+        tables = {each.table.casefold() for each in (one, other) if each.table}
+        return one.name.casefold() == other.name.casefold() and len(tables) < 2
+    return one == other
+
+
+def _sorted(value: exp.Expr) -> exp.Expr:
+    return macro_call("plain_group_key", value.copy(), value.copy())
+
+
+def _replace_within(root: exp.Expr, keys: list[exp.Expr], aliases: set[str] | None = None) -> None:
+    """Put sorted keys in the place of keys below a node, but not in arguments of aggregates and in subqueries."""
+    stack = list(root.iter_expressions())
+    while stack:
+        node = stack.pop()
+        is_alias = isinstance(node, exp.Column) and not node.table and node.name.casefold() in (aliases or ())
+        if isinstance(node, exp.Query) or is_alias:
+            continue
+        if any(_is_same(node, key) for key in keys):
+            node.replace(_sorted(node))
+        elif isinstance(node, exp.Window) or not _is_aggregate(node):
+            stack += list(node.iter_expressions())
+
+
+_OF_KEYS = frozenset(
+    f"{prefix}{name}"
+    for prefix in ("", OWN_PREFIX)
+    for name in ("grouping", "grouping_id", "unnest", "generate_subscripts")
+)
+"""Functions whose arguments are keys of groups, though they are not about one row."""
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    """Whether a node itself is a call of an aggregate function."""
+    if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.Filter):
+        # `grouping` is about a key.
+        return not isinstance(node, exp.Grouping | exp.GroupingId)
+    if not isinstance(node, exp.Anonymous) or node.name.lower() in _OF_KEYS:
+        return False
+    return is_of_rows(exp.Anonymous(this=node.name))
