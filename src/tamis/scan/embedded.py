@@ -237,6 +237,11 @@ def _with_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
     if of_numbers is not None:
         return Call(of_numbers, args) if are_numbers else found
     is_compared = node.function in COMPARISONS or node.function == "<=>"
+    if is_compared and are_numbers and pa.types.is_float32(one) != pa.types.is_float32(other):
+        args = tuple(
+            _cast_to("double", arg) if pa.types.is_float32(own) else arg
+            for arg, own in zip(args, (one, other), strict=True)
+        )
     are_alike = is_compared and one == other and not pa.types.is_nested(one)
     return Call(plain, args) if plain is not None and (are_numbers or are_alike) else found
 

@@ -13,7 +13,7 @@ from tamis.scan.spark_intervals import meant_interval
 from tamis.scan.spark_items import subscript
 from tamis.scan.spark_lambdas import let
 from tamis.scan.spark_numbers import shifted
-from tamis.scan.spark_operators import listed, operator, plain_operator
+from tamis.scan.spark_operators import listed, operator, plain_operator, widen_floats
 from tamis.scan.spark_time_casts import meant_time
 
 _INTEGERS = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
@@ -46,6 +46,9 @@ def meant(node: exp.Expr) -> exp.Expr:
             return node
         case exp.In() if node.expressions and not isinstance(node.parent, exp.Pivot):
             return listed(node)
+        case exp.Between():
+            widen_floats(node.this, node.args["low"], node.args["high"])
+            return node
         case exp.Concat() if not isinstance(node, exp.ConcatWs):
             return _joined(node.expressions)
         case exp.DPipe() if not isinstance(node.parent, exp.DPipe):

@@ -384,8 +384,17 @@ def _is_number(node: exp.Expr) -> bool:
     return isinstance(node, exp.Add | exp.Sub | exp.Mul)
 
 
+def widen_floats(*values: exp.Expr) -> None:
+    """Put a double in the place of each float among values that are compared, unless all of them are floats."""
+    floats = [value for value in values if _is_float(_bare(value))]
+    if len(floats) < len(values):
+        for value in floats:
+            value.replace(exp.cast(value.copy(), "double"))
+
+
 def listed(node: exp.In) -> exp.Expr:
     """`x IN (…)`, with an error where Spark finds no type for all of them."""
+    widen_floats(node.this, *node.expressions)
     items = [_bare(item) for item in node.expressions[:MOST_TYPED]]
     asked = [item for item in items if not isinstance(item, exp.Literal | exp.Null | exp.Tuple | exp.Query)]
     if not asked or isinstance(_bare(node.this), exp.Null | exp.Tuple | exp.Query):
