@@ -59,7 +59,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "src/tamis/tables/iceberg/deletes.py": _ICEBERG,
     "src/tamis/tables/iceberg/deletes_index.py": _ICEBERG,
     "src/tamis/scan/spark_functions.py::_pass_gate,_Nesting,_weight,is_known,to_duckdb": _GATE,
-    "src/tamis/scan/spark_operators.py": _GATE,
+    "src/tamis/scan/spark_operators.py": (*_GATE, "tests/pushdown/test_number_types.py"),
+    "src/tamis/expr/coerce.py": ("tests/expr/test_coerce.py",),
 }  # fmt: skip
 """The modules, some of them with the functions that count, and the tests of their folder that must notice a mistake."""
 
