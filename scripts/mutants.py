@@ -52,7 +52,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "src/tamis/skipping/ranges.py": _SKIPPING,
     "src/tamis/skipping/rewrite.py": _SKIPPING,
     "src/tamis/parquet/selection.py": ("tests/parquet/test_selection.py",),
-    "src/tamis/tables/delta/replay.py": ("tests/tables/delta/test_replay.py",),
+    "src/tamis/tables/delta/replay.py": ("tests/tables/delta/test_replay.py", "tests/tables/delta/test_snapshot.py"),
     "src/tamis/tables/delta/replay_keys.py": ("tests/tables/delta/test_replay.py",),
     "src/tamis/tables/delta/deletion_vectors.py": ("tests/tables/delta/test_deletion_vectors.py",),
     "src/tamis/scan/deletes.py": ("tests/scan/test_deletes.py",),
