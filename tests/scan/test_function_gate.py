@@ -206,3 +206,18 @@ def test_operators_are_macros_where_types_matter(text: str, expected: str) -> No
 def test_of_long_lists_the_first_hundred_are_asked() -> None:
     found = to_duckdb(f"a IN ({', '.join(f'b{number}' for number in range(150))})", of_query=True)
     assert found.count("SPARK_COMPARABLE") == 100
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, min(a), max(b) FROM t WHERE a IN (1, 2) GROUP BY k ORDER BY k",
+        "SELECT a, row_number() OVER (PARTITION BY k ORDER BY a) FROM t ORDER BY a LIMIT 5",
+        "SELECT greatest(a, b), nullif(a, b), CASE a WHEN 1 THEN 2 END FROM t",
+    ],
+)
+def test_keys_of_flat_tables_stay_as_they_are(query: str) -> None:
+    assert "SPARK_PLAIN" not in to_duckdb(query, of_query=True, has_nested=False)
+    assert "SPARK_PLAIN" in to_duckdb(query, of_query=True)
+    made = query.replace("FROM t", "FROM (SELECT *, array(1) AS c FROM t)")
+    assert "SPARK_PLAIN" in to_duckdb(made, of_query=True, has_nested=False)

@@ -224,14 +224,20 @@ def _bound(text: str, printed: Printed, connectors: Mapping[str, Connector]) -> 
 def _translated_plan(printed: Printed, connectors: Mapping[str, Connector]) -> str:
     """The text of a plan in the engine's words, whose set operations have Spark's types."""
 
+    has_nested = any(
+        output.type is None or pa.types.is_nested(output.type)
+        for _, leaf in printed.leaves
+        for output in outputs_of(leaf)
+    )
+
     def describe(text: str) -> Described | None:
         try:
-            with _bound(translated(text), printed, connectors) as relation:
+            with _bound(translated(text, has_nested=has_nested), printed, connectors) as relation:
                 return describe_relation(relation)
         except CannotTranslate:
             return None
 
-    return translated(with_common_types(printed.text, describe))
+    return translated(with_common_types(printed.text, describe), has_nested=has_nested)
 
 
 def empty_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
@@ -256,19 +262,20 @@ MOST_REMEMBERED = 64 * 1024
 """Longer texts are not kept: they were made by programs, and are hardly asked again."""
 
 
-def translated(text: str) -> str:
+def translated(text: str, *, has_nested: bool) -> str:
     """A text in Spark's dialect in DuckDB's words, with Spark's meaning as far as there are words for it."""
-    return _translated_before(text) if len(text) <= MOST_REMEMBERED else _translated(text)
+    translate = _translated_before if len(text) <= MOST_REMEMBERED else _translated
+    return translate(text, has_nested)
 
 
 @lru_cache(maxsize=128)
-def _translated_before(text: str) -> str:
-    return _translated(text)
+def _translated_before(text: str, has_nested: bool) -> str:
+    return _translated(text, has_nested)
 
 
-def _translated(text: str) -> str:
+def _translated(text: str, has_nested: bool) -> str:
     def work() -> str:
-        return to_duckdb(in_duckdb_syntax(text), of_query=True)
+        return to_duckdb(in_duckdb_syntax(text), of_query=True, has_nested=has_nested)
 
     try:
         return work()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tamis.scan.spark_calls import OWN_PREFIX, Macros, is_of_rows, macro_call
+from tamis.scan.spark_calls import OWN_PREFIX, PREFIX, Macros, is_of_rows, macro_call
 from tamis.scan.spark_items import A_MAP
 
 _NO_ORDER = "error('maps have no order and no equality: compare map_entries(m), or leave the map out')"
@@ -74,6 +74,35 @@ def refuse_operands(macros: Macros) -> Macros:
         overloads = macros[name]
         found[name] = [*lists, *(overloads if isinstance(overloads, list) else [overloads])]
     return found
+
+
+_MAKERS = (
+    "array", "collect", "from_csv", "from_json", "histogram", "json_object_keys", "list", "map", "named_struct",
+    "regexp_extract_all", "sentences", "sequence", "session_window", "split", "str_to_map", "struct", "vector",
+    "window",
+)  # fmt: skip
+"""How the names of functions begin, Spark's and DuckDB's, that make a list, a map or a struct, or take one."""
+_MAKING = (exp.Array, exp.Struct, exp.Tuple, exp.Map, exp.VarMap, exp.Lambda, exp.ArrayAgg, exp.ArrayUniqueAgg,
+           exp.Split)  # fmt: skip
+
+
+def makes_nested(tree: exp.Expr) -> bool:
+    """Whether a text in Spark's dialect makes a list, a map or a struct."""
+    for node in tree.find_all(*_MAKING, exp.Anonymous, exp.DataType):
+        match node:
+            case exp.Anonymous() if not (_bare_name(node) == "row" or _bare_name(node).startswith(_MAKERS)):
+                continue
+            case exp.DataType() if not node.args.get("nested"):
+                continue
+            case exp.Tuple() if isinstance(node.parent, exp.Values | exp.In | exp.Group | exp.GroupingSets):
+                continue
+            case _:
+                return True
+    return False
+
+
+def _bare_name(call: exp.Anonymous) -> str:
+    return call.name.lower().removeprefix(PREFIX).removeprefix(OWN_PREFIX)
 
 
 # --- Values that are compared -----------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from tamis.scan.spark_calls import (
     refusal,
     text_of,
 )
-from tamis.scan.spark_comparisons import guard_comparisons, normalise_group_keys, refuse_operands
+from tamis.scan.spark_comparisons import guard_comparisons, makes_nested, normalise_group_keys, refuse_operands
 from tamis.scan.spark_macros import FUNCTIONS, REFUSED
 from tamis.scan.spark_macros import MACROS as _PLAIN_MACROS
 from tamis.scan.spark_nodes import meant
@@ -55,14 +55,18 @@ for _kind in _KINDS:
 MACROS |= spark_comparisons.MACROS | refuse_operands(MACROS)
 
 
-def to_duckdb(text: str, *, of_query: bool = False) -> str:
+def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> str:
     """Text in Spark's dialect in DuckDB's words; `EvaluationError` where it has none with Spark's meaning.
 
-    The text `of_query` is one whose result people see: its structs have the names of their fields.
+    The text `of_query` is one whose result people see: its structs have the names of their fields. Where none of its
+    columns is nested, and it makes no nested value, keys and sorted values stay as they are: a guard around them would
+    keep the engine from its best plans.
     """
     tree: exp.Expr = sqlglot.parse_one(text, read=_SparkMeaning)
+    has_nested = has_nested or makes_nested(tree)
     _sort_in_order(tree)
-    normalise_group_keys(tree)
+    if has_nested:
+        normalise_group_keys(tree)
     # From the leaves to the root: a node is rewritten when all within it are.
     nested = _Nesting()
     for node in reversed(list(tree.dfs())):
@@ -73,7 +77,7 @@ def to_duckdb(text: str, *, of_query: bool = False) -> str:
         found = nested.bounded(found, node if is_root else found)
         if is_root:
             tree = found
-    if isinstance(tree, exp.Query) or not of_query:
+    if has_nested and (isinstance(tree, exp.Query) or not of_query):
         guard_comparisons(tree)
     for call in tree.find_all(exp.Anonymous):
         _pass_gate(call)
