@@ -104,6 +104,8 @@ def single(value: float) -> float:
         (double(-1e39), SINGLE, Placed(-math.inf, float(np.finfo(np.float32).min))),
         (double(math.inf), SINGLE, exactly(math.inf)),
         (double(0.5), pa.float16(), exactly(0.5)),
+        # --- Types without an order of their own
+        (Literal((1, 2, 3), types.INTERVAL), types.INTERVAL, exactly((1, 2, 3))),
         # --- Time
         (text("2024-03-03"), pa.date32(), exactly(19785)),
         (text("2024-03-03 12:00:00"), pa.date32(), Placed(19785, 19786)),
