@@ -252,3 +252,9 @@ def test_a_recursive_query_has_no_more_levels_than_it_says(session: tamis.Sessio
     query = "WITH RECURSIVE r(x) MAX RECURSION LEVEL 10 AS (SELECT 1 UNION ALL SELECT x + 1 FROM r WHERE x < 50) "
     with pytest.raises(TamisError, match="more than 10 levels"):
         session.sql(query + "SELECT max(x) FROM r").to_arrow()
+
+
+@pytest.mark.parametrize("text", ["1 >>>> 2", "1 >>", "1 <<", "1 >>>", "(1 >> )", "1 << << 2"])
+def test_a_shift_without_a_value_is_an_error(text: str) -> None:
+    with pytest.raises(TamisError):
+        tamis.connect().sql(f"SELECT {text}")

@@ -73,6 +73,8 @@ class SparkText(Spark):
             this = self._parse_term()
             while (operator := self._match_shift()) is not None:
                 other = self._parse_term()
+                if other is None:
+                    self.raise_error(f"Expected a value after {operator}")
                 match operator:
                     case "<<":
                         this = self.expression(exp.BitwiseLeftShift(this=this, expression=other))
