@@ -1,37 +1,38 @@
 """Every error that Tamis raises on purpose.
 
     TamisError
-    ├── ExpressionError         a filter or a projection that cannot be used as it is
-    │   ├── ParseError          text that is not an expression
-    │   ├── UnknownColumn       a name that the table does not have
-    │   ├── AmbiguousColumn     a name that fits several columns
+    ├── ExpressionError         an invalid filter or projection
+    │   ├── ParseError          text that is not a valid expression
+    │   ├── UnknownColumn       a name that is not in the schema
+    │   ├── AmbiguousColumn     a name that matches several columns
     │   ├── TypeMismatch        operands that cannot be compared or combined
-    │   └── FilterFormatError   a partition filter that breaks the wire format
-    ├── EvaluationError         an expression that failed on a value (overflow, a cast that does not fit)
-    ├── TableError              a table that cannot be read as it is
-    │   ├── TableNotFound       nothing at that place that is a table
-    │   ├── VersionNotFound     a version that the table does not have, or no longer
-    │   ├── UnsupportedFeature  a table that needs something Tamis does not have
-    │   ├── PartitionLayoutError  directories that contradict each other
-    │   ├── CorruptFile         bytes that are not what they claim to be
-    │   └── MissingFile         a planned file that is gone
-    ├── AccessDenied            a table that policies do not let somebody read, or not so
+    │   └── FilterFormatError   a partition filter that violates the wire format
+    ├── EvaluationError         an expression that failed on a value (overflow, a lossy cast)
+    ├── TableError              a table that cannot be read
+    │   ├── TableNotFound       no table at that location
+    │   ├── VersionNotFound     a version that does not exist, or no longer exists
+    │   ├── UnsupportedFeature  a table that needs a feature which Tamis does not support
+    │   ├── PartitionLayoutError  partition directories that contradict each other
+    │   ├── CorruptFile         a file with invalid content
+    │   └── MissingFile         a planned file that no longer exists
+    ├── AccessDenied            a table, or a use of it, that the policies forbid
     ├── StorageError            a file system that refused or failed
     ├── EngineError             an engine, such as a Spark session, that could not run a job
     ├── MissingDependency       an optional package that is not installed
-    ├── InvalidArgument         a call that asks for something that does not exist
-    │   └── MisusedExpression   a filter used as a Python value, which it has none of
+    ├── InvalidArgument         an argument with an invalid value or type
+    │   ├── MissingValue        a query parameter without a value
+    │   └── MisusedExpression   an expression used as a Python bool, container or iterable
     ├── PlanBudgetExceeded      a plan larger than the caller allowed
-    └── VerificationFailed      a pruned scan that differs from the full one
+    └── VerificationFailed      a pruned scan that differs from the full scan
 
-A message says what is wrong, where, and what to do about it, in one line.
+A message says in one line what is wrong, where, and what to do.
 """
 
 from __future__ import annotations
 
 
 def with_article(noun: str) -> str:
-    """A noun for the middle of a message.
+    """Return a noun with its indefinite article.
 
     >>> with_article("int"), with_article("bigint"), with_article("uint")
     ('an int', 'a bigint', 'a uint')
@@ -40,7 +41,7 @@ def with_article(noun: str) -> str:
 
 
 def wrong_argument(argument: str, expected: str, found: object) -> InvalidArgument:
-    """The error for an argument of another kind. It names the type alone, because what was given may be a secret.
+    """Return the error for an argument of the wrong type. It names only the type, because the value may be a secret.
 
     >>> str(wrong_argument("merge_schema", "True or False", "yes"))
     'merge_schema is True or False, not a str'
@@ -49,14 +50,14 @@ def wrong_argument(argument: str, expected: str, found: object) -> InvalidArgume
 
 
 def check_flags(**flags: object) -> None:
-    """Raise where a switch is neither True nor False: any text would be taken for True, also 'no'."""
+    """Raise if a flag is neither True nor False: any non-empty text is truthy, even 'no'."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise InvalidArgument(f"{name} is True or False, not {value!r}")
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of a thing.
+    """Return a count with its noun, in the plural unless the count is one.
 
     >>> counted(1, "file"), counted(0, "file"), counted(1500, "row")
     ('1 file', '0 files', '1,500 rows')
@@ -65,7 +66,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def lone_surrogate(text: str) -> int | None:
-    """Where a text has half of a surrogate pair, so that it cannot be written as UTF-8; None where it has none.
+    """Return the position of the first lone surrogate, which cannot be encoded as UTF-8, or None.
 
     >>> lone_surrogate("a" + chr(0xD800)), lone_surrogate("ñ")
     (1, None)
@@ -80,12 +81,12 @@ def lone_surrogate(text: str) -> int | None:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of another library says, for a message of ours."""
+    """Return the message of another library's error as one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 class Position(int):
-    """The place of a character in a text, counted from 1. In a text of several lines it knows its line as well."""
+    """The 1-based position of a character in a text, with its line and column if the text has several lines."""
 
     line: int
     column: int
@@ -97,7 +98,7 @@ class Position(int):
 
 
 def place_in_text(position: int) -> str:
-    """A place in words.
+    """Return a position as it appears in a message.
 
     >>> place_in_text(14), place_in_text(Position(14, line=2, column=3))
     ('character 14', 'line 2, character 3')
@@ -112,25 +113,25 @@ class TamisError(Exception):
 
 
 class ExpressionError(TamisError):
-    """A filter or a projection that cannot be used as it is."""
+    """An invalid filter or projection."""
 
 
 class ParseError(ExpressionError):
-    """Text that is not an expression. `position` is the offending character, counted from 1."""
+    """Text that is not a valid expression. `position` is the offending character, counted from 1."""
 
     def __init__(self, message: str, *, position: int | None = None, hint: str | None = None) -> None:
         self.position = position
         self.hint = hint
-        place = f" ({place_in_text(position)})" if position is not None else ""
-        super().__init__(f"{message}{place}{f'. {hint}' if hint else ''}")
+        location = f" ({place_in_text(position)})" if position is not None else ""
+        super().__init__(f"{message}{location}{f'. {hint}' if hint else ''}")
 
 
 class UnknownColumn(ExpressionError):
-    """A name that the table does not have."""
+    """A name that is not in the schema."""
 
 
 class AmbiguousColumn(ExpressionError):
-    """A name that fits several columns, which differ only by case."""
+    """A name that matches several columns, which differ only by case."""
 
 
 class TypeMismatch(ExpressionError):
@@ -138,7 +139,7 @@ class TypeMismatch(ExpressionError):
 
 
 class FilterFormatError(ExpressionError):
-    """A partition filter that breaks the wire format. `path` is the place, as in `$.filters[1].value`."""
+    """A partition filter that violates the wire format. `path` is a JSON path, as in `$.filters[1].value`."""
 
     def __init__(self, message: str, *, path: str) -> None:
         self.path = path
@@ -150,19 +151,19 @@ class EvaluationError(TamisError):
 
 
 class TableError(TamisError):
-    """A table that cannot be read as it is."""
+    """A table that cannot be read."""
 
 
 class TableNotFound(TableError):
-    """Nothing at that place that is a table."""
+    """There is no table at that location."""
 
 
 class VersionNotFound(TableError):
-    """A version that the table does not have, or no longer."""
+    """A version that does not exist, or no longer exists."""
 
 
 class UnsupportedFeature(TableError):
-    """A table that needs something Tamis does not have."""
+    """A table that needs a feature which Tamis does not support."""
 
 
 class PartitionLayoutError(TableError):
@@ -170,15 +171,15 @@ class PartitionLayoutError(TableError):
 
 
 class CorruptFile(TableError):
-    """Bytes that are not what they claim to be."""
+    """A file with invalid content."""
 
 
 class MissingFile(TableError):
-    """A planned file that is gone."""
+    """A planned file that no longer exists."""
 
 
 class AccessDenied(TamisError):
-    """A table that policies do not let somebody read, or not in this way. It does not tell what they hide."""
+    """A table, or a use of it, that the policies forbid. The message does not reveal what they hide."""
 
 
 class StorageError(TamisError):
@@ -194,20 +195,20 @@ class MissingDependency(TamisError):
 
 
 class InvalidArgument(TamisError):
-    """A call that asks for something that does not exist."""
+    """An argument with an invalid value or type."""
 
 
 class MissingValue(InvalidArgument):
-    """A parameter of a query without a value."""
+    """A query parameter without a value."""
 
 
 class MisusedExpression(InvalidArgument, TypeError):
-    """A filter used as a Python value, which it has none of. A TypeError too, because Python expects one there."""
+    """An expression used as a Python bool, container or iterable. Also a TypeError, which Python expects there."""
 
 
 class PlanBudgetExceeded(TamisError, AssertionError):
-    """A plan larger than the caller allowed. An AssertionError too, so that tests report it as a failure."""
+    """A plan larger than the caller allowed. Also an AssertionError, so that tests report it as a failure."""
 
 
 class VerificationFailed(TamisError):
-    """A pruned scan that differs from the full one."""
+    """A pruned scan that differs from the full scan."""

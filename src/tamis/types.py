@@ -1,6 +1,6 @@
-"""Types: the Arrow types that Tamis works with, their names in SQL, and what may be said of them.
+"""The Arrow types that Tamis works with, their SQL names and their properties.
 
-A literal holds the *physical* value of its type, so that nothing is rounded on the way:
+A literal holds the *physical* value of its type, so that nothing is rounded:
 days for dates, a count of the type's unit since the epoch for timestamps (UTC) and times,
 `(months, days, nanoseconds)` for intervals, `decimal.Decimal` for decimals, plain Python for the rest.
 """
@@ -55,7 +55,7 @@ _TYPES_BY_NAME: dict[str, pa.DataType] = {
     "interval": INTERVAL,
 }
 
-# Other spellings that people use for the same types.
+# Other common spellings of the same types.
 _ALIASES = {
     "bool": "boolean",
     "byte": "tinyint",
@@ -88,9 +88,9 @@ _DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d{1,2})\s*(?:,\s*(\d
 
 
 class NotRead(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
-    """A type of a table that Tamis does not read: its column is told of, and an error where somebody wants its values.
+    """The type of a column that Tamis cannot read: the column is in the schema, and reading its values is an error.
 
-    `kind` is what the table calls it. Nothing compares with it, and nothing is known of its bounds.
+    `kind` is the table's own name for the type. It has no comparisons and no bounds.
     """
 
     def __init__(self, kind: str) -> None:
@@ -114,24 +114,24 @@ class NotRead(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
         return self.kind
 
 
-# So that a schema comes out of another process, and out of a file, as it went in.
+# Registered, so that a schema survives pickling and a round trip through a file.
 pa.register_extension_type(NotRead(""))
 
 
 def not_read(schema: pa.Schema) -> tuple[str, str] | None:
-    """The first field, also inside of others, that has a type that is not read, with the name of that."""
-    waiting = [(field.name, field.type) for field in reversed(schema)]
-    while waiting:
-        name, data_type = waiting.pop()
+    """Return the name and type of the first field, nested ones included, that has an unsupported type, or None."""
+    stack = [(field.name, field.type) for field in reversed(schema)]
+    while stack:
+        name, data_type = stack.pop()
         if isinstance(data_type, NotRead):
             return name, data_type.kind
         inner = [data_type.field(index) for index in range(data_type.num_fields)]
-        waiting += [(f"{name}.{field.name}", field.type) for field in reversed(inner)]
+        stack += [(f"{name}.{field.name}", field.type) for field in reversed(inner)]
     return None
 
 
 def type_name(data_type: pa.DataType) -> str:
-    """The SQL name of a type; for a type that SQL cannot name, Arrow's own text.
+    """Return the SQL name of a type, or Arrow's name where SQL has none.
 
     >>> type_name(pa.int64()), type_name(pa.decimal128(10, 2)), type_name(pa.list_(pa.int8()))
     ('bigint', 'decimal(10,2)', 'array<tinyint>')
@@ -148,18 +148,18 @@ def type_name(data_type: pa.DataType) -> str:
 
 
 def a_type(data_type: pa.DataType) -> str:
-    """The SQL name of a type for the middle of a message: `an int`."""
+    """Return the SQL name of a type with its article: `an int`."""
     return with_article(type_name(data_type))
 
 
 def is_type_name(name: str) -> bool:
-    """Whether `type_from_name` knows a name that has no parameters."""
+    """Return whether `type_from_name` accepts a name without parameters."""
     lowered = name.strip().lower()
     return _ALIASES.get(lowered, lowered) in _TYPES_BY_NAME
 
 
 def type_from_name(name: str) -> pa.DataType:
-    """The type of a SQL name, in Spark's, DuckDB's or Arrow's spelling.
+    """Return the type of a SQL name, in Spark's, DuckDB's or Arrow's spelling.
 
     >>> type_from_name("LONG"), type_from_name("decimal(10, 2)")
     (DataType(int64), Decimal128Type(decimal128(10, 2)))
@@ -177,7 +177,7 @@ def type_from_name(name: str) -> pa.DataType:
 
 
 def without_views(data_type: pa.DataType) -> pa.DataType:
-    """The same type with plain texts and bytes in place of views, which many of Arrow's kernels cannot take."""
+    """Return the type with string and binary views replaced, which many of Arrow's kernels do not accept."""
     if pa.types.is_string_view(data_type):
         return STRING
     if pa.types.is_binary_view(data_type):
@@ -214,7 +214,7 @@ def is_bytes(data_type: pa.DataType) -> bool:
 
 
 def is_ordered(data_type: pa.DataType) -> bool:
-    """Whether `<` means something: intervals, structs, lists and maps have no order here."""
+    """Return whether `<` is defined: intervals, structs, lists and maps have no order here."""
     return bool(
         is_number(data_type)
         or is_text(data_type)
@@ -228,7 +228,7 @@ def is_ordered(data_type: pa.DataType) -> bool:
 
 
 def decimal_digits(data_type: pa.DataType) -> tuple[int, int]:
-    """Precision and scale of the decimals that hold every value of a decimal or an integer type.
+    """Return the precision and scale of a decimal that holds every value of a decimal or integer type.
 
     >>> decimal_digits(pa.decimal128(10, 2)), decimal_digits(pa.int8()), decimal_digits(pa.uint64())
     ((10, 2), (3, 0), (20, 0))
@@ -239,7 +239,7 @@ def decimal_digits(data_type: pa.DataType) -> tuple[int, int]:
 
 
 def integer_range(data_type: pa.DataType) -> tuple[int, int]:
-    """The smallest and the largest value of an integer type.
+    """Return the smallest and the largest value of an integer type.
 
     >>> integer_range(pa.int8()), integer_range(pa.uint8())
     ((-128, 127), (0, 255))
@@ -251,7 +251,7 @@ def integer_range(data_type: pa.DataType) -> tuple[int, int]:
 
 
 def holds_number(table_type: pa.DataType, file_type: pa.DataType) -> bool:
-    """Whether every number of the second type is a number of the first, so that a cast keeps all apart and in order.
+    """Return whether the first type holds every number of the second, so that a cast keeps values distinct and ordered.
 
     >>> holds_number(pa.int64(), pa.int32()), holds_number(pa.float64(), pa.int64())
     (True, False)

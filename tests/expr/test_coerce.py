@@ -17,7 +17,7 @@ from builders.nodes import number, text
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.bind import bind
-from tamis.expr.coerce import Placed, place
+from tamis.expr.coerce import Neighbours, find_neighbours
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal
 from tamis.expr.sql import parse_sql
@@ -43,8 +43,8 @@ def at(count: int, unit: str, zone: str | None = None) -> Literal:
     return Literal(count, pa.timestamp(unit, zone))
 
 
-def exactly(value: Any) -> Placed:
-    return Placed(value, value)
+def exactly(value: Any) -> Neighbours:
+    return Neighbours(value, value)
 
 
 def single(value: float) -> float:
@@ -56,92 +56,92 @@ def single(value: float) -> float:
     [
         # --- Whole numbers
         (number(5), INT, exactly(5)),
-        (number(300), TINY, Placed(127, None)),
-        (number(-300), TINY, Placed(None, -128)),
+        (number(300), TINY, Neighbours(127, None)),
+        (number(-300), TINY, Neighbours(None, -128)),
         (number(127), TINY, exactly(127)),
-        (number(128), TINY, Placed(127, None)),
-        (number(-1), pa.uint64(), Placed(None, 0)),
+        (number(128), TINY, Neighbours(127, None)),
+        (number(-1), pa.uint64(), Neighbours(None, 0)),
         (number(2**63), pa.uint64(), exactly(2**63)),
-        (number(2**63), BIG, Placed(LARGEST, None)),
-        (number(2**64), pa.uint64(), Placed(2**64 - 1, None)),
-        (decimal("5.5"), INT, Placed(5, 6)),
-        (decimal("-5.5"), INT, Placed(-6, -5)),
+        (number(2**63), BIG, Neighbours(LARGEST, None)),
+        (number(2**64), pa.uint64(), Neighbours(2**64 - 1, None)),
+        (decimal("5.5"), INT, Neighbours(5, 6)),
+        (decimal("-5.5"), INT, Neighbours(-6, -5)),
         (decimal("5.0"), INT, exactly(5)),
-        (decimal("127.5"), TINY, Placed(127, None)),
-        (decimal("-128.5"), TINY, Placed(None, -128)),
-        (double(5.5), INT, Placed(5, 6)),
+        (decimal("127.5"), TINY, Neighbours(127, None)),
+        (decimal("-128.5"), TINY, Neighbours(None, -128)),
+        (double(5.5), INT, Neighbours(5, 6)),
         (double(-0.0), INT, exactly(0)),
-        (double(1e300), INT, Placed(2**31 - 1, None)),
-        (double(math.inf), INT, Placed(2**31 - 1, None)),
-        (double(-math.inf), INT, Placed(None, -(2**31))),
-        (double(math.nan), INT, Placed(2**31 - 1, None)),  # larger than every number
+        (double(1e300), INT, Neighbours(2**31 - 1, None)),
+        (double(math.inf), INT, Neighbours(2**31 - 1, None)),
+        (double(-math.inf), INT, Neighbours(None, -(2**31))),
+        (double(math.nan), INT, Neighbours(2**31 - 1, None)),  # larger than every number
         (double(2.0**53 - 1), BIG, exactly(2**53 - 1)),
         # A double that is nearest to several whole numbers equals all of them.
-        (double(2.0**53), BIG, Placed(2**53 + 1, 2**53)),
-        (double(2.0**63), BIG, Placed(LARGEST, 2**63 - 512)),
-        (double(2.0**64), BIG, Placed(LARGEST, None)),
+        (double(2.0**53), BIG, Neighbours(2**53 + 1, 2**53)),
+        (double(2.0**63), BIG, Neighbours(LARGEST, 2**63 - 512)),
+        (double(2.0**64), BIG, Neighbours(LARGEST, None)),
         # --- Decimals
         (decimal("1.5"), MONEY, exactly(Decimal("1.50"))),
-        (decimal("1.505"), MONEY, Placed(Decimal("1.50"), Decimal("1.51"))),
-        (decimal("-1.505"), MONEY, Placed(Decimal("-1.51"), Decimal("-1.50"))),
-        (number(1000), MONEY, Placed(Decimal("999.99"), None)),
-        (decimal("999.995"), MONEY, Placed(Decimal("999.99"), None)),
-        (decimal("-999.995"), MONEY, Placed(None, Decimal("-999.99"))),
+        (decimal("1.505"), MONEY, Neighbours(Decimal("1.50"), Decimal("1.51"))),
+        (decimal("-1.505"), MONEY, Neighbours(Decimal("-1.51"), Decimal("-1.50"))),
+        (number(1000), MONEY, Neighbours(Decimal("999.99"), None)),
+        (decimal("999.995"), MONEY, Neighbours(Decimal("999.99"), None)),
+        (decimal("-999.995"), MONEY, Neighbours(None, Decimal("-999.99"))),
         (double(0.5), MONEY, exactly(Decimal("0.50"))),
         (double(0.1), MONEY, exactly(Decimal("0.10"))),  # the decimal's nearest double
-        (double(0.105), MONEY, Placed(Decimal("0.10"), Decimal("0.11"))),
+        (double(0.105), MONEY, Neighbours(Decimal("0.10"), Decimal("0.11"))),
         (text("0.10000000000000000001"), MONEY, exactly(Decimal("0.10"))),  # texts are doubles beside decimals
-        (double(1e17), pa.decimal128(20, 1), Placed(Decimal("100000000000000008.0"), Decimal("99999999999999992.0"))),
-        (double(math.nan), MONEY, Placed(Decimal("999.99"), None)),
+        (double(1e17), pa.decimal128(20, 1), Neighbours(Decimal("100000000000000008.0"), Decimal("99999999999999992.0"))),
+        (double(math.nan), MONEY, Neighbours(Decimal("999.99"), None)),
         (number(10**37), pa.decimal128(38, 0), exactly(Decimal(10**37))),
         # --- Floats: numbers mean the nearest double, which a 32-bit float may not have
         (decimal("0.1"), DOUBLE, exactly(0.1)),
         (number(2**53 + 1), DOUBLE, exactly(2.0**53)),
         (number(2**24), SINGLE, exactly(2.0**24)),
-        (number(2**24 + 1), SINGLE, Placed(2.0**24, 2.0**24 + 2)),
-        (decimal("0.1"), SINGLE, Placed(float(np.nextafter(np.float32(0.1), np.float32(0))), single(0.1))),
-        (double(1e39), SINGLE, Placed(float(np.finfo(np.float32).max), math.inf)),
-        (double(-1e39), SINGLE, Placed(-math.inf, float(np.finfo(np.float32).min))),
+        (number(2**24 + 1), SINGLE, Neighbours(2.0**24, 2.0**24 + 2)),
+        (decimal("0.1"), SINGLE, Neighbours(float(np.nextafter(np.float32(0.1), np.float32(0))), single(0.1))),
+        (double(1e39), SINGLE, Neighbours(float(np.finfo(np.float32).max), math.inf)),
+        (double(-1e39), SINGLE, Neighbours(-math.inf, float(np.finfo(np.float32).min))),
         (double(math.inf), SINGLE, exactly(math.inf)),
         (double(0.5), pa.float16(), exactly(0.5)),
         # --- Types without an order of their own
         (Literal((1, 2, 3), types.INTERVAL), types.INTERVAL, exactly((1, 2, 3))),
         # --- Time
         (text("2024-03-03"), pa.date32(), exactly(19785)),
-        (text("2024-03-03 12:00:00"), pa.date32(), Placed(19785, 19786)),
+        (text("2024-03-03 12:00:00"), pa.date32(), Neighbours(19785, 19786)),
         (at(0, "us"), pa.date32(), exactly(0)),
-        (at(-1, "us"), pa.date32(), Placed(-1, 0)),
-        (at(1, "ns"), pa.date32(), Placed(0, 1)),
+        (at(-1, "us"), pa.date32(), Neighbours(-1, 0)),
+        (at(1, "ns"), pa.date32(), Neighbours(0, 1)),
         (Literal(1, types.DATE), pa.timestamp("s"), exactly(DAY)),
         (Literal(1, types.DATE), pa.timestamp("ns"), exactly(DAY * 10**9)),
         (Literal(-1, types.DATE), pa.timestamp("ms"), exactly(-DAY * 1000)),
-        (at(1500, "us"), pa.timestamp("ms"), Placed(1, 2)),
-        (at(-1500, "us"), pa.timestamp("ms"), Placed(-2, -1)),
+        (at(1500, "us"), pa.timestamp("ms"), Neighbours(1, 2)),
+        (at(-1500, "us"), pa.timestamp("ms"), Neighbours(-2, -1)),
         (at(2000, "us"), pa.timestamp("ms"), exactly(2)),
         (at(5, "us"), pa.timestamp("ns"), exactly(5000)),
         (at(5, "us", "UTC"), pa.timestamp("us"), exactly(5)),
         (at(5, "us"), pa.timestamp("us", "America/New_York"), exactly(5)),
-        (at(10**12, "s"), pa.timestamp("ns"), Placed(LARGEST, None)),
-        (at(-(10**12), "s"), pa.timestamp("ns"), Placed(None, -(2**63))),
-        (Literal(2932896, types.DATE), pa.timestamp("ns"), Placed(LARGEST, None)),  # the 31st of December 9999
+        (at(10**12, "s"), pa.timestamp("ns"), Neighbours(LARGEST, None)),
+        (at(-(10**12), "s"), pa.timestamp("ns"), Neighbours(None, -(2**63))),
+        (Literal(2932896, types.DATE), pa.timestamp("ns"), Neighbours(LARGEST, None)),  # the 31st of December 9999
         (text("1970-01-01T00:00:01Z"), pa.timestamp("s"), exactly(1)),
         (text("1970-01-01 01:00:01+01:00"), pa.timestamp("s", "UTC"), exactly(1)),
-        (text("1970-01-01 00:00:00.5"), pa.timestamp("s"), Placed(0, 1)),
+        (text("1970-01-01 00:00:00.5"), pa.timestamp("s"), Neighbours(0, 1)),
         (text("00:00:01.5"), pa.time32("ms"), exactly(1500)),
-        (text("00:00:01.5"), pa.time32("s"), Placed(1, 2)),
+        (text("00:00:01.5"), pa.time32("s"), Neighbours(1, 2)),
         (Literal(1_500_000, pa.time64("us")), pa.time64("ns"), exactly(1_500_000_000)),
-        (Literal(1_500_000, pa.time64("us")), pa.time32("s"), Placed(1, 2)),
+        (Literal(1_500_000, pa.time64("us")), pa.time32("s"), Neighbours(1, 2)),
         # --- Texts that mean numbers, and others
         (text("5"), INT, exactly(5)),
         (text(" 5 "), INT, exactly(5)),
-        (text("5.5"), INT, Placed(5, 6)),
+        (text("5.5"), INT, Neighbours(5, 6)),
         (text("1e2"), INT, exactly(100)),
         (text("NaN"), DOUBLE, exactly(math.nan)),
         (text("-Infinity"), DOUBLE, exactly(-math.inf)),
-        (text(" nan "), INT, Placed(2**31 - 1, None)),
+        (text(" nan "), INT, Neighbours(2**31 - 1, None)),
         (text("+.5e1"), INT, exactly(5)),
         (text("0e999999999"), INT, exactly(0)),
-        (text("1e999999999"), INT, Placed(2**31 - 1, None)),
+        (text("1e999999999"), INT, Neighbours(2**31 - 1, None)),
         (text("1e-999999999"), INT, exactly(0)),
         (text("true"), pa.bool_(), exactly(True)),
         (text("FALSE"), pa.bool_(), exactly(False)),
@@ -151,7 +151,7 @@ def single(value: float) -> float:
     ],
 )  # fmt: skip
 def test_T4_a_literal_lies_between_its_neighbours(literal, target, expected):
-    found = place(literal, target)
+    found = find_neighbours(literal, target)
     assert repr(found) == repr(expected)
 
 
@@ -183,7 +183,7 @@ def test_T4_a_literal_lies_between_its_neighbours(literal, target, expected):
     ],
 )
 def test_what_cannot_be_compared_has_no_place(literal, target):
-    assert place(literal, target) is None
+    assert find_neighbours(literal, target) is None
 
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
@@ -288,11 +288,11 @@ def test_a_typed_null_compares_with_everything():
 
 def test_S6_the_text_of_a_uuid_is_the_uuid_where_values_are_as_long_as_one():
     spelled = "00010203-0405-0607-0809-0a0B0c0D0e0F"
-    assert place(text(spelled), pa.binary(16)) == exactly(bytes(range(16)))
+    assert find_neighbours(text(spelled), pa.binary(16)) == exactly(bytes(range(16)))
     for other in (spelled.replace("-", ""), f"{{{spelled}}}", f" {spelled}", "0123456789abcdef"):
-        assert place(text(other), pa.binary(16)) == exactly(other.encode())
+        assert find_neighbours(text(other), pa.binary(16)) == exactly(other.encode())
     for target in (pa.binary(), pa.binary(36), pa.large_binary()):
-        assert place(text(spelled), target) == exactly(spelled.encode())
+        assert find_neighbours(text(spelled), target) == exactly(spelled.encode())
 
 
 NUMBERS = {

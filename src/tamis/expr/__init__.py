@@ -1,1 +1,1 @@
-"""The expression language: nodes, functions, text in and out, binding and normalising."""
+"""The expression language: nodes, functions, parsing, printing, binding, normalising and evaluating."""

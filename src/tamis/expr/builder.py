@@ -1,7 +1,7 @@
 """Expressions built in Python: `(col("a.b") >= 5) & col("s").startswith("x")`.
 
-Operators build nodes and compare nothing, so an expression has no truth value: `and`, `or`, `not`, `in` and chained
-comparisons are errors that say what to write instead.
+Operators build nodes instead of comparing values, so an expression has no truth value: `and`, `or`, `not`, `in` and
+chained comparisons raise an error that says what to write instead.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tamis.types import type_from_name, type_name
 
 __all__ = ["Expression", "col", "lit"]
 
-_PART_OF_NAME = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(\.|\Z)")
+_NAME_PART = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(\.|\Z)")
 _PARENTHESES = "Put each comparison in parentheses, as in (col('a') > 1) & (col('b') < 2)"
 
 
 class Expression:
-    """A value that each row has: a column, a constant, or what operators and methods make of them."""
+    """A value computed for each row: a column, a constant, or an operator or a function applied to such values."""
 
     __slots__ = ("node",)
 
-    __array_ufunc__ = None  # numpy on the left leaves the operator to the expression
+    __array_ufunc__ = None  # a numpy left operand leaves the operator to the expression
 
     def __init__(self, node: Expr) -> None:
         self.node = node
@@ -40,43 +40,43 @@ class Expression:
         return f"Expression<{to_sql(self.node, max_items=10)}>"
 
     def to_sql(self) -> str:
-        """The expression as SQL in Spark's dialect."""
+        """Return the expression as SQL in Spark's dialect."""
         return to_sql(self.node)
 
     # --- Comparisons
 
     def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # it builds a comparison
-        return self._compared("=", other)
+        return self._compare("=", other)
 
     def __ne__(self, other: object) -> Expression:  # type: ignore[override]
-        return self._compared("<>", other)
+        return self._compare("<>", other)
 
-    # Equality builds an expression, so two of them cannot be told apart by it: each is a key of its own.
+    # `==` builds an expression, so hashing is by identity.
     __hash__ = object.__hash__
 
     def __lt__(self, other: object) -> Expression:
-        return self._compared("<", other)
+        return self._compare("<", other)
 
     def __le__(self, other: object) -> Expression:
-        return self._compared("<=", other)
+        return self._compare("<=", other)
 
     def __gt__(self, other: object) -> Expression:
-        return self._compared(">", other)
+        return self._compare(">", other)
 
     def __ge__(self, other: object) -> Expression:
-        return self._compared(">=", other)
+        return self._compare(">=", other)
 
     def eq_null_safe(self, other: object) -> Expression:
-        """Equality for which NULL equals NULL, `<=>` in SQL."""
-        return Expression(Call("<=>", (self.node, _node(other))))
+        """Return whether two values are equal, where NULL equals NULL: `<=>` in SQL."""
+        return Expression(Call("<=>", (self.node, _to_node(other))))
 
     def between(self, low: object, high: object) -> Expression:
-        """Whether the value lies between two others, both included."""
+        """Return whether the value is between two others, both included."""
         return Expression(Call("and", ((self >= low).node, (self <= high).node)))
 
     def isin(self, *values: object) -> Expression:
-        """Whether the value is one of those given one by one, or as one list, set, array or other iterable."""
-        items = [_node(value) for value in _unpacked(values)]
+        """Return whether the value is one of `values`: several arguments, or one list, set, array or other iterable."""
+        items = [_to_node(value) for value in _unpack(values)]
         return Expression(Call("in", (self.node, *items)) if items else FALSE)
 
     def is_null(self) -> Expression:
@@ -85,27 +85,27 @@ class Expression:
     def is_not_null(self) -> Expression:
         return Expression(Call("is_not_null", (self.node,)))
 
-    def _compared(self, function: str, other: object) -> Expression:
+    def _compare(self, function: str, other: object) -> Expression:
         if other is None:
             raise InvalidArgument(
                 f"a comparison of {shown(self.node)} with None is never TRUE: "
                 "use .is_null(), .is_not_null() or .eq_null_safe(None)"
             )
-        return Expression(Call(function, (self.node, _node(other))))
+        return Expression(Call(function, (self.node, _to_node(other))))
 
     # --- Logic
 
     def __and__(self, other: object) -> Expression:
-        return Expression(Call("and", (self.node, _predicate(other))))
+        return Expression(Call("and", (self.node, _to_predicate(other))))
 
     def __rand__(self, other: object) -> Expression:
-        return Expression(Call("and", (_predicate(other), self.node)))
+        return Expression(Call("and", (_to_predicate(other), self.node)))
 
     def __or__(self, other: object) -> Expression:
-        return Expression(Call("or", (self.node, _predicate(other))))
+        return Expression(Call("or", (self.node, _to_predicate(other))))
 
     def __ror__(self, other: object) -> Expression:
-        return Expression(Call("or", (_predicate(other), self.node)))
+        return Expression(Call("or", (_to_predicate(other), self.node)))
 
     def __invert__(self) -> Expression:
         return Expression(not_(self.node))
@@ -120,72 +120,72 @@ class Expression:
     # --- Texts
 
     def startswith(self, prefix: object) -> Expression:
-        return Expression(Call("startswith", (self.node, _node(prefix))))
+        return Expression(Call("startswith", (self.node, _to_node(prefix))))
 
     def endswith(self, suffix: object) -> Expression:
-        return Expression(Call("endswith", (self.node, _node(suffix))))
+        return Expression(Call("endswith", (self.node, _to_node(suffix))))
 
     def contains(self, part: object) -> Expression:
-        return Expression(Call("contains", (self.node, _node(part))))
+        return Expression(Call("contains", (self.node, _to_node(part))))
 
     def like(self, pattern: object, escape: str | None = None) -> Expression:
-        """Whether a text fits a pattern: `%` is any text, `_` any character, `\\` takes the next one as it is."""
+        """Return whether a text matches a pattern: `%` is any text, `_` any character, `\\` escapes the next one."""
         if escape is None or escape == "\\":
-            return Expression(Call("like", (self.node, _node(pattern))))
+            return Expression(Call("like", (self.node, _to_node(pattern))))
         if not isinstance(escape, str) or len(escape) != 1:
             raise InvalidArgument(f"the escape of a pattern is one character, not {escape!r}")
-        return Expression(Call("like", (self.node, _node(pattern), Literal(escape, types.STRING))))
+        return Expression(Call("like", (self.node, _to_node(pattern), Literal(escape, types.STRING))))
 
     # --- Numbers and times
 
     def __add__(self, other: object) -> Expression:
-        return Expression(Call("+", (self.node, _node(other))))
+        return Expression(Call("+", (self.node, _to_node(other))))
 
     def __radd__(self, other: object) -> Expression:
-        return Expression(Call("+", (_node(other), self.node)))
+        return Expression(Call("+", (_to_node(other), self.node)))
 
     def __sub__(self, other: object) -> Expression:
-        return Expression(Call("-", (self.node, _node(other))))
+        return Expression(Call("-", (self.node, _to_node(other))))
 
     def __rsub__(self, other: object) -> Expression:
-        return Expression(Call("-", (_node(other), self.node)))
+        return Expression(Call("-", (_to_node(other), self.node)))
 
     def __mul__(self, other: object) -> Expression:
-        return Expression(Call("*", (self.node, _node(other))))
+        return Expression(Call("*", (self.node, _to_node(other))))
 
     def __rmul__(self, other: object) -> Expression:
-        return Expression(Call("*", (_node(other), self.node)))
+        return Expression(Call("*", (_to_node(other), self.node)))
 
     def __truediv__(self, other: object) -> Expression:
-        return Expression(Call("/", (self.node, _node(other))))
+        return Expression(Call("/", (self.node, _to_node(other))))
 
     def __rtruediv__(self, other: object) -> Expression:
-        return Expression(Call("/", (_node(other), self.node)))
+        return Expression(Call("/", (_to_node(other), self.node)))
 
     def __mod__(self, other: object) -> Expression:
-        return Expression(Call("%", (self.node, _node(other))))
+        return Expression(Call("%", (self.node, _to_node(other))))
 
     def __rmod__(self, other: object) -> Expression:
-        return Expression(Call("%", (_node(other), self.node)))
+        return Expression(Call("%", (_to_node(other), self.node)))
 
     def __neg__(self) -> Expression:
         return Expression(Call("negate", (self.node,)))
 
     def cast(self, target: str | pa.DataType) -> Expression:
-        """The value as another type, named as in SQL (`"decimal(10,2)"`) or given as an Arrow type."""
-        return Expression(Call("cast", (self.node, Literal(_type_name(target), types.STRING))))
+        """Cast the value to a type, given by its SQL name (`"decimal(10,2)"`) or as an Arrow type."""
+        return Expression(Call("cast", (self.node, Literal(_to_type_name(target), types.STRING))))
 
     # --- Fields
 
     def field(self, name: str) -> Expression:
-        """A field of a struct column; the name is taken as it is, dots and all."""
+        """Return a field of a struct column. Dots in the name are part of the name."""
         if not isinstance(self.node, Column):
-            raise InvalidArgument(f"only a column has fields, and {shown(self.node)} is none")
+            raise InvalidArgument(f"only a column has fields, and {shown(self.node)} is not a column")
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"the name of a field is a text, not {name!r}")
         return Expression(Column((*self.node.path, name), exact=self.node.exact))
 
-    # --- What an expression is not
+    # --- Python protocols that an expression does not support
 
     def __contains__(self, item: object) -> NoReturn:
         raise MisusedExpression(
@@ -198,7 +198,7 @@ class Expression:
 
 
 def col(name: str) -> Expression:
-    """A column by name; a dot leads into a struct, and back-ticks keep a name with dots together.
+    """Return a column by name; a dot selects a struct field, and back-ticks quote a name with dots.
 
     >>> col("a.b").node.path, col("`a.b`.c").node.path
     (('a', 'b'), ('a.b', 'c'))
@@ -209,21 +209,21 @@ def col(name: str) -> Expression:
 
 
 def lit(value: Any) -> Expression:
-    """A constant."""
+    """Return a constant."""
     return Expression(literal(value))
 
 
 def split_name(name: str) -> tuple[str, ...]:
-    """The parts of a name: split at the dots outside back-ticks, in which a doubled back-tick is one.
+    """Split a column name at the dots outside back-ticks; a doubled back-tick inside them stands for one.
 
     >>> split_name("a.`b.``c`.d")
     ('a', 'b.`c', 'd')
     """
     parts: list[str] = []
-    place = 0
+    offset = 0
     is_last = False
     while not is_last:
-        match = _PART_OF_NAME.match(name, place)
+        match = _NAME_PART.match(name, offset)
         if match is None:
             raise InvalidArgument(
                 f"{name!r} does not name a column: write a.b for a field, and put a name with dots or back-ticks "
@@ -231,12 +231,12 @@ def split_name(name: str) -> tuple[str, ...]:
             )
         quoted, plain, end = match.groups()
         parts.append(plain if quoted is None else quoted.replace("``", "`"))
-        place = match.end()
+        offset = match.end()
         is_last = not end
     return tuple(parts)
 
 
-def _node(value: object) -> Expr:
+def _to_node(value: object) -> Expr:
     match value:
         case Expression():
             return value.node
@@ -246,26 +246,26 @@ def _node(value: object) -> Expr:
             return literal(value)
 
 
-def _predicate(value: object) -> Expr:
+def _to_predicate(value: object) -> Expr:
     if isinstance(value, Expression | Column | Literal | Call | bool | np.bool_):
-        return _node(value)
-    raise MisusedExpression(f"& and | combine conditions, and {value!r} is none. {_PARENTHESES}")
+        return _to_node(value)
+    raise MisusedExpression(f"& and | combine conditions, but {value!r} is not a condition.  {_PARENTHESES}")
 
 
 _SINGLE_VALUES = (str, bytes, bytearray, memoryview, Expression, pa.Scalar)
 
 
-def _unpacked(values: tuple[object, ...]) -> Iterable[object]:
+def _unpack(values: tuple[object, ...]) -> Iterable[object]:
     match values:
         case (np.ndarray() as array,):
             return array.ravel()
-        case (Iterable() as several,) if not isinstance(several, _SINGLE_VALUES):
-            return several
+        case (Iterable() as items,) if not isinstance(items, _SINGLE_VALUES):
+            return items
         case _:
             return values
 
 
-def _type_name(target: str | pa.DataType) -> str:
+def _to_type_name(target: str | pa.DataType) -> str:
     if not isinstance(target, str | pa.DataType):
         raise wrong_argument("the target of a cast", "the name of a type, as in 'bigint', or an Arrow type", target)
     name = target if isinstance(target, str) else type_name(target)

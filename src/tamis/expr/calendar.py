@@ -1,7 +1,7 @@
-"""The calendar of dates and timestamps: their parts, the periods they lie in, and intervals added to them.
+"""Calendar arithmetic on dates and timestamps: extracting parts, truncating to periods, adding intervals.
 
-Arrow knows the years -32767 to 32767 and wraps around beyond them without a word, so that a bound of "infinity", as
-DuckDB writes it, would come out as some year of our days. Values so far away are computed by numpy, which knows all.
+Arrow supports the years -32767 to 32767 and wraps around silently outside of them, so that a bound of "infinity", as
+DuckDB writes it, would turn into some ordinary year. numpy computes such values, because it has no such limit.
 """
 
 from __future__ import annotations
@@ -21,86 +21,86 @@ Counts: TypeAlias = np.ndarray[Any, Any]
 
 NANOSECONDS_PER_DAY = 86_400_000_000_000
 _LARGEST = 2**63 - 1
-_FAR = 30_000 * 365
-"""Days from the epoch within which Arrow's calendar is right."""
+_ARROW_RANGE = 30_000 * 365
+"""Days from the epoch within which Arrow's calendar is correct."""
 _LONGEST_PERIOD = 366
-_OUT_OF_RANGE = "a point in time is beyond what 64 bits can count"
+_OUT_OF_RANGE = "a date or timestamp is out of the range of 64 bits"
 
 
 # --- Parts and periods ----------------------------------------------------------------------------------------------
 
 
 def calendar_part(value: Value, part: str) -> Value:
-    """The year, month, day of the month, hour or minute, as 64-bit numbers."""
+    """Extract the year, month, day of the month, hour or minute as int64."""
     by_arrow, by_numpy = _PARTS[part]
-    if not _is_far(value):
+    if not _is_beyond_arrow(value):
         return pc.cast(by_arrow(value), pa.int64())
-    per_day = _per_day(value.type)
-    return _computed(value, lambda counts: by_numpy(*np.divmod(counts, per_day), per_day), pa.int64())
+    per_day = _units_per_day(value.type)
+    return _apply_to_counts(value, lambda counts: by_numpy(*np.divmod(counts, per_day), per_day), pa.int64())
 
 
 def start_of(value: Value, unit: str) -> Value:
-    """The start of the year, quarter, month, week, day, … that a date or a timestamp lies in."""
-    if not _is_far(value):
+    """Truncate dates or timestamps to the start of their year, quarter, month, week, day, …."""
+    if not _is_beyond_arrow(value):
         return pc.floor_temporal(value, unit=unit)
-    per_day = _per_day(value.type)
+    per_day = _units_per_day(value.type)
     first_day = _FIRST_DAYS.get(unit)
     if first_day is not None:
-        return _computed(value, lambda counts: _times(first_day(counts // per_day), per_day), value.type)
+        return _apply_to_counts(value, lambda counts: _multiply(first_day(counts // per_day), per_day), value.type)
     step = max(1, per_day // _PERIODS_PER_DAY[unit])
-    return _computed(value, lambda counts: _times(counts // step, step), value.type)
+    return _apply_to_counts(value, lambda counts: _multiply(counts // step, step), value.type)
 
 
 def day_of(value: Value) -> Value:
-    """A timestamp as a date."""
-    if not _is_far(value):
+    """Return timestamps as dates."""
+    if not _is_beyond_arrow(value):
         return pc.cast(value, pa.date32())
-    return _computed(value, lambda counts: counts // _per_day(value.type), pa.date32())
+    return _apply_to_counts(value, lambda counts: counts // _units_per_day(value.type), pa.date32())
 
 
 def in_unit(value: Value, unit: str) -> Value:
-    """A timestamp in another unit; what that cannot hold is cut off, towards the past and not towards 1970."""
+    """Return timestamps in another unit, rounded towards the past and not towards 1970."""
     ratio, rest = divmod(UNITS_PER_SECOND[value.type.unit], UNITS_PER_SECOND[unit])
     target = pa.timestamp(unit)
-    return pc.cast(value, target) if rest else _computed(value, lambda counts: counts // ratio, target)
+    return pc.cast(value, target) if rest else _apply_to_counts(value, lambda counts: counts // ratio, target)
 
 
-def _is_far(value: Value) -> bool:
-    """Whether some value, or the start of the year that it lies in, may be beyond what Arrow computes."""
-    per_day = _per_day(value.type)
-    limit = min(_FAR, _LARGEST // per_day - _LONGEST_PERIOD) * per_day
+def _is_beyond_arrow(value: Value) -> bool:
+    """Return whether some value, or the start of its year, may be out of the range of Arrow's calendar."""
+    per_day = _units_per_day(value.type)
+    limit = min(_ARROW_RANGE, _LARGEST // per_day - _LONGEST_PERIOD) * per_day
     if isinstance(value, pa.Scalar):
         return value.is_valid and not -limit <= int(value.value) <= limit
     extremes = pc.min_max(value.view(_integer_type(value.type))).as_py()
     return extremes["min"] is not None and not (-limit <= extremes["min"] and extremes["max"] <= limit)
 
 
-def _years(days: Counts) -> Counts:
+def _to_years(days: Counts) -> Counts:
     return days.astype("datetime64[D]").astype("datetime64[Y]").astype(np.int64)
 
 
-def _months(days: Counts) -> Counts:
+def _to_months(days: Counts) -> Counts:
     return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
-def _first_of_month(months: Counts) -> Counts:
+def _first_day_of_month(months: Counts) -> Counts:
     return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
-# Each by Arrow, and by numpy from the day, the time of day and the length of a day.
+# Each part as Arrow computes it, and as numpy computes it from the day, the time of day and the length of a day.
 _PARTS: dict[str, tuple[Callable[[Value], Value], Callable[[Counts, Counts, int], Counts]]] = {
-    "year": (pc.year, lambda days, time, per_day: _years(days) + 1970),
-    "month": (pc.month, lambda days, time, per_day: _months(days) % 12 + 1),
-    "day": (pc.day, lambda days, time, per_day: days - _first_of_month(_months(days)) + 1),
+    "year": (pc.year, lambda days, time, per_day: _to_years(days) + 1970),
+    "month": (pc.month, lambda days, time, per_day: _to_months(days) % 12 + 1),
+    "day": (pc.day, lambda days, time, per_day: days - _first_day_of_month(_to_months(days)) + 1),
     "hour": (pc.hour, lambda days, time, per_day: time // (per_day // 24)),
     "minute": (pc.minute, lambda days, time, per_day: time // (per_day // 1440) % 60),
 }
 
 # The epoch was a Thursday, three days after a Monday.
 _FIRST_DAYS: dict[str, Callable[[Counts], Counts]] = {
-    "year": lambda days: _first_of_month(_years(days) * 12),
-    "quarter": lambda days: _first_of_month(_months(days) // 3 * 3),
-    "month": lambda days: _first_of_month(_months(days)),
+    "year": lambda days: _first_day_of_month(_to_years(days) * 12),
+    "quarter": lambda days: _first_day_of_month(_to_months(days) // 3 * 3),
+    "month": lambda days: _first_day_of_month(_to_months(days)),
     "week": lambda days: (days + 3) // 7 * 7 - 3,
     "day": lambda days: days,
 }
@@ -114,35 +114,35 @@ _PERIODS_PER_DAY = {"hour": 24, "minute": 1440, "second": 86_400} | {
 
 
 def add_interval(value: Value, interval: pa.Scalar, sign: int) -> Value:
-    """A date or a timestamp plus (or minus) an interval; the 31st plus a month is the last day of a shorter month.
+    """Add an interval to dates or timestamps, or subtract it; the 31st plus a month is the last day of a shorter month.
 
-    Months are of different length, so they are added before days and time.
+    Months differ in length, so they are added before days and time.
     """
     months, days, nanoseconds = (sign * part for part in interval.as_py())
     data_type = value.type
-    per_day = _per_day(data_type)
+    per_day = _units_per_day(data_type)
     step, rest = divmod(days * NANOSECONDS_PER_DAY + nanoseconds, NANOSECONDS_PER_DAY // per_day)
     if abs(step) > _LARGEST:
         raise EvaluationError(f"an interval of {days} days is longer than {data_type} can hold")
     if rest:
         raise EvaluationError(f"an interval of {nanoseconds} nanoseconds is finer than {data_type} can hold")
 
-    def moved(counts: Counts) -> Counts:
+    def shift(counts: Counts) -> Counts:
         before = _add_months(counts, per_day, months) if months else counts
         after: Counts = before + step
         if step and ((after > before) != (step > 0)).any():
             raise EvaluationError(f"adding an interval leaves the range of {data_type}")
         return after
 
-    return _computed(value, moved, data_type)
+    return _apply_to_counts(value, shift, data_type)
 
 
 def _add_months(counts: Counts, per_day: int, months: int) -> Counts:
     days, time = np.divmod(counts, per_day)
-    month = _months(days)
-    first_day, next_first_day = _first_of_month(month + months), _first_of_month(month + months + 1)
-    day_of_month = days - _first_of_month(month)
-    midnight = _times(first_day + np.minimum(day_of_month, next_first_day - first_day - 1), per_day)
+    month = _to_months(days)
+    first_day, next_first_day = _first_day_of_month(month + months), _first_day_of_month(month + months + 1)
+    day_of_month = days - _first_day_of_month(month)
+    midnight = _multiply(first_day + np.minimum(day_of_month, next_first_day - first_day - 1), per_day)
     if (midnight > _LARGEST - time).any():
         raise EvaluationError(_OUT_OF_RANGE)
     return midnight + time
@@ -151,7 +151,7 @@ def _add_months(counts: Counts, per_day: int, months: int) -> Counts:
 # --- Numbers --------------------------------------------------------------------------------------------------------
 
 
-def _per_day(data_type: pa.DataType) -> int:
+def _units_per_day(data_type: pa.DataType) -> int:
     return 1 if pa.types.is_date(data_type) else 86_400 * UNITS_PER_SECOND[data_type.unit]
 
 
@@ -159,18 +159,18 @@ def _integer_type(data_type: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date32(data_type) else pa.int64()
 
 
-def _computed(value: Value, compute: Callable[[Counts], Counts], target: pa.DataType) -> Value:
-    """Compute with the counts of units since the epoch that dates and timestamps are."""
+def _apply_to_counts(value: Value, compute: Callable[[Counts], Counts], target: pa.DataType) -> Value:
+    """Apply a function to the counts of units since the epoch, which represent dates and timestamps."""
     if isinstance(value, pa.Scalar):
         counts = pa.array([value.value if value.is_valid else None], _integer_type(value.type))
-        return _computed(counts.view(value.type), compute, target)[0]
+        return _apply_to_counts(counts.view(value.type), compute, target)[0]
     valid = value.is_valid().to_numpy(zero_copy_only=False)
     counts = np.asarray(pc.fill_null(value.view(_integer_type(value.type)), 0)).astype(np.int64)
-    # The cast refuses what 32 bits cannot hold.
+    # The cast raises for values that do not fit in 32 bits.
     return pa.array(compute(counts), pa.int64(), mask=~valid).cast(_integer_type(target)).view(target)
 
 
-def _times(numbers: Counts, factor: int) -> Counts:
+def _multiply(numbers: Counts, factor: int) -> Counts:
     if (np.abs(numbers) > _LARGEST // factor).any():
         raise EvaluationError(_OUT_OF_RANGE)
     product: Counts = numbers * factor

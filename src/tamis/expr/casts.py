@@ -1,4 +1,4 @@
-"""Casts, as Spark's ANSI mode has them: a value that does not fit is an error, and `try_cast` makes it NULL."""
+"""Casts, as in Spark's ANSI mode: `cast` raises for a value out of range, and `try_cast` returns NULL."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tamis.expr.kernels import Value, evaluation_type
 from tamis.expr.nodes import Call
 from tamis.types import decimal_digits, integer_range, is_number, is_text, type_from_name
 
-_WHOLE_NUMBER = r"^[+-]?[0-9]{1,38}$"
+_INTEGER = r"^[+-]?[0-9]{1,38}$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-# Only dates and times that exist, because Arrow's parser fails on the others: the 29th of February is in leap years.
+# Only dates and times that exist, because Arrow's parser raises for others: 29 February exists in leap years only.
 _LEAP_YEAR = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 _DAY = (
     r"(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
@@ -25,7 +25,7 @@ _TIMESTAMP = rf"^{_DAY}(?:[ T]{_TIME})?$"
 
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether the cast has one meaning here; the embedded engine takes the others."""
+    """Return whether Arrow casts as Spark does; the embedded engine runs other casts."""
     source = evaluation_type(source)
     if source == evaluation_type(target):
         return True
@@ -80,14 +80,14 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
         unparsed = pc.and_(pc.is_valid(value), pc.is_null(parsed))
         if pc.any(unparsed).as_py() if isinstance(value, pa.Array) else unparsed.as_py():
             bad = value.filter(unparsed)[0] if isinstance(value, pa.Array) else value
-            raise pa.ArrowInvalid(f"{bad.as_py()!r} is no {types.type_name(target)}; try_cast makes it NULL")
+            raise pa.ArrowInvalid(f"{bad.as_py()!r} is not a valid {types.type_name(target)}; use try_cast to get NULL")
         return parsed
     loses_digits = pa.types.is_floating(target)
     return pc.cast(value, target, safe=not loses_digits)
 
 
 def _to_decimal(value: Value, target: pa.DataType) -> Value:
-    """Arrow asks for a type that holds every number of the source; here only the numbers at hand must fit."""
+    """Cast integers to a decimal type that holds these values; Arrow demands one that holds all values of their type."""
     wide = pa.decimal256(decimal_digits(value.type)[0] + target.scale, target.scale)
     return pc.cast(pc.cast(value, wide), target)
 
@@ -95,25 +95,25 @@ def _to_decimal(value: Value, target: pa.DataType) -> Value:
 def try_cast(call: Call, args: list[Value]) -> Value:
     target = evaluation_type(type_from_name(args[1].as_py()))
     if pa.types.is_floating(args[0].type):
-        return _whole_or_null(args[0], target)
+        return _to_integer_or_null(args[0], target)
     return args[0] if is_text(target) else _parse(args[0], target)
 
 
-def _whole_or_null(number: Value, target: pa.DataType) -> Value:
-    """A float without its fraction; NULL where it is NaN or out of range."""
+def _to_integer_or_null(number: Value, target: pa.DataType) -> Value:
+    """Truncate floats to integers; NULL for NaN and values out of range."""
     smallest, largest = integer_range(target)
     whole = pc.trunc(pc.cast(number, types.DOUBLE))
-    # The largest 64-bit number is no double, its successor is.
+    # No double equals the largest 64-bit integer, but one equals its successor.
     fits = pc.and_(pc.greater_equal(whole, float(smallest)), pc.less(whole, float(largest + 1)))
     return pc.cast(pc.if_else(fits, whole, pa.scalar(None, types.DOUBLE)), target)
 
 
 def _parse(text: Value, target: pa.DataType) -> Value:
-    """Text as another type; NULL where it is none."""
+    """Parse text into another type; NULL where the text is invalid."""
     text = pc.utf8_trim_whitespace(text)
     if pa.types.is_integer(target):
         smallest, largest = integer_range(target)
-        number = pc.cast(_only(text, _WHOLE_NUMBER, sign=True), pa.decimal128(38, 0))
+        number = pc.cast(_keep_matching(text, _INTEGER, sign=True), pa.decimal128(38, 0))
         wide = pa.decimal128(38, 0)
         fits = pc.and_(
             pc.greater_equal(number, pa.scalar(smallest).cast(wide) if smallest >= -(2**63) else number),
@@ -121,12 +121,12 @@ def _parse(text: Value, target: pa.DataType) -> Value:
         )
         return pc.cast(pc.if_else(fits, number, pa.scalar(None, wide)), target)
     if target == types.DOUBLE:
-        return pc.cast(_only(text, _NUMBER, sign=True), target)
+        return pc.cast(_keep_matching(text, _NUMBER, sign=True), target)
     pattern = _DATE if pa.types.is_date(target) else _TIMESTAMP
-    return pc.cast(_only(text, pattern), target)
+    return pc.cast(_keep_matching(text, pattern), target)
 
 
-def _only(text: Value, pattern: str, sign: bool = False) -> Value:
+def _keep_matching(text: Value, pattern: str, sign: bool = False) -> Value:
     kept = pc.if_else(pc.match_substring_regex(text, pattern), text, pa.scalar(None, text.type))
-    # Arrow does not take a leading plus.
+    # Arrow does not accept a leading plus.
     return pc.utf8_ltrim(kept, characters="+") if sign else kept

@@ -1,4 +1,4 @@
-"""The time of a query: `now()` and its like become one literal, so that every row and every level sees the same."""
+"""The time of a query: `now()` and similar calls become one literal, the same for all rows and pruning levels."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tamis.expr.nodes import Call, Expr, Literal, transform
 
 _CLOCKS: dict[str, Callable[[datetime], Literal]] = {
     **dict.fromkeys(("now", "current_timestamp"), literal),
-    "localtimestamp": lambda moment: literal(moment.replace(tzinfo=None)),
-    **dict.fromkeys(("current_date", "curdate"), lambda moment: literal(moment.date())),
+    "localtimestamp": lambda now: literal(now.replace(tzinfo=None)),
+    **dict.fromkeys(("current_date", "curdate"), lambda now: literal(now.date())),
 }
-"""Functions without arguments that ask for the time; there is no session zone, so a day is one of UTC."""
+"""Functions without arguments that return the current time. There is no session time zone, so days are in UTC."""
 
 
 def stop_clocks(expr: Expr, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Expr:
-    """The expression with the time at which it was asked for in place of every call that asks for it.
+    """Replace every call that returns the current time by the same literal.
 
     >>> from tamis.expr.sql import parse_sql
     >>> stop_clocks(parse_sql("day < current_date()"), lambda: datetime(2024, 3, 1, tzinfo=UTC))
@@ -25,11 +25,11 @@ def stop_clocks(expr: Expr, now: Callable[[], datetime] = lambda: datetime.now(U
     """
     found: list[datetime] = []
 
-    def stopped(node: Expr) -> Expr:
+    def replace_clock(node: Expr) -> Expr:
         if not (isinstance(node, Call) and not node.args and node.function in _CLOCKS):
             return node
         if not found:
             found.append(now())
         return _CLOCKS[node.function](found[0])
 
-    return transform(expr, stopped)
+    return transform(expr, replace_clock)

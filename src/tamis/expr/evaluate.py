@@ -1,7 +1,7 @@
 """Evaluation of bound expressions over Arrow batches, column at a time, without recursion.
 
-An `Evaluator` is a small program: one step a distinct sub-expression, in the order in which values are needed,
-so that what occurs twice is computed once.
+An `Evaluator` is a small program: one step for each distinct sub-expression, arguments first, so that a repeated
+sub-expression is computed once.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _KERNELS = KERNELS | {
 
 
 def can_evaluate(expr: Expr) -> bool:
-    """Whether Arrow's kernels give this expression the meaning that it has here.
+    """Return whether Arrow's kernels evaluate this expression with Spark's semantics.
 
-    What they cannot do (unknown functions, division, casts of numbers to text, …) is left to the embedded engine.
+    The embedded engine evaluates all others (unsupported functions, division, casts of numbers to text, …).
     """
-    return fold(expr, _can_evaluate, lambda node: () if _is_settled(node) else operands_of(node))
+    return fold(expr, _can_evaluate, lambda node: () if _has_evaluability(node) else operands_of(node))
 
 
-def _is_settled(node: Expr) -> bool:
+def _has_evaluability(node: Expr) -> bool:
     return isinstance(node, Call) and node._evaluable is not None
 
 
@@ -59,12 +59,12 @@ def _can_evaluate(node: Expr, operands: tuple[bool, ...]) -> bool:
 
 
 def has_kernel(function: str) -> bool:
-    """Whether there is an implementation of a function here, whatever it makes of its arguments."""
+    """Return whether a function has a kernel, whether or not it supports the given arguments."""
     return function in _KERNELS
 
 
 def is_supported(call: Call) -> bool:
-    """Whether Arrow can evaluate the call itself, given its arguments by whomever."""
+    """Return whether Arrow can evaluate the call itself, apart from its arguments."""
     if call.function not in _KERNELS:
         return False
     known = FUNCTIONS.get(call.function)
@@ -74,20 +74,20 @@ def is_supported(call: Call) -> bool:
     return check is None or check(call)
 
 
-def _same_ordered_types(call: Call) -> bool:
-    left, right = (_evaluated_type(arg) for arg in call.args)
+def _has_same_ordered_types(call: Call) -> bool:
+    left, right = (_evaluation_type_of(arg) for arg in call.args)
     if left is None or right is None:
         return False
     return pa.types.is_null(left) or pa.types.is_null(right) or (is_ordered(left) and left == right)
 
 
-def _evaluated_type(expr: Expr) -> pa.DataType | None:
+def _evaluation_type_of(expr: Expr) -> pa.DataType | None:
     data_type = type_of(expr)
     return None if data_type is None else evaluation_type(data_type)
 
 
-def _literal_list(call: Call) -> bool:
-    data_type = _evaluated_type(call.args[0])
+def _has_literal_list(call: Call) -> bool:
+    data_type = _evaluation_type_of(call.args[0])
     return (
         data_type is not None
         and (is_ordered(data_type) or pa.types.is_null(data_type))
@@ -101,15 +101,15 @@ def _are_literals_of(data_type: pa.DataType, items: tuple[Expr, ...]) -> bool:
         if not isinstance(item, Literal):
             return False
         if item.is_null or item.type is checked:
-            continue  # a hundred thousand items mostly share one object as their type
+            continue  # a hundred thousand items usually share one type object
         if evaluation_type(item.type) != data_type:
             return False
         checked = item.type
     return True
 
 
-def _text_and_constants(call: Call) -> bool:
-    data_type = _evaluated_type(call.args[0])
+def _has_text_and_constants(call: Call) -> bool:
+    data_type = _evaluation_type_of(call.args[0])
     if data_type is None:
         return False
     value = str if is_text(data_type) else bytes if is_bytes(data_type) and call.function != "like" else None
@@ -118,26 +118,26 @@ def _text_and_constants(call: Call) -> bool:
     )
 
 
-def _substring(call: Call) -> bool:
-    data_type = _evaluated_type(call.args[0])
+def _is_prefix_substring(call: Call) -> bool:
+    data_type = _evaluation_type_of(call.args[0])
     return (
         data_type is not None
         and is_text(data_type)
         and all(isinstance(item, Literal) and isinstance(item.value, int) for item in call.args[1:])
-        # A negative position counts from the end; the embedded engine knows how.
+        # A negative position counts from the end; the embedded engine evaluates it.
         and isinstance(call.args[1], Literal)
         and call.args[1].value >= 0
     )
 
 
 MAY_FAIL = frozenset(("+", "-", "*", "negate", "abs", "cast", "date_trunc", "trunc", "partition_value"))
-"""Functions that fail on some values: they overflow, or the value does not fit."""
+"""Functions that fail on some values: on overflow, or on values out of range."""
 
 _ARITHMETIC = frozenset(("+", "-", "*", "negate", "abs"))
 
 
 def may_fail(expr: Expr) -> bool:
-    """Whether some part of the expression may fail on a value."""
+    """Return whether any sub-expression may fail on a value."""
     return fold(expr, _may_fail, lambda node: () if _has_fallibility(node) else operands_of(node))
 
 
@@ -154,23 +154,23 @@ def _may_fail(node: Expr, operands: tuple[bool, ...]) -> bool:
 
 
 def may_call_fail_on_a_value(call: Call) -> bool:
-    """Whether a function that Arrow evaluates may fail on a value of its arguments' types."""
+    """Return whether a function that Arrow evaluates may fail on a value of its arguments' types."""
     if call.function not in MAY_FAIL:
         return False
     target = type_of(call)
     if target is None:
         return True
     if call.function in _ARITHMETIC:
-        # Floats have infinities, and the type of a sum or a product of decimals has room for every result.
+        # Floats overflow to infinity, and the result type of a sum or a product of decimals holds every result.
         return not (pa.types.is_floating(target) or pa.types.is_decimal(target))
     if call.function == "cast":
-        source = _evaluated_type(call.args[0])
+        source = _evaluation_type_of(call.args[0])
         return source is None or not _always_fits(source, target)
     return True
 
 
 def _always_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every value of a type has one in another."""
+    """Return whether every value of a type can be cast to another."""
     if source == evaluation_type(target) or is_text(target):
         return True
     if pa.types.is_boolean(source):
@@ -184,33 +184,33 @@ def _always_fits(source: pa.DataType, target: pa.DataType) -> bool:
     return False
 
 
-def _guards_nothing(call: Call) -> bool:
-    """Whether a CASE may be computed for all rows at once: a branch that may fail is only for the rows it is meant for.
+def _can_compute_all_branches(call: Call) -> bool:
+    """Return whether a CASE can compute all branches for all rows: no branch may fail on a row of another branch.
 
-    The embedded engine takes the others.
+    The embedded engine evaluates the others.
     """
-    return _is_of_one_type((*call.args[1:-1:2], call.args[-1])) and not any(may_fail(arg) for arg in call.args[1:])
+    return _have_one_type((*call.args[1:-1:2], call.args[-1])) and not any(may_fail(arg) for arg in call.args[1:])
 
 
-def _known_type(call: Call) -> bool:
-    return _is_of_one_type(call.args)
+def _has_one_type(call: Call) -> bool:
+    return _have_one_type(call.args)
 
 
-def _is_of_one_type(args: tuple[Expr, ...]) -> bool:
-    """Whether all values have a known type, and no two of them different ones: Arrow would cast them its own way."""
+def _have_one_type(args: tuple[Expr, ...]) -> bool:
+    """Return whether all values have the same known type: Arrow would cast different types by its own rules."""
     known = {type_of(arg) for arg in args} - {types.NULL}
     return None not in known and len(known) <= 1
 
 
-def _one_text(call: Call) -> bool:
-    data_type = _evaluated_type(call.args[0])
+def _has_text(call: Call) -> bool:
+    data_type = _evaluation_type_of(call.args[0])
     return data_type is not None and is_text(data_type)
 
 
-def _arithmetic(call: Call) -> bool:
+def _is_supported_arithmetic(call: Call) -> bool:
     if type_of(call) in (None, types.NULL):
         return False
-    intervals = [arg for arg in call.args if (_evaluated_type(arg) or types.NULL) == types.INTERVAL]
+    intervals = [arg for arg in call.args if (_evaluation_type_of(arg) or types.NULL) == types.INTERVAL]
     if not intervals:
         return True
     interval = intervals[0]
@@ -221,30 +221,32 @@ def _arithmetic(call: Call) -> bool:
     return not pa.types.is_date(type_of(call)) or interval.value[2] == 0
 
 
-def _number(call: Call) -> bool:
-    data_type = _evaluated_type(call.args[0])
+def _has_number(call: Call) -> bool:
+    data_type = _evaluation_type_of(call.args[0])
     return data_type is not None and is_number(data_type) and not pa.types.is_uint64(data_type)
 
 
-def _date_or_timestamp(call: Call) -> bool:
-    data_type = _evaluated_type(call.args[0])
+def _has_date_or_timestamp(call: Call) -> bool:
+    data_type = _evaluation_type_of(call.args[0])
     return data_type is not None and (pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))
 
 
-def _timestamp(call: Call) -> bool:
-    return bool(pa.types.is_timestamp(_evaluated_type(call.args[0]) or types.NULL))
+def _has_timestamp(call: Call) -> bool:
+    return bool(pa.types.is_timestamp(_evaluation_type_of(call.args[0]) or types.NULL))
 
 
-def _date_trunc(call: Call) -> bool:
+def _can_date_trunc(call: Call) -> bool:
     unit, value = call.args
-    return isinstance(unit, Literal) and unit.value in DATE_TRUNC_UNITS and _date_or_timestamp(Call("year", (value,)))
+    return (
+        isinstance(unit, Literal) and unit.value in DATE_TRUNC_UNITS and _has_date_or_timestamp(Call("year", (value,)))
+    )
 
 
-def _trunc(call: Call) -> bool:
-    return _date_or_timestamp(call) and isinstance(call.args[1], Literal) and call.args[1].value in TRUNC_UNITS
+def _can_trunc(call: Call) -> bool:
+    return _has_date_or_timestamp(call) and isinstance(call.args[1], Literal) and call.args[1].value in TRUNC_UNITS
 
 
-def _element_at(call: Call) -> bool:
+def _has_text_key(call: Call) -> bool:
     source = type_of(call.args[0])
     return (
         source is not None
@@ -254,46 +256,46 @@ def _element_at(call: Call) -> bool:
     )
 
 
-def _cast(call: Call) -> bool:
+def _can_cast(call: Call) -> bool:
     source, target = type_of(call.args[0]), type_of(call)
     return source is not None and target is not None and casts.can_cast(source, target)
 
 
-def _try_cast(call: Call) -> bool:
+def _can_try_cast(call: Call) -> bool:
     source, target = type_of(call.args[0]), type_of(call)
     return source is not None and target is not None and casts.can_try_cast(source, target)
 
 
 _CHECKS: dict[str, Callable[[Call], bool]] = {
-    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _same_ordered_types),
-    "in": _literal_list,
-    **dict.fromkeys(("like", "startswith", "endswith", "contains"), _text_and_constants),
-    "substring": _substring,
-    **dict.fromkeys(("upper", "lower", "length"), _one_text),
-    **dict.fromkeys(("+", "-", "*"), _arithmetic),
-    **dict.fromkeys(("negate", "abs"), _number),
-    **dict.fromkeys(("year", "month", "day"), _date_or_timestamp),
-    **dict.fromkeys(("hour", "minute"), _timestamp),
-    "date_trunc": _date_trunc,
-    "trunc": _trunc,
-    "cast": _cast,
-    "try_cast": _try_cast,
-    "element_at": _element_at,
-    "partition_value": _one_text,
-    "case": _guards_nothing,
-    "coalesce": _known_type,
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _has_same_ordered_types),
+    "in": _has_literal_list,
+    **dict.fromkeys(("like", "startswith", "endswith", "contains"), _has_text_and_constants),
+    "substring": _is_prefix_substring,
+    **dict.fromkeys(("upper", "lower", "length"), _has_text),
+    **dict.fromkeys(("+", "-", "*"), _is_supported_arithmetic),
+    **dict.fromkeys(("negate", "abs"), _has_number),
+    **dict.fromkeys(("year", "month", "day"), _has_date_or_timestamp),
+    **dict.fromkeys(("hour", "minute"), _has_timestamp),
+    "date_trunc": _can_date_trunc,
+    "trunc": _can_trunc,
+    "cast": _can_cast,
+    "try_cast": _can_try_cast,
+    "element_at": _has_text_key,
+    "partition_value": _has_text,
+    "case": _can_compute_all_branches,
+    "coalesce": _has_one_type,
 }
 
 
-_WAY_OUT_OF_OVERFLOW = (
-    ", the result does not fit into 64 bits. Cast a part of it, as in CAST(… AS DECIMAL(38,0)) or CAST(… AS DOUBLE)"
+_OVERFLOW_ADVICE = (
+    ", the result does not fit into 64 bits. Cast an operand, as in CAST(… AS DECIMAL(38,0)) or CAST(… AS DOUBLE)"
 )
 
 
 class Evaluator:
-    """A bound expression made ready to run over batches of one schema.
+    """A bound expression, compiled to run over batches of one schema.
 
-    With `absent_as_null`, a column that a batch lacks is NULL: metadata that does not exist is unknown.
+    With `absent_as_null`, a column that a batch lacks is NULL: missing metadata is unknown.
     """
 
     def __init__(self, expr: Expr, *, absent_as_null: bool = False) -> None:
@@ -302,18 +304,18 @@ class Evaluator:
         self._steps: list[tuple[Expr, tuple[int, ...], pa.Array | None]] = []
         slots: dict[Expr, int] = {}
 
-        def place(node: Expr, args: tuple[int, ...]) -> int:
+        def add_step(node: Expr, args: tuple[int, ...]) -> int:
             step = len(self._steps)
             slot = slots.setdefault(node, step)
             if slot == step:
                 self._steps.append((node, args, _item_array(node)))
             return slot
 
-        self._result = fold(expr, place)
+        self._result = fold(expr, add_step)
         self._constants: dict[int, pa.Scalar] = {}
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
-        """The value of the expression for each row of the batch."""
+        """Return the value of the expression for each row of the batch."""
         values: list[Value] = []
         try:
             for node, args, items in self._steps:
@@ -323,15 +325,15 @@ class Evaluator:
                     case Literal():
                         values.append(self._constant(node, len(values)))
                     case Call(function):
-                        given = [values[arg] for arg in args]
-                        values.append(_KERNELS[function](node, given if items is None else [*given, items]))
+                        inputs = [values[arg] for arg in args]
+                        values.append(_KERNELS[function](node, inputs if items is None else [*inputs, items]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EvaluationError) as error:
-            way_out = _WAY_OUT_OF_OVERFLOW if str(error) == "overflow" else ""
-            raise EvaluationError(f"cannot evaluate {shown(self._expr)}: {error}{way_out}") from error
+            advice = _OVERFLOW_ADVICE if str(error) == "overflow" else ""
+            raise EvaluationError(f"cannot evaluate {shown(self._expr)}: {error}{advice}") from error
         return _as_array(values[self._result], batch.num_rows)
 
     def _constant(self, literal: Literal, step: int) -> pa.Scalar:
-        """Made when it is first needed, since whoever makes a predicate need not evaluate it."""
+        """Return a constant as a scalar, created on first use because many predicates are never evaluated."""
         found = self._constants.get(step)
         if found is None:
             found = self._constants[step] = literal_value(literal)
@@ -350,7 +352,7 @@ class Evaluator:
 
 
 def _item_array(node: Expr) -> pa.Array | None:
-    """The items of a list of literals, as the one array that they are."""
+    """Return the items of a list of literals as one array, or None."""
     items = node.args[len(operands_of(node)) :] if isinstance(node, Call) else ()
     return literal_array(items) if items else None
 
@@ -360,7 +362,7 @@ def _as_array(value: Value, length: int) -> pa.Array:
 
 
 def evaluate_constant(expr: Expr) -> Literal:
-    """The value of an expression without columns. Raises EvaluationError where it has none."""
+    """Return the value of an expression without columns. Raise EvaluationError if it fails."""
     value = Evaluator(expr)(_ONE_ROW)[0]
     return Literal(physical_value(value), type_of(expr) or value.type)
 
@@ -369,7 +371,7 @@ _ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], names=["_"])
 
 
 def physical_value(value: pa.Scalar) -> Any:
-    """A scalar in the physical form of literals."""
+    """Return the value of a scalar in the physical form of literals."""
     if not value.is_valid:
         return None
     if pa.types.is_timestamp(value.type) or pa.types.is_time(value.type) or pa.types.is_duration(value.type):

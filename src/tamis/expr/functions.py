@@ -1,10 +1,10 @@
-"""The one table of known functions: arguments, result type, null behaviour, monotonicity.
+"""The table of supported functions: arguments, result type, null behaviour, monotonicity.
 
-A function that is not in the table still parses, prints and runs (the embedded engine evaluates it row by row);
-it only cannot skip anything, and its type is unknown.
+A function that is not in the table still parses, prints and runs (the embedded engine evaluates it row by row),
+but it cannot skip data, and its type is unknown.
 
 A *monotone* function keeps or reverses the order of one argument while the others are constants.
-Then the bounds of a column give bounds of the function: where `lo <= x <= hi`, `year(lo) <= year(x) <= year(hi)`,
+Then the bounds of a column give bounds of the function: if `lo <= x <= hi`, then `year(lo) <= year(x) <= year(hi)`,
 and for a reversing one `-hi <= -x <= -lo`. This holds for rounded arithmetic too, because rounding keeps order.
 """
 
@@ -21,19 +21,19 @@ from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
 from tamis.types import decimal_digits, holds_number, is_number, is_text, type_from_name
 
 UNBOUNDED = 1_000_000_000
-"""The most arguments of a function that takes any number."""
+"""The maximum of a function with any number of arguments."""
 
 
 class Nulls(Enum):
-    """What a function does with NULL."""
+    """How a function treats NULL arguments."""
 
     PROPAGATES = "the result is NULL exactly when an argument is"
-    OWN = "the function has rules of its own"
+    OWN = "the function has its own rules"
 
 
 @dataclass(frozen=True, slots=True)
 class Monotone:
-    """In which argument a call is monotone, and whether it keeps (True) or reverses the order."""
+    """The argument in which a call is monotone, and whether the call keeps or reverses its order."""
 
     argument: int
     keeps_order: bool
@@ -46,7 +46,7 @@ ArgTypes = tuple[pa.DataType | None, ...]
 class Function:
     name: str
     arguments: tuple[str, ...]
-    """What each argument is: any, boolean, number, text, time, map, literal; the last one repeats up to `most`."""
+    """The kind of each argument: any, boolean, number, text, time, map, literal; the last one repeats up to `most`."""
     returns: Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]
     fewest: int
     most: int
@@ -54,19 +54,19 @@ class Function:
     monotone: Callable[[tuple[Expr, ...]], Monotone | None] | None = None
 
 
-def _always(data_type: pa.DataType) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
+def _constant_type(data_type: pa.DataType) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
     return lambda args, arg_types: data_type
 
 
-def _first(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _first_argument_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return arg_types[0]
 
 
-def _text_like(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _text_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return types.STRING if arg_types[0] is not None and is_text(arg_types[0]) else None
 
 
-def _cast(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _cast_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     match args[1]:
         case Literal(str() as name):
             return type_from_name(name)
@@ -74,50 +74,50 @@ def _cast(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
             return None
 
 
-def _case(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
-    """`case(condition, value, condition, value, …, otherwise)`: the one type of all values that are not NULL."""
+def _case_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    """Return the common type of the non-NULL values of `case(condition, value, condition, value, …, otherwise)`."""
     values = [*args[1:-1:2], args[-1]]
-    return _one_type(values, (*arg_types[1:-1:2], arg_types[-1]))
+    return _common_type(values, (*arg_types[1:-1:2], arg_types[-1]))
 
 
-def _coalesce(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
-    return _one_type(args, arg_types)
+def _coalesce_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+    return _common_type(args, arg_types)
 
 
-def _map_value(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _map_value_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return arg_types[0].item_type if arg_types[0] is not None and pa.types.is_map(arg_types[0]) else None
 
 
-def _one_type(args: Sequence[Expr], arg_types: ArgTypes) -> pa.DataType | None:
+def _common_type(args: Sequence[Expr], arg_types: ArgTypes) -> pa.DataType | None:
     known = {data_type for data_type in arg_types if data_type != types.NULL}
     if len(known) == 1:
         return known.pop()
     if not known or None in known:
         return None if known else types.NULL
     typed = [_spark_type(arg, each) for arg, each in zip(args, arg_types, strict=True) if each != types.NULL]
-    return _one_number(typed) if all(map(is_number, typed)) else None
+    return _common_number_type(typed) if all(map(is_number, typed)) else None
 
 
 def _spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
-    """The type of a number in Spark, where a literal is an int unless it needs more bits."""
+    """Return the type of a number in Spark, where a literal is an int unless it needs more bits."""
     is_int = isinstance(arg, Literal) and data_type == types.LONG and abs(arg.value) < 2**31
     return pa.int32() if is_int else data_type
 
 
-def _one_number(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
-    """The type that holds numbers of several types, of which one is a decimal, or that is a double for floats."""
+def _common_number_type(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
+    """Return the type that holds numbers of several types: double for any float, decimal for any decimal, else None."""
     if any(map(pa.types.is_floating, numbers)):
         return types.DOUBLE
     if not any(map(pa.types.is_decimal, numbers)):
         return None
     digits = [decimal_digits(each) for each in numbers]
     scale = max(scale for _, scale in digits)
-    precision = max(precision - own for precision, own in digits) + scale
+    precision = max(precision - its_scale for precision, its_scale in digits) + scale
     return pa.decimal128(precision, scale) if precision <= 38 else None
 
 
-def _arithmetic(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
-    """Whole numbers count in 64 bits, so that small columns do not overflow; a double makes the result double."""
+def _arithmetic_result(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
+    """Return the result type: bigint for integers, so that small types do not overflow, and double for any float."""
 
     def returns(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
         left, right = arg_types[0], arg_types[-1]
@@ -127,12 +127,12 @@ def _arithmetic(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], pa.Data
             return types.NULL
         if is_number(left) and is_number(right):
             return arithmetic_type(operator, left, right)
-        return _time_arithmetic(operator, left, right)
+        return _time_arithmetic_type(operator, left, right)
 
     return returns
 
 
-def _time_arithmetic(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+def _time_arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     if operator not in ("+", "-"):
         return None
     if operator == "+" and pa.types.is_interval(left):
@@ -148,7 +148,7 @@ def _time_arithmetic(operator: str, left: pa.DataType, right: pa.DataType) -> pa
 
 
 def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """The type of `left operator right` for two numbers; None where no type of ours holds every result."""
+    """Return the type of `left operator right` for two numbers, or None if no type holds every result."""
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         return types.DOUBLE
     if pa.types.is_integer(left) and pa.types.is_integer(right):
@@ -176,19 +176,19 @@ def _monotone_sum(args: tuple[Expr, ...]) -> Monotone | None:
     match args:
         case (Literal(), Literal()):
             return None
-        case (other, Literal() as constant) if _shifts_evenly(other, constant):
+        case (other, Literal() as constant) if _keeps_order_of(other, constant):
             return Monotone(0, keeps_order=True)
-        case (Literal() as constant, other) if _shifts_evenly(other, constant):
+        case (Literal() as constant, other) if _keeps_order_of(other, constant):
             return Monotone(1, keeps_order=True)
         case _:
             return None
 
 
-def _shifts_evenly(other: Expr, constant: Literal) -> bool:
-    """Whether adding the constant keeps the order of the other side.
+def _keeps_order_of(other: Expr, constant: Literal) -> bool:
+    """Return whether adding the constant keeps the order of the other side.
 
-    Months do not keep the order of timestamps: the 30th at 23:00 and the 31st at 01:00, a month after January, are the
-    29th of February at 23:00 and at 01:00. Dates only meet there.
+    Months do not keep the order of timestamps: 30 January 23:00 and 31 January 01:00 plus a month are 29 February 23:00
+    and 29 February 01:00. Dates become equal there, which keeps their order.
     """
     if isinstance(constant.value, tuple):
         other_type = type_of(other)
@@ -200,7 +200,7 @@ def _monotone_difference(args: tuple[Expr, ...]) -> Monotone | None:
     match args:
         case (Literal(), Literal()):
             return None
-        case (other, Literal() as constant) if _shifts_evenly(other, constant):
+        case (other, Literal() as constant) if _keeps_order_of(other, constant):
             return Monotone(0, keeps_order=True)
         case (Literal() as constant, _) if _is_finite(constant):
             return Monotone(1, keeps_order=False)
@@ -239,7 +239,7 @@ def _monotone_date_trunc(args: tuple[Expr, ...]) -> Monotone | None:
 
 
 def _monotone_substring(args: tuple[Expr, ...]) -> Monotone | None:
-    """A prefix of constant length keeps the order of texts; any other piece does not."""
+    """Return the monotonicity of `substring`: only a prefix of constant length keeps the order of texts."""
     match args:
         case (_, Literal(value=0 | 1), Literal(value=int() as length)) if length >= 0:
             return Monotone(0, keeps_order=True)
@@ -249,18 +249,18 @@ def _monotone_substring(args: tuple[Expr, ...]) -> Monotone | None:
 
 def _monotone_cast(args: tuple[Expr, ...]) -> Monotone | None:
     source = type_of(args[0])
-    target = _cast(args, ())
+    target = _cast_type(args, ())
     if source is None or target is None or not cast_keeps_order(source, target):
         return None
     return Monotone(0, keeps_order=True)
 
 
 def cast_keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether `a <= b` implies `cast(a) <= cast(b)` (rounding allowed) for all values that can be cast."""
+    """Return whether `a <= b` implies `cast(a) <= cast(b)` (rounding allowed) for all values that can be cast."""
     if source == target:
         return True
     if is_number(source) and is_number(target):
-        # Arrow converts decimals to binary fractions by steps that may round twice, so no order is promised there.
+        # Arrow may round twice when it converts a decimal to a float, so the order is not guaranteed.
         return not (pa.types.is_decimal(source) and pa.types.is_floating(target))
     if pa.types.is_temporal(source) and pa.types.is_temporal(target):
         both = (source, target)
@@ -272,23 +272,23 @@ def cast_keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _comparison(name: str, nulls: Nulls = Nulls.PROPAGATES) -> Function:
-    return Function(name, ("any", "any"), _always(types.BOOLEAN), 2, 2, nulls)
+    return Function(name, ("any", "any"), _constant_type(types.BOOLEAN), 2, 2, nulls)
 
 
 def _boolean(name: str, fewest: int, most: int) -> Function:
-    return Function(name, ("boolean",), _always(types.BOOLEAN), fewest, most, Nulls.OWN)
+    return Function(name, ("boolean",), _constant_type(types.BOOLEAN), fewest, most, Nulls.OWN)
 
 
 def _null_test(name: str) -> Function:
-    return Function(name, ("any",), _always(types.BOOLEAN), 1, 1, Nulls.OWN)
+    return Function(name, ("any",), _constant_type(types.BOOLEAN), 1, 1, Nulls.OWN)
 
 
 def _text_test(name: str, most: int = 2) -> Function:
-    return Function(name, ("text", "text"), _always(types.BOOLEAN), 2, most)
+    return Function(name, ("text", "text"), _constant_type(types.BOOLEAN), 2, most)
 
 
 def _calendar(name: str, monotone: bool = False) -> Function:
-    return Function(name, ("time",), _always(types.LONG), 1, 1, monotone=_monotone_first if monotone else None)
+    return Function(name, ("time",), _constant_type(types.LONG), 1, 1, monotone=_monotone_first if monotone else None)
 
 
 _ALL = (
@@ -296,44 +296,44 @@ _ALL = (
     _comparison("<=>", Nulls.OWN),
     _boolean("and", 2, UNBOUNDED),
     _boolean("or", 2, UNBOUNDED),
-    Function("not", ("boolean",), _always(types.BOOLEAN), 1, 1),
+    Function("not", ("boolean",), _constant_type(types.BOOLEAN), 1, 1),
     _null_test("is_null"),
     _null_test("is_not_null"),
-    Function("in", ("any", "any"), _always(types.BOOLEAN), 2, UNBOUNDED, Nulls.OWN),
+    Function("in", ("any", "any"), _constant_type(types.BOOLEAN), 2, UNBOUNDED, Nulls.OWN),
     _text_test("like", most=3),
     _text_test("startswith"),
     _text_test("endswith"),
     _text_test("contains"),
-    Function("+", ("any", "any"), _arithmetic("+"), 2, 2, monotone=_monotone_sum),
-    Function("-", ("any", "any"), _arithmetic("-"), 2, 2, monotone=_monotone_difference),
-    Function("*", ("number", "number"), _arithmetic("*"), 2, 2, monotone=_monotone_product),
-    Function("/", ("number", "number"), _arithmetic("/"), 2, 2, Nulls.OWN),
-    Function("%", ("number", "number"), _arithmetic("%"), 2, 2, Nulls.OWN),
-    Function("negate", ("number",), _arithmetic("-"), 1, 1, monotone=_monotone_negation),
-    Function("abs", ("number",), _arithmetic("-"), 1, 1),
-    Function("cast", ("any", "literal"), _cast, 2, 2, monotone=_monotone_cast),
-    Function("try_cast", ("any", "literal"), _cast, 2, 2, Nulls.OWN),
-    Function("case", ("any",), _case, 3, UNBOUNDED, Nulls.OWN),
-    Function("coalesce", ("any",), _coalesce, 1, UNBOUNDED, Nulls.OWN),
+    Function("+", ("any", "any"), _arithmetic_result("+"), 2, 2, monotone=_monotone_sum),
+    Function("-", ("any", "any"), _arithmetic_result("-"), 2, 2, monotone=_monotone_difference),
+    Function("*", ("number", "number"), _arithmetic_result("*"), 2, 2, monotone=_monotone_product),
+    Function("/", ("number", "number"), _arithmetic_result("/"), 2, 2, Nulls.OWN),
+    Function("%", ("number", "number"), _arithmetic_result("%"), 2, 2, Nulls.OWN),
+    Function("negate", ("number",), _arithmetic_result("-"), 1, 1, monotone=_monotone_negation),
+    Function("abs", ("number",), _arithmetic_result("-"), 1, 1),
+    Function("cast", ("any", "literal"), _cast_type, 2, 2, monotone=_monotone_cast),
+    Function("try_cast", ("any", "literal"), _cast_type, 2, 2, Nulls.OWN),
+    Function("case", ("any",), _case_type, 3, UNBOUNDED, Nulls.OWN),
+    Function("coalesce", ("any",), _coalesce_type, 1, UNBOUNDED, Nulls.OWN),
     _calendar("year", monotone=True),
     _calendar("month"),
     _calendar("day"),
     _calendar("hour"),
     _calendar("minute"),
-    Function("date_trunc", ("literal", "time"), lambda args, arg_types: _truncated(arg_types[1]), 2, 2,
+    Function("date_trunc", ("literal", "time"), lambda args, arg_types: _date_trunc_type(arg_types[1]), 2, 2,
              monotone=_monotone_date_trunc),
-    Function("trunc", ("time", "literal"), _always(types.DATE), 2, 2, monotone=_monotone_first),
-    Function("substring", ("text", "number", "number"), _text_like, 2, 3, monotone=_monotone_substring),
-    Function("upper", ("text",), _text_like, 1, 1),
-    Function("lower", ("text",), _text_like, 1, 1),
-    Function("length", ("text",), _always(types.LONG), 1, 1),
-    Function("element_at", ("map", "literal"), _map_value, 2, 2, Nulls.OWN),
-    Function("partition_value", ("text", "literal"), _cast, 2, 2, Nulls.OWN),
+    Function("trunc", ("time", "literal"), _constant_type(types.DATE), 2, 2, monotone=_monotone_first),
+    Function("substring", ("text", "number", "number"), _text_type, 2, 3, monotone=_monotone_substring),
+    Function("upper", ("text",), _text_type, 1, 1),
+    Function("lower", ("text",), _text_type, 1, 1),
+    Function("length", ("text",), _constant_type(types.LONG), 1, 1),
+    Function("element_at", ("map", "literal"), _map_value_type, 2, 2, Nulls.OWN),
+    Function("partition_value", ("text", "literal"), _cast_type, 2, 2, Nulls.OWN),
 )  # fmt: skip
 
 
-def _truncated(argument: pa.DataType | None) -> pa.DataType | None:
-    """`date_trunc` gives a timestamp; of a timestamp, one of the same unit and zone."""
+def _date_trunc_type(argument: pa.DataType | None) -> pa.DataType | None:
+    """Return the type of `date_trunc`: a timestamp, with the unit and time zone of a timestamp argument."""
     if argument is None or pa.types.is_timestamp(argument):
         return argument
     return types.TIMESTAMP if pa.types.is_date(argument) else None
@@ -343,7 +343,7 @@ NOT_DETERMINISTIC = frozenset({
     "gen_random_uuid", "monotonically_increasing_id", "rand", "randn", "random", "shuffle", "uniform", "uuid", "uuidv4",
     "uuidv7",
 })  # fmt: skip
-"""Functions that give another value each time. Those that ask for the time are not among them: it stands still."""
+"""Functions that return another value for each call. The current time is not among them: it is fixed per query."""
 
 FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}
 
@@ -351,7 +351,7 @@ NEGATIONS = {
     "=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
     "is_null": "is_not_null", "is_not_null": "is_null",
 }  # fmt: skip
-"""`NOT (a < b)` is `a >= b`: TRUE, FALSE and NULL all swap as they should, because NaN has a place in the order."""
+"""`NOT (a < b)` is `a >= b`: exact for TRUE, FALSE and NULL, because NaN is part of the order."""
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 """`5 < a` is `a > 5`."""
@@ -360,11 +360,11 @@ COMPARISONS = frozenset(MIRRORED)
 
 
 def type_of(expr: Expr) -> pa.DataType | None:
-    """The type of a bound expression; None where a function is not known."""
+    """Return the type of a bound expression, or None if a function is not supported."""
     if not isinstance(expr, Call):
         return expr.type
     if expr._type is None:
-        fold(expr, _type_of, lambda node: () if _is_typed(node) else operands_of(node))
+        fold(expr, _compute_type, lambda node: () if _is_typed(node) else operands_of(node))
     return expr._type[0] if expr._type is not None else None
 
 
@@ -372,25 +372,25 @@ def _is_typed(node: Expr) -> bool:
     return isinstance(node, Call) and node._type is not None
 
 
-def _type_of(node: Expr, arg_types: ArgTypes) -> pa.DataType | None:
+def _compute_type(node: Expr, arg_types: ArgTypes) -> pa.DataType | None:
     match node:
         case Column(type=data_type) | Literal(type=data_type):
             return data_type
         case Call(function, args):
             if node._type is None:
                 known = FUNCTIONS.get(function)
-                fits = known is not None and known.fewest <= len(args) <= known.most
-                found = known.returns(args, arg_types) if known is not None and fits else None
+                has_arity = known is not None and known.fewest <= len(args) <= known.most
+                found = known.returns(args, arg_types) if known is not None and has_arity else None
                 object.__setattr__(node, "_type", (found,))
             return node._type[0] if node._type is not None else None
 
 
 def without_widening(value: Expr) -> Expr:
-    """The value inside of casts to wider numbers: `CAST(i AS BIGINT)` compares with numbers as `i` does.
+    """Return the value inside of casts to wider numbers: `CAST(i AS BIGINT)` compares with numbers as `i` does.
 
-    Such a cast never fails, makes NULL of nothing else, and keeps all values apart and in order. So `CAST(i AS BIGINT)
-    < 5` is TRUE, FALSE and NULL for the same rows as `i < 5`, and whatever knows the column `i` by name, its bounds,
-    its Bloom filter, its partitions, knows the answer.
+    Such a cast never fails, makes only NULL a NULL, and keeps values distinct and ordered. So `CAST(i AS BIGINT) < 5`
+    is TRUE, FALSE and NULL for the same rows as `i < 5`, and the metadata of the column `i` (bounds, Bloom filter,
+    partition values) can decide it.
     """
     while True:
         match value:
@@ -404,7 +404,7 @@ def without_widening(value: Expr) -> Expr:
 
 
 def monotone_argument(call: Call) -> Monotone | None:
-    """In which argument a call is monotone, if in any.
+    """Return the argument in which a call is monotone, or None.
 
     >>> from tamis.expr.nodes import Column, Literal, Call
     >>> from tamis import types

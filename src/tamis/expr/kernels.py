@@ -1,9 +1,9 @@
-"""What each function does to Arrow arrays: the row semantics of the language.
+"""The Arrow kernel of each function: the row semantics of the language.
 
 Every kernel takes the call and the values of its arguments (arrays, or scalars for constants) and returns a value.
 Values are in *evaluation form* (see `evaluation_type`): timestamps as UTC without a zone, no dictionaries,
 no views, no half floats. NaN is larger than every number and equal to itself, and -0.0 equals 0.0:
-Arrow's own comparisons follow IEEE 754, so floats take a detour.
+Arrow's comparisons follow IEEE 754, so the results for floats are corrected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 Value: TypeAlias = "pa.Array | pa.Scalar"
 Kernel: TypeAlias = "Callable[[Call, list[Value]], Value]"
 
-# Taken out of an array: pa.scalar imports pandas, which whoever only imports this should not wait for.
+# An element of an array, because pa.scalar imports pandas, which would slow down the import of this module.
 _UNKNOWN = pa.nulls(1, pa.bool_())[0]
 
 _NULLS = (pa.NullArray, pa.NullScalar)
@@ -34,7 +34,7 @@ _FLOATS = frozenset((lib.Type_HALF_FLOAT, lib.Type_FLOAT, lib.Type_DOUBLE))
 
 
 def evaluation_type(data_type: pa.DataType) -> pa.DataType:
-    """The form in which values of a type are evaluated."""
+    """Return the type in which values of a type are evaluated."""
     if pa.types.is_dictionary(data_type):
         return evaluation_type(data_type.value_type)
     if pa.types.is_timestamp(data_type):
@@ -50,7 +50,7 @@ def evaluation_type(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-_CONVERTED = frozenset(
+_CONVERTED_TYPE_IDS = frozenset(
     (
         lib.Type_DICTIONARY,
         lib.Type_TIMESTAMP,
@@ -61,11 +61,11 @@ _CONVERTED = frozenset(
         lib.Type_DATE64,
     )
 )
-"""The types that have another form when they are evaluated: to ask for this one is ten times as fast."""
+"""The types whose evaluation form differs. This test is ten times as fast as `evaluation_type`."""
 
 
 def to_evaluation_form(values: pa.Array) -> pa.Array:
-    if values.type.id not in _CONVERTED and not isinstance(values, pa.ExtensionArray):
+    if values.type.id not in _CONVERTED_TYPE_IDS and not isinstance(values, pa.ExtensionArray):
         return values
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
@@ -99,18 +99,18 @@ def _compare(call: Call, args: list[Value]) -> Value:
 
 def compare(operator: str, left: Value, right: Value) -> Value:
     if isinstance(left, _NULLS) or isinstance(right, _NULLS):
-        return _unknown_like(left, right)
+        return _nulls_like(left, right)
     result = _COMPARE[operator](left, right)
     if left.type.id in _FLOATS or right.type.id in _FLOATS:
-        result = _place_nan(operator, left, right, result)
+        result = _correct_nan(operator, left, right, result)
     return result
 
 
-def _place_nan(operator: str, left: Value, right: Value, result: Value) -> Value:
-    """IEEE 754 says FALSE wherever NaN takes part (TRUE for `<>`); here NaN is the largest value."""
+def _correct_nan(operator: str, left: Value, right: Value, result: Value) -> Value:
+    """Correct comparisons with NaN, which are FALSE in IEEE 754 (TRUE for `<>`): here NaN is the largest value."""
     if not (_has_nan(left) or _has_nan(right)):
         return result
-    # Unknown where a side is NULL, so that everything computed from it is unknown there too.
+    # NULL where a side is NULL, so that everything computed from it is NULL there too.
     left_nan, right_nan = _is_nan(left), _is_nan(right)
     match operator:
         case "=":
@@ -145,7 +145,7 @@ def _null_safe_equal(call: Call, args: list[Value]) -> Value:
     return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
-def _unknown_like(*values: Value) -> Value:
+def _nulls_like(*values: Value) -> Value:
     for value in values:
         if isinstance(value, pa.Array):
             return pa.nulls(len(value), pa.bool_())
@@ -155,33 +155,33 @@ def _unknown_like(*values: Value) -> Value:
 def _in(call: Call, args: list[Value]) -> Value:
     value, items = args
     if pa.types.is_null(value.type):
-        return _unknown_like(value)
+        return _nulls_like(value)
     has_null = items.null_count > 0
-    found = pc.is_in(_without_negative_zero(value), value_set=_without_negative_zero(items.drop_null()))
+    found = pc.is_in(_replace_negative_zero(value), value_set=_replace_negative_zero(items.drop_null()))
     if _has_nan(items):
-        # Arrow looks for the very bits, and there are many NaN.
+        # Arrow compares bit patterns, and NaN has many.
         found = pc.or_(found, pc.fill_null(pc.is_nan(value), False))
     known = pc.or_(found, pa.scalar(False)) if not has_null else pc.if_else(found, True, _UNKNOWN)
     return pc.if_else(pc.is_valid(value), known, _UNKNOWN)
 
 
 def literal_array(literals: tuple[Any, ...]) -> pa.Array:
-    """The values of literals of one type as an array; NULL literals may be among them."""
+    """Return the values of literals of one type, which may include NULL literals, as an array."""
     data_type = next((item.type for item in literals if not pa.types.is_null(item.type)), types.NULL)
     return pa.array([item.value for item in literals], evaluation_type(data_type))
 
 
-def _without_negative_zero(value: Value) -> Value:
+def _replace_negative_zero(value: Value) -> Value:
     return pc.add(value, pa.scalar(0.0, value.type)) if pa.types.is_floating(value.type) else value
 
 
 def _any_between(call: Call, args: list[Value]) -> Value:
-    """Whether one of the sorted items lies in [lower, upper]: the first item that is not below `lower` decides."""
+    """Return whether any of the sorted items is in [lower, upper]: the first item that is not below `lower` decides."""
     lower, upper, items = args
     if isinstance(lower, pa.Scalar) or isinstance(upper, pa.Scalar):
-        return _unknown_like(lower, upper)
+        return _nulls_like(lower, upper)
     known = pc.and_(pc.is_valid(lower), pc.is_valid(upper))
-    haystack, needles = _searchable(items), _searchable(lower)
+    haystack, needles = _to_searchable(items), _to_searchable(lower)
     position = np.searchsorted(haystack, needles, side="left")
     inside = position < len(items)
     candidate = items.take(pa.array(np.minimum(position, len(items) - 1)))
@@ -189,8 +189,8 @@ def _any_between(call: Call, args: list[Value]) -> Value:
     return pc.if_else(known, pc.and_(pa.array(inside), below_upper), _UNKNOWN)
 
 
-def _searchable(values: pa.Array) -> np.ndarray[Any, Any]:
-    """Values as numpy can search them, nulls replaced by any value (the caller masks them)."""
+def _to_searchable(values: pa.Array) -> np.ndarray[Any, Any]:
+    """Return values in a form that numpy can search; nulls become an arbitrary value, which the caller masks."""
     data_type = values.type
     if pa.types.is_temporal(data_type):
         values = values.view(pa.int64() if data_type.bit_width == 64 else pa.int32())
@@ -206,27 +206,27 @@ def _searchable(values: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def _and(call: Call, args: list[Value]) -> Value:
-    return _junction(pc.and_kleene, args)
+    return _combine(pc.and_kleene, args)
 
 
 def _or(call: Call, args: list[Value]) -> Value:
-    return _junction(pc.or_kleene, args)
+    return _combine(pc.or_kleene, args)
 
 
-def _junction(combine: Callable[[Value, Value], Value], args: list[Value]) -> Value:
-    result = _boolean(args[0])
+def _combine(combine: Callable[[Value, Value], Value], args: list[Value]) -> Value:
+    result = _to_boolean(args[0])
     for arg in args[1:]:
-        result = combine(result, _boolean(arg))
+        result = combine(result, _to_boolean(arg))
     return result
 
 
-def _boolean(value: Value) -> Value:
-    # To ask for the class is five times as fast as to ask for the type, and a deep predicate asks at every level.
-    return _unknown_like(value) if isinstance(value, _NULLS) else value
+def _to_boolean(value: Value) -> Value:
+    # Testing the class is five times as fast as testing the type, and a deep predicate does it at every level.
+    return _nulls_like(value) if isinstance(value, _NULLS) else value
 
 
 def _not(call: Call, args: list[Value]) -> Value:
-    return pc.invert(_boolean(args[0]))
+    return pc.invert(_to_boolean(args[0]))
 
 
 def _is_null(call: Call, args: list[Value]) -> Value:
@@ -240,12 +240,12 @@ def _is_not_null(call: Call, args: list[Value]) -> Value:
 def _case(call: Call, args: list[Value]) -> Value:
     result = args[-1]
     for condition, value in zip(reversed(args[:-1:2]), reversed(args[1::2]), strict=True):
-        result = pc.if_else(pc.fill_null(_boolean(condition), False), value, result)
+        result = pc.if_else(pc.fill_null(_to_boolean(condition), False), value, result)
     return result
 
 
 def _coalesce(call: Call, args: list[Value]) -> Value:
-    # Arrow has no coalesce of the type null; such an argument adds nothing but at the end.
+    # Arrow does not support coalesce for the type null. Such an argument matters only if there are no others.
     typed = [arg for arg in args if not pa.types.is_null(arg.type)]
     return pc.coalesce(*typed) if typed else args[0]
 
@@ -276,11 +276,11 @@ def _contains(call: Call, args: list[Value]) -> Value:
 
 
 GROWING = "ßŉǰΐΰևẖẗẘẙẚὐὒὔὖᾀᾁᾂᾃᾄᾅᾆᾇᾈᾉᾊᾋᾌᾍᾎᾏᾐᾑᾒᾓᾔᾕᾖᾗᾘᾙᾚᾛᾜᾝᾞᾟᾠᾡᾢᾣᾤᾥᾦᾧᾨᾩᾪᾫᾬᾭᾮᾯᾲᾳᾴᾶᾷᾼῂῃῄῆῇῌῒΐῖῗῢΰῤῦῧῲῳῴῶῷῼﬀﬁﬂﬃﬄﬅﬆﬓﬔﬕﬖﬗ"
-"""Letters whose upper case is several letters (`ß` and `SS`), which Arrow and DuckDB take as one."""
+"""Letters whose upper case is several letters (`ß` and `SS`), which Arrow and DuckDB map to one letter."""
 
 
-def _in_case(simple: Callable[[Value], Value], exact: Callable[[str], str], letters: str) -> Kernel:
-    """`upper` and `lower`: Arrow changes letter by letter, which is not enough for some `letters`."""
+def _case_kernel(simple: Callable[[Value], Value], exact: Callable[[str], str], letters: str) -> Kernel:
+    """Return the kernel of `upper` or `lower`: Arrow maps letter by letter, which is wrong for the given `letters`."""
 
     def kernel(call: Call, args: list[Value]) -> Value:
         [text] = args
@@ -311,7 +311,7 @@ def _length(call: Call, args: list[Value]) -> Value:
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
 
-def _plus(call: Call, args: list[Value]) -> Value:
+def _add(call: Call, args: list[Value]) -> Value:
     left, right = args
     if pa.types.is_interval(left.type):
         left, right = right, left
@@ -319,51 +319,51 @@ def _plus(call: Call, args: list[Value]) -> Value:
         return add_interval(left, right, sign=1)
     if pa.types.is_date(left.type):
         return _add_days(left, right, pc.add_checked)
-    return pc.add_checked(*_numbers(left, right))
+    return pc.add_checked(*_to_common_numbers(left, right))
 
 
-def _minus(call: Call, args: list[Value]) -> Value:
+def _subtract(call: Call, args: list[Value]) -> Value:
     left, right = args
     if pa.types.is_interval(right.type):
         return add_interval(left, right, sign=-1)
     if pa.types.is_date(left.type):
         return _add_days(left, right, pc.subtract_checked)
-    return pc.subtract_checked(*_numbers(left, right))
+    return pc.subtract_checked(*_to_common_numbers(left, right))
 
 
 def _add_days(date: Value, days: Value, combine: Callable[[Value, Value], Value]) -> Value:
-    moved = combine(pc.cast(date, pa.int32()), pc.cast(days, pa.int32()))
-    return pc.cast(moved, types.DATE)
+    shifted = combine(pc.cast(date, pa.int32()), pc.cast(days, pa.int32()))
+    return pc.cast(shifted, types.DATE)
 
 
-def _times(call: Call, args: list[Value]) -> Value:
-    return pc.multiply_checked(*_numbers(*args))
+def _multiply(call: Call, args: list[Value]) -> Value:
+    return pc.multiply_checked(*_to_common_numbers(*args))
 
 
 def _negate(call: Call, args: list[Value]) -> Value:
-    return pc.negate_checked(_number(args[0]))
+    return pc.negate_checked(_to_wide_number(args[0]))
 
 
 def _abs(call: Call, args: list[Value]) -> Value:
-    return pc.abs_checked(_number(args[0]))
+    return pc.abs_checked(_to_wide_number(args[0]))
 
 
-def _numbers(left: Value, right: Value) -> tuple[Value, Value]:
-    """Both sides as 64-bit integers, as doubles, or as decimals of as many digits as the types need."""
+def _to_common_numbers(left: Value, right: Value) -> tuple[Value, Value]:
+    """Return both sides as 64-bit integers, as doubles, or as decimals with as many digits as the types need."""
     if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
         return pc.cast(left, types.DOUBLE, safe=False), pc.cast(right, types.DOUBLE, safe=False)
     if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
-        return _digits_of(left), _digits_of(right)
-    return _number(left), _number(right)
+        return _to_decimal(left), _to_decimal(right)
+    return _to_wide_number(left), _to_wide_number(right)
 
 
-def _digits_of(value: Value) -> Value:
+def _to_decimal(value: Value) -> Value:
     if pa.types.is_decimal(value.type):
         return value
     return pc.cast(value, pa.decimal128(*types.decimal_digits(value.type)))
 
 
-def _number(value: Value) -> Value:
+def _to_wide_number(value: Value) -> Value:
     if pa.types.is_floating(value.type):
         return pc.cast(value, types.DOUBLE)
     return pc.cast(value, types.LONG) if pa.types.is_integer(value.type) else value
@@ -393,7 +393,7 @@ def _trunc(call: Call, args: list[Value]) -> Value:
     return start_of(date, TRUNC_UNITS[args[1].as_py()])
 
 
-# --- The metadata functions -----------------------------------------------------------------------------------------
+# --- Metadata functions ---------------------------------------------------------------------------------------------
 
 
 def _element_at(call: Call, args: list[Value]) -> Value:
@@ -417,12 +417,12 @@ KERNELS: dict[str, Kernel] = {
     "endswith": _endswith,
     "contains": _contains,
     "substring": _substring,
-    "upper": _in_case(pc.utf8_upper, str.upper, GROWING),
-    "lower": _in_case(pc.utf8_lower, str.lower, "İΣ"),
+    "upper": _case_kernel(pc.utf8_upper, str.upper, GROWING),
+    "lower": _case_kernel(pc.utf8_lower, str.lower, "İΣ"),
     "length": _length,
-    "+": _plus,
-    "-": _minus,
-    "*": _times,
+    "+": _add,
+    "-": _subtract,
+    "*": _multiply,
     "negate": _negate,
     "abs": _abs,
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Literals from Python, numpy and pyarrow values, and from one type to another without loss."""
+"""Literals from Python, numpy and pyarrow values, and lossless casts between literal types."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_text
 __all__ = ["literal", "cast_literal", "parse_date", "parse_timestamp", "format_date", "format_timestamp"]
 
 MOST_DIGITS = 76
-"""The digits of the widest decimal that Arrow has."""
+"""The precision of Arrow's widest decimal."""
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_IN_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 
-_NUMBER_IN_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_FLOATS_IN_TEXT = {
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPECIAL_FLOATS = {
     "nan": math.nan,
     "inf": math.inf,
     "+inf": math.inf,
@@ -49,78 +49,77 @@ _FLOATS_IN_TEXT = {
 
 
 def literal(value: Any, type: pa.DataType | str | None = None) -> Literal:
-    """The literal of a value; with a type, of that type, which must be able to hold the value exactly.
+    """Return a value as a literal; with a type, as that type, which must hold the value exactly.
 
-    The types of text, bytes and time zones that say the same become one: `large_string` is `string`, and a timestamp
-    with a zone is an instant, counted in UTC.
+    Equivalent types become one: `large_string` is `string`, and a timestamp with a time zone is an instant in UTC.
 
     >>> literal(5), literal(Decimal("1.50"), "decimal(10,2)").type
     (Literal(value=5, type=DataType(int64)), Decimal128Type(decimal128(10, 2)))
     """
-    found = _literal(value)
+    found = _infer_literal(value)
     if type is None:
         return found
     target = types.type_from_name(type) if isinstance(type, str) else type
     converted = cast_literal(found, target)
     if converted is None:
-        raise TypeMismatch(f"{value!r} is not a value of {types.type_name(target)}, or not exactly")
+        raise TypeMismatch(f"{value!r} cannot be converted to {types.type_name(target)} without loss")
     return converted
 
 
-def _literal(value: Any) -> Literal:
+def _infer_literal(value: Any) -> Literal:
     match value:
         case None:
             return NULL
         case bool():
             return Literal(value, types.BOOLEAN)
         case int():
-            return _of_integer(int(value))
+            return _from_integer(int(value))
         case float():
             return Literal(float(value), types.DOUBLE)
         case str():
             if lone_surrogate(value) is not None:
-                raise TypeMismatch(f"{_shortened(value)} has half of a surrogate pair, which is not valid Unicode")
+                raise TypeMismatch(f"{_shorten(value)} has a lone surrogate, which is not valid Unicode")
             return Literal(str(value), types.STRING)
         case bytes() | bytearray() | memoryview():
             return Literal(bytes(value), types.BINARY)
         case Decimal():
-            return _of_decimal(value)
+            return _from_decimal(value)
         case datetime():
-            return _of_datetime(value)
+            return _from_datetime(value)
         case date():
             return Literal(value.toordinal() - _EPOCH.toordinal(), types.DATE)
         case time():
-            return _of_time(value)
+            return _from_time(value)
         case timedelta():
-            return _of_timedelta(value)
+            return _from_timedelta(value)
         case pa.Scalar():
-            return _of_scalar(value)
+            return _from_scalar(value)
         case np.generic():
-            return _of_numpy(value)
+            return _from_numpy(value)
         case Literal():
             return value
         case _:
             raise TypeMismatch(
-                f"{with_article(value.__class__.__name__)} cannot be a literal: {_shortened(value)}. "
+                f"{with_article(value.__class__.__name__)} cannot be a literal: {_shorten(value)}. "
                 "Give a number, text, bytes, a bool, a date, a time, None, or a numpy or pyarrow scalar"
             )
 
 
-def _shortened(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _of_integer(value: int) -> Literal:
+def _from_integer(value: int) -> Literal:
     smallest, largest = integer_range(types.LONG)
     if smallest <= value <= largest:
         return Literal(value, types.LONG)
     if abs(value) >= 10**MOST_DIGITS:
-        raise TypeMismatch(f"an integer of more than {MOST_DIGITS} digits is larger than any column can hold")
-    return _of_decimal(Decimal(value))
+        raise TypeMismatch(f"an integer of more than {MOST_DIGITS} digits exceeds the largest decimal type")
+    return _from_decimal(Decimal(value))
 
 
-def _of_decimal(value: Decimal) -> Literal:
+def _from_decimal(value: Decimal) -> Literal:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise TypeMismatch(f"the decimal {value} is not a number: use float('{str(value).lower()}')")
@@ -128,8 +127,8 @@ def _of_decimal(value: Decimal) -> Literal:
         digits, exponent = digits + (0,) * min(exponent, MOST_DIGITS + 1), 0
     precision, scale = max(len(digits), -exponent, 1), -exponent
     if precision > MOST_DIGITS:
-        raise TypeMismatch(f"a decimal of more than {MOST_DIGITS} digits is wider than any column can be: {value}")
-    # Built from its digits: arithmetic would round to the precision of the thread's decimal context.
+        raise TypeMismatch(f"a decimal of more than {MOST_DIGITS} digits exceeds the largest decimal type: {value}")
+    # Arithmetic would round to the precision of the thread's decimal context, so the value is built from its digits.
     return Literal(Decimal((sign, digits, exponent)), _decimal_type(precision, scale))
 
 
@@ -137,10 +136,10 @@ def _decimal_type(precision: int, scale: int) -> pa.DataType:
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
-def _of_datetime(value: datetime) -> Literal:
+def _from_datetime(value: datetime) -> Literal:
     if hasattr(value, "to_datetime64"):
-        # A pandas Timestamp carries nanoseconds that the class it extends would lose.
-        found = _of_numpy(value.to_datetime64())
+        # A pandas Timestamp has nanoseconds, which its base class datetime would lose.
+        found = _from_numpy(value.to_datetime64())
         is_aware = value.tzinfo is not None
         return Literal(found.value, pa.timestamp(found.type.unit, tz="UTC")) if is_aware else found
     if value.utcoffset() is None:
@@ -148,49 +147,49 @@ def _of_datetime(value: datetime) -> Literal:
     return Literal((value - _EPOCH_IN_UTC) // _MICROSECOND, types.TIMESTAMP)
 
 
-def _of_time(value: time) -> Literal:
+def _from_time(value: time) -> Literal:
     if value.tzinfo is not None:
         raise TypeMismatch(f"a time of day with a zone cannot be a literal: {value}. Leave the zone out")
     seconds = value.hour * 3600 + value.minute * 60 + value.second
     return Literal(seconds * 1_000_000 + value.microsecond, pa.time64("us"))
 
 
-def _of_timedelta(value: timedelta) -> Literal:
-    # A pandas Timedelta has nanoseconds beside the microseconds of the class it extends.
+def _from_timedelta(value: timedelta) -> Literal:
+    # A pandas Timedelta has nanoseconds besides the microseconds of its base class timedelta.
     nanoseconds = value.seconds * NANOSECONDS + value.microseconds * 1000 + int(getattr(value, "nanoseconds", 0))
     return Literal((0, value.days, nanoseconds), types.INTERVAL)
 
 
-def _of_numpy(value: np.generic) -> Literal:
-    # numpy counts its time spans among the integers, so they are asked for first.
+def _from_numpy(value: np.generic) -> Literal:
+    # np.timedelta64 is a subclass of np.signedinteger, so it is tested first.
     if isinstance(value, np.timedelta64):
-        return _of_timedelta64(value)
+        return _from_timedelta64(value)
     if isinstance(value, np.datetime64):
-        return _of_datetime64(value)
+        return _from_datetime64(value)
     if isinstance(value, np.bool_):
         return Literal(bool(value), types.BOOLEAN)
     if isinstance(value, np.integer):
         return Literal(int(value), pa.from_numpy_dtype(value.dtype))
     if isinstance(value, np.float16 | np.float32):
         return Literal(float(value), pa.float32())
-    raise TypeMismatch(f"a numpy {value.dtype} cannot be a literal: {_shortened(value)}")
+    raise TypeMismatch(f"a numpy {value.dtype} cannot be a literal: {_shorten(value)}")
 
 
 _DATETIME64_UNITS = {"Y": "D", "M": "D", "W": "D", "D": "D", "h": "s", "m": "s"} | {u: u for u in UNITS_PER_SECOND}
 
 
-def _of_datetime64(value: np.datetime64) -> Literal:
+def _from_datetime64(value: np.datetime64) -> Literal:
     unit = _DATETIME64_UNITS.get(np.datetime_data(value.dtype)[0])
     if unit is None:
         raise TypeMismatch(f"a numpy {value.dtype} cannot be a literal: {value}. Give it a unit from years to 'ns'")
     data_type = types.DATE if unit == "D" else pa.timestamp(unit)
     if np.isnat(value):
         return Literal(None, data_type)
-    counted = value.astype(f"datetime64[{unit}]")
-    # numpy wraps around silently where the count does not fit.
-    if counted.astype(value.dtype) != value:
+    converted = value.astype(f"datetime64[{unit}]")
+    # numpy overflows silently.
+    if converted.astype(value.dtype) != value:
         raise TypeMismatch(f"the numpy date {value} is out of range")
-    return Literal(int(counted.astype(np.int64)), data_type)
+    return Literal(int(converted.astype(np.int64)), data_type)
 
 
 _TIMEDELTA64_UNITS = {
@@ -207,7 +206,7 @@ _TIMEDELTA64_UNITS = {
 }
 
 
-def _of_timedelta64(value: np.timedelta64) -> Literal:
+def _from_timedelta64(value: np.timedelta64) -> Literal:
     unit, step = np.datetime_data(value.dtype)
     sizes = _TIMEDELTA64_UNITS.get(unit)
     if sizes is None:
@@ -219,7 +218,7 @@ def _of_timedelta64(value: np.timedelta64) -> Literal:
     return Literal((months, days, nanoseconds), types.INTERVAL)
 
 
-def _of_scalar(value: pa.Scalar) -> Literal:
+def _from_scalar(value: pa.Scalar) -> Literal:
     while isinstance(value, pa.ExtensionScalar | pa.DictionaryScalar):
         is_extension = isinstance(value, pa.ExtensionScalar)
         inner_type = value.type.storage_type if is_extension else value.type.value_type
@@ -242,7 +241,7 @@ def _of_scalar(value: pa.Scalar) -> Literal:
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:
-    """The one type that stands for all that hold the same values; raises for types without literals."""
+    """Return the canonical type among those with the same values; raise for types without literals."""
     if is_text(data_type):
         return types.STRING
     if is_bytes(data_type):
@@ -260,14 +259,15 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-# --- From type to type ----------------------------------------------------------------------------------------------
+# --- Casts ----------------------------------------------------------------------------------------------------------
 
 
 def cast_literal(value: Literal, target: pa.DataType) -> Literal | None:
-    """The literal as another type where that is the same value, or the nearest float; None where it is not.
+    """Return the literal as another type if that is the same value, or the nearest float; otherwise None.
 
-    It never stands for a cast that could fail or cut something off, so that `CAST(300 AS TINYINT)` stays a cast.
-    A text with a zone becomes a timestamp with a zone in the unit asked for, as types without one have no name for it.
+    It never replaces a cast that could fail or truncate, so that `CAST(300 AS TINYINT)` stays a cast.
+    A text with a time zone becomes a timestamp with a time zone even if the target has none, because SQL has no name
+    for such a type in units other than microseconds.
     """
     if value.is_null:
         return Literal(None, target)
@@ -322,25 +322,25 @@ def _to_decimal(value: Any, source: pa.DataType, target: pa.DataType) -> Literal
 
 
 def special_float_in_text(text: str) -> float | None:
-    """NaN or an infinity by one of its names; None for any other text."""
-    return _FLOATS_IN_TEXT.get(text.strip().lower())
+    """Return the NaN or infinity that a text names, or None for any other text."""
+    return _SPECIAL_FLOATS.get(text.strip().lower())
 
 
 def number_in_text(text: str) -> Decimal | None:
-    """The number in a text such as `-1.50` or `1e3`, however large; None for text that is no number.
+    """Parse a number such as `-1.50` or `1e3`, however large; return None for text that is not a number.
 
-    Python's own reading is wider than SQL's: it takes `1_000`, `sNaN`, and the digits of every script.
+    Python's own parser accepts more than SQL: `1_000`, `sNaN`, and the digits of every script.
     """
-    if _NUMBER_IN_TEXT.fullmatch(text.strip()) is None:
+    if _NUMBER.fullmatch(text.strip()) is None:
         return None
     try:
         return Decimal(text.strip())
     except InvalidOperation:
-        return None  # an exponent of more digits than Python counts with
+        return None  # the exponent has too many digits for Python
 
 
 def decimal_in_text(text: str) -> Decimal | None:
-    """The number in a text, where some decimal type could hold it."""
+    """Parse a number; return None if no decimal type could hold it."""
     number = number_in_text(text)
     return number if number is not None and abs(number.adjusted()) <= MOST_DIGITS else None
 
@@ -360,7 +360,7 @@ def _to_timestamp(value: Any, source: pa.DataType, target: pa.DataType) -> Liter
         nanoseconds = value * (NANOSECONDS // UNITS_PER_SECOND[source.unit])
     else:
         return None
-    return _counted(nanoseconds, target)
+    return _from_nanoseconds(nanoseconds, target)
 
 
 def _text_to_timestamp(text: str, target: pa.DataType) -> Literal | None:
@@ -372,8 +372,8 @@ def _text_to_timestamp(text: str, target: pa.DataType) -> Literal | None:
         if has_zone and target == types.TIMESTAMP_NTZ:
             return None
         unit = "ns" if has_nanosecond_digits(text) else "us"
-        return _counted(nanoseconds, pa.timestamp(unit, tz=target.tz))
-    return _counted(nanoseconds, pa.timestamp(target.unit, tz="UTC" if has_zone else target.tz))
+        return _from_nanoseconds(nanoseconds, pa.timestamp(unit, tz=target.tz))
+    return _from_nanoseconds(nanoseconds, pa.timestamp(target.unit, tz="UTC" if has_zone else target.tz))
 
 
 def _to_time(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
@@ -383,13 +383,13 @@ def _to_time(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | 
             target = pa.time64("ns")
     else:
         nanoseconds = value * (NANOSECONDS // UNITS_PER_SECOND[source.unit]) if pa.types.is_time(source) else None
-    return None if nanoseconds is None else _counted(nanoseconds, target)
+    return None if nanoseconds is None else _from_nanoseconds(nanoseconds, target)
 
 
-def _counted(nanoseconds: int, target: pa.DataType) -> Literal | None:
+def _from_nanoseconds(nanoseconds: int, target: pa.DataType) -> Literal | None:
     count, rest = divmod(nanoseconds, NANOSECONDS // UNITS_PER_SECOND[target.unit])
     smallest, largest = integer_range(types.LONG)
-    # Nanoseconds of a far year do not fit a column, but the instant is meant, and it still compares.
+    # A far year overflows int64 nanoseconds. Such a literal is kept, because it still compares with other timestamps.
     return None if rest or (target.unit != "ns" and not smallest <= count <= largest) else Literal(count, target)
 
 

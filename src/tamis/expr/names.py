@@ -1,9 +1,9 @@
-"""Names: which column of a schema a name means, and what to say where it means none.
+"""Name resolution: the column of a schema that a name refers to, and the error if there is none.
 
-Names are resolved without regard to case. Where two columns differ only by case, a name that is spelled exactly like
-one of them means that one, if it comes from Python (`col("a")`, `columns=["a"]`) or stands between back-ticks. In SQL
-text without back-ticks case says nothing, as in Spark, so that such a name is an error which lists both. A name without
-a match is an error with the nearest names.
+Names are resolved without regard to case. If two columns differ only by case, a name that is spelled exactly like
+one of them selects that one, if it comes from Python (`col("a")`, `columns=["a"]`) or is quoted with back-ticks. In SQL
+text without back-ticks case does not count, as in Spark, so that such a name is an error which lists both. A name
+without a match is an error with the nearest names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tamis.expr.functions import COMPARISONS
 from tamis.expr.nodes import Call, Column, Expr, walk
 from tamis.types import a_type, is_text
 
-_SHOWN_COLUMNS = 12
+_MAX_COLUMNS = 12
 _NUMBER_WITH_UNDERSCORES = re.compile(r"[0-9][0-9_]*[0-9]")
 
 
@@ -32,33 +32,36 @@ def resolve(
     *,
     context: Expr | None = None,
 ) -> Column:
-    """The column of a schema that a path means, with its exact spelling and type.
+    """Return the column of a schema that a path refers to, with its exact spelling and type.
 
-    `context` is the expression in which it stands, which may tell what an unknown name was meant to be.
+    `context` is the expression around it, from which the error for an unknown name guesses the intention.
     """
-    place = "" if column.position is None else f" (at: {where}, {place_in_text(column.position)})"
+    location = "" if column.position is None else f" (at: {where}, {place_in_text(column.position)})"
     # Only SQL text has positions.
     is_exact = column.exact or column.position is None
     fields: Iterable[pa.Field] = schema
     found: list[pa.Field] = []
     is_spelled_exactly = False
     for depth, part in enumerate(column.path):
-        field, is_one_of_several = _field(fields, part, place, is_exact=is_exact)
+        field, is_one_of_several = _find_field(fields, part, location, is_exact=is_exact)
         is_spelled_exactly |= is_one_of_several
         if field is None:
             # `a.b` may also be the whole name of a column.
-            whole = _field(schema, column.name, place, is_exact=is_exact)[0] if len(column.path) > 1 else None
+            whole = _find_field(schema, column.name, location, is_exact=is_exact)[0] if len(column.path) > 1 else None
             if whole is not None:
-                return Column((whole.name,), column.position, _decoded(whole.type))
-            raise _unknown(column, depth, list(fields), found, table, place, _meant(column, schema, table, context))
+                return Column((whole.name,), column.position, _decode_type(whole.type))
+            guess = _guess_meaning(column, schema, table, context)
+            raise _unknown_column_error(column, depth, list(fields), found, table, location, guess)
         found.append(field)
         fields = field.type if pa.types.is_struct(field.type) else ()
     names = tuple(field.name for field in found)
-    return Column(names, column.position, _decoded(found[-1].type), exact=is_spelled_exactly)
+    return Column(names, column.position, _decode_type(found[-1].type), exact=is_spelled_exactly)
 
 
-def _field(fields: Iterable[pa.Field], name: str, place: str, *, is_exact: bool) -> tuple[pa.Field | None, bool]:
-    """The field of a name, and whether it is one of several that differ only by case."""
+def _find_field(
+    fields: Iterable[pa.Field], name: str, location: str, *, is_exact: bool
+) -> tuple[pa.Field | None, bool]:
+    """Return the field with a name, and whether it is one of several that differ only by case."""
     folded = name.casefold()
     matches = [field for field in fields if field.name.casefold() == folded]
     if len(matches) <= 1:
@@ -68,28 +71,28 @@ def _field(fields: Iterable[pa.Field], name: str, place: str, *, is_exact: bool)
         return exact[0], True
     names = ", ".join(repr(field.name) for field in matches)
     raise AmbiguousColumn(
-        f"the name {name!r} fits several columns{place}: {names}. "
-        f"Between back-ticks a name is taken exactly: write `{matches[0].name}`"
+        f"the name {name!r} matches several columns{location}: {names}. "
+        f"Quote the exact name with back-ticks: write `{matches[0].name}`"
     )
 
 
-def _decoded(data_type: pa.DataType) -> pa.DataType:
-    """A dictionary is a way to store values, and a predicate is about the values."""
+def _decode_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the value type of a dictionary-encoded type: the encoding does not matter to a predicate."""
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
 # --- Names without a column ------------------------------------------------------------------------------------------
 
 
-def _unknown(
-    column: Column, depth: int, fields: list[pa.Field], found: list[pa.Field], table: str, place: str, meant: str
+def _unknown_column_error(
+    column: Column, depth: int, fields: list[pa.Field], found: list[pa.Field], table: str, location: str, guess: str
 ) -> UnknownColumn:
     name = column.path[depth]
     if found and not fields:
         inside = ".".join(field.name for field in found)
         return UnknownColumn(
-            f"no field {name!r} in column {inside!r} of {table}{place}: "
-            f"it is {a_type(found[-1].type)}, not a struct{_way_into(found[-1].type, inside, name)}"
+            f"no field {name!r} in column {inside!r} of {table}{location}: "
+            f"it is {a_type(found[-1].type)}, not a struct{_suggest_access(found[-1].type, inside, name)}"
         )
     owner = f"struct {'.'.join(field.name for field in found)!r} of {table}" if found else table
     names = [field.name for field in fields]
@@ -98,24 +101,25 @@ def _unknown(
     if near:
         spelled = [each for each in names if each.casefold() in near]
         hint = f" Did you mean {' or '.join(repr(each) for each in spelled)}?"
-    shown = ", ".join(names[:_SHOWN_COLUMNS]) + (f", … {len(names) - _SHOWN_COLUMNS} more" if len(names) > 12 else "")
+    listed = ", ".join(names[:_MAX_COLUMNS]) + (f", … {len(names) - _MAX_COLUMNS} more" if len(names) > 12 else "")
     kind = "field" if found else "column"
-    return UnknownColumn(f"no {kind} {name!r} in {owner}{place}.{hint}{meant} {kind.capitalize()}s: {shown or 'none'}.")
+    columns = f"{kind.capitalize()}s: {listed or 'none'}."
+    return UnknownColumn(f"no {kind} {name!r} in {owner}{location}.{hint}{guess} {columns}")
 
 
-def _way_into(data_type: pa.DataType, inside: str, name: str) -> str:
-    """How to ask for what is inside of a list or a map."""
+def _suggest_access(data_type: pa.DataType, inside: str, name: str) -> str:
+    """Return advice on how to access the elements of a list or a map."""
     if pa.types.is_map(data_type):
-        return f". Ask for a key, as in element_at({inside}, {name!r})"
+        return f". Look up a key, as in element_at({inside}, {name!r})"
     if not (pa.types.is_list(data_type) or pa.types.is_large_list(data_type)):
         return ""
     if pa.types.is_struct(data_type.value_type):
-        return f". Ask for its elements, as in array_contains(transform({inside}, x -> x.{name}), 5)"
-    return f". Ask for its elements, as in array_contains({inside}, 'x')"
+        return f". Test its elements, as in array_contains(transform({inside}, x -> x.{name}), 5)"
+    return f". Test its elements, as in array_contains({inside}, 'x')"
 
 
-def _meant(column: Column, schema: pa.Schema, table: str, context: Expr | None) -> str:
-    """What an unknown name was meant to be, where that can be guessed: a number, a text, or a name after a table's."""
+def _guess_meaning(column: Column, schema: pa.Schema, table: str, context: Expr | None) -> str:
+    """Return advice if an unknown name seems to be a number, a text, or a column qualified with the table's name."""
     first, *others = column.path
     if others:
         is_table = first.casefold() in (table.casefold(), PurePath(table).stem.casefold())
@@ -123,14 +127,14 @@ def _meant(column: Column, schema: pa.Schema, table: str, context: Expr | None) 
         return f" Leave the name of the table out: {'.'.join(others)}." if is_table and is_column else ""
     if _NUMBER_WITH_UNDERSCORES.fullmatch(first):
         return f" A number has no underscores: write {first.replace('_', '')}."
-    if context is not None and _stands_for_text(column, schema, context):
-        return f" A text goes between single quotes: '{first}'."
+    if context is not None and _is_unquoted_text(column, schema, context):
+        return f" Quote a text with single quotes: '{first}'."
     return ""
 
 
-def _stands_for_text(column: Column, schema: pa.Schema, context: Expr) -> bool:
-    """Whether a name stands alone on one side of a comparison, and a text column on the other."""
-    texts = {field.name.casefold() for field in schema if is_text(_decoded(field.type))}
+def _is_unquoted_text(column: Column, schema: pa.Schema, context: Expr) -> bool:
+    """Return whether a name is one side of a comparison whose other side is a text column."""
+    texts = {field.name.casefold() for field in schema if is_text(_decode_type(field.type))}
     return any(
         isinstance(node, Call)
         and (node.function in COMPARISONS or node.function in ("in", "like"))

@@ -1,7 +1,7 @@
 """The three nodes of the expression language, and the walks over them.
 
-Nodes are immutable values: equal when they say the same, hashable, safe to share between threads.
-No walk recurses, because the depth of a predicate is the user's: a filter made by a program may be
+Nodes are immutable values: compared by content, hashable, safe to share between threads.
+No walk recurses, because the user decides how deep a predicate is: a generated filter may be
 ten thousand levels deep. Equality and hashing of `Call` are written by hand for the same reason.
 """
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 class Column:
     """A column, or a field inside a struct column: `a.b` has the path `("a", "b")`.
 
-    `position` is the character of the SQL text where it stood, counted from 1; it does not count for equality.
-    `type` is known once the expression is bound to a schema, and does not count for equality either, nor does `exact`:
-    whether the name was written between back-ticks, and so picks one of the columns that differ only by case.
+    `position` is the 1-based character in the SQL text. `type` is set once the expression is bound to a schema.
+    `exact` says that the name was quoted with back-ticks, and so selects one of the columns that differ only by case.
+    Equality ignores these three.
     """
 
     path: tuple[str, ...]
@@ -42,14 +42,14 @@ class Column:
 class Literal:
     """A value of a type, in the physical form that `tamis.types` describes; None is NULL.
 
-    NaN equals itself, as it does in the language.
+    NaN equals itself, as in Spark.
     """
 
     value: Any
     type: pa.DataType = types.NULL
 
     def __post_init__(self) -> None:
-        # One NaN object for all, which is its own equal and has one hash.
+        # All NaN literals share one object, which is identical to itself and has one hash.
         if isinstance(self.value, float) and math.isnan(self.value):
             object.__setattr__(self, "value", math.nan)
 
@@ -60,10 +60,10 @@ class Literal:
         return same and bool(self.type == other.type)
 
     def __hash__(self) -> int:
-        return hash(self.value)  # not of the type: Arrow would print it every time
+        return hash(self.value)  # without the type: Arrow formats it as text for each hash
 
     def __reduce__(self) -> tuple[type[Literal], tuple[Any, pa.DataType]]:
-        return Literal, (self.value, self.type)  # which gives a NaN its one object again
+        return Literal, (self.value, self.type)  # so that NaN is the shared object again
 
     @property
     def is_null(self) -> bool:
@@ -72,9 +72,9 @@ class Literal:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call:
-    """A function or an operator applied to arguments. `tamis.expr.functions` lists the known ones.
+    """A function or an operator applied to arguments. `tamis.expr.functions` lists the supported ones.
 
-    `position` is the character of the SQL text where an unknown function stood; it does not count for equality.
+    `position` is the 1-based character of an unsupported function in the SQL text; equality ignores it.
     """
 
     function: str
@@ -82,13 +82,13 @@ class Call:
     position: int | None = None
     _hash: int = field(init=False, default=0)
     _evaluable: bool | None = field(init=False, default=None)
-    """Whether Arrow can evaluate it, once `evaluate.can_evaluate` found out."""
+    """Whether Arrow can evaluate it; set by `evaluate.can_evaluate`."""
     _fallible: bool | None = field(init=False, default=None)
-    """Whether it may fail on some value, once `evaluate.may_fail` found out."""
+    """Whether it may fail on some value; set by `evaluate.may_fail`."""
     _operands: tuple[Expr, ...] | None = field(init=False, default=None)
-    """Its arguments without the items of a list, once `operands_of` looked at each of those."""
+    """Its arguments without a list of literals; set by `operands_of`."""
     _type: tuple[pa.DataType | None] | None = field(init=False, default=None)
-    """The type, once `functions.type_of` found it: asking again at every level of a deep tree would be quadratic."""
+    """The type; set by `functions.type_of`, because computing it at every level of a deep tree would be quadratic."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.function, self.args)))
@@ -114,8 +114,8 @@ class Call:
         return True
 
     def __reduce__(self) -> tuple[Callable[[tuple[Step, ...]], Expr], tuple[tuple[Step, ...]]]:
-        # Pickle and deepcopy recurse over arguments, so they get a list without depth. Hashes of strings differ between
-        # processes: the copy computes its own.
+        # Pickle and deepcopy recurse over arguments, so they get a flat list. String hashes differ between processes,
+        # so the copy computes its own.
         return from_steps, (to_steps(self),)
 
     def __repr__(self) -> str:
@@ -132,20 +132,20 @@ NULL = Literal(None, types.NULL)
 
 
 def and_(*args: Expr) -> Expr:
-    """The conjunction of any number of predicates; of none, TRUE."""
-    return _junction("and", TRUE, args)
+    """Return the conjunction of any number of predicates; without any, TRUE."""
+    return _combine("and", TRUE, args)
 
 
 def or_(*args: Expr) -> Expr:
-    """The disjunction of any number of predicates; of none, FALSE."""
-    return _junction("or", FALSE, args)
+    """Return the disjunction of any number of predicates; without any, FALSE."""
+    return _combine("or", FALSE, args)
 
 
 def not_(arg: Expr) -> Expr:
     return Call("not", (arg,))
 
 
-def _junction(function: str, empty: Literal, args: tuple[Expr, ...]) -> Expr:
+def _combine(function: str, empty: Literal, args: tuple[Expr, ...]) -> Expr:
     match args:
         case ():
             return empty
@@ -155,18 +155,18 @@ def _junction(function: str, empty: Literal, args: tuple[Expr, ...]) -> Expr:
             return Call(function, args)
 
 
-_BEFORE_ITEMS = {"in": 1, "any_between": 2}
-"""How many arguments of a function come before the items of its list."""
+_ARGS_BEFORE_ITEMS = {"in": 1, "any_between": 2}
+"""The number of arguments before the list items of a function."""
 
 
 def operands_of(node: Expr) -> tuple[Expr, ...]:
-    """The arguments of a node, but not the items of a list of literals.
+    """Return the arguments of a node without the items of a list of literals.
 
-    There may be a hundred thousand of those, and they are one value: nothing is computed for each of them.
+    A list may have a hundred thousand items. It counts as one value, so that nothing is computed for each item.
     """
     if not isinstance(node, Call):
         return ()
-    before = _BEFORE_ITEMS.get(node.function)
+    before = _ARGS_BEFORE_ITEMS.get(node.function)
     if before is None:
         return node.args
     if node._operands is None:
@@ -176,7 +176,7 @@ def operands_of(node: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = operands_of) -> Iterator[Expr]:
-    """Every distinct node of an expression, parents before children; lists of literals are part of their node."""
+    """Yield every distinct node of an expression, parents before children; lists of literals belong to their node."""
     seen: set[int] = set()
     stack: list[Expr] = [expr]
     while stack:
@@ -189,12 +189,12 @@ def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = operands_of)
 
 
 def columns_of(expr: Expr) -> list[Column]:
-    """The distinct columns of an expression, in the order in which they appear."""
+    """Return the distinct columns of an expression, in order of appearance."""
     return list(dict.fromkeys(node for node in walk(expr) if isinstance(node, Column)))
 
 
 def conjuncts_of(expr: Expr) -> list[Expr]:
-    """The predicates that must all hold: `a AND (b AND c)` has three."""
+    """Return the conjuncts of a predicate: `a AND (b AND c)` has three."""
     found: list[Expr] = []
     stack: list[Expr] = [expr]
     while stack:
@@ -216,7 +216,7 @@ def fold(
     A node that occurs several times as the same object is combined once.
     """
     done: dict[int, T] = {}
-    # Children that are made on the fly must outlive the walk, or another object could take their id.
+    # Children created during the walk must outlive it, or another object could get their id.
     opened: dict[int, tuple[Expr, ...]] = {}
     stack: list[Expr] = [expr]
     while stack:
@@ -228,7 +228,7 @@ def fold(
         below = opened.get(key)
         if below is None:
             below = opened[key] = children(node)
-            # A deep predicate is folded some dozen times, and most of its nodes are leaves.
+            # Leaves skip the list: they are most of the nodes, and a predicate is folded some dozen times.
             waiting = [child for child in below if id(child) not in done] if below else None
             if waiting:
                 waiting.reverse()
@@ -240,16 +240,16 @@ def fold(
 
 
 def transform(expr: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
-    """Rewrite an expression from its leaves up; a node whose arguments stay the same is the same object."""
+    """Rewrite an expression from its leaves up; a node whose arguments are unchanged stays the same object."""
     return fold(expr, lambda node, args: rewrite(with_args(node, args)))
 
 
 Step = Column | Literal | tuple[str, tuple[int, ...]]
-"""A leaf, or a call of a function with the values of earlier steps."""
+"""A leaf, or a function with the positions of the steps that are its arguments."""
 
 
 def to_steps(expr: Expr) -> tuple[Step, ...]:
-    """An expression as a list in which arguments come before the calls that use them; the last step is the whole."""
+    """Return an expression as a flat list in which arguments precede their calls; the last step is the root."""
     steps: list[Step] = []
 
     def add(node: Expr, args: tuple[int, ...]) -> int:
@@ -261,7 +261,7 @@ def to_steps(expr: Expr) -> tuple[Step, ...]:
 
 
 def from_steps(steps: tuple[Step, ...]) -> Expr:
-    """The expression that `to_steps` took apart."""
+    """Return the expression that `to_steps` flattened."""
     built: list[Expr] = []
     for step in steps:
         match step:
@@ -273,7 +273,7 @@ def from_steps(steps: tuple[Step, ...]) -> Expr:
 
 
 def with_args(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The node with other operands, or the very same node where they are the same."""
+    """Return the node with other operands, or the same object if they are unchanged."""
     if isinstance(node, Call) and any(new is not old for new, old in zip(args, node.args, strict=False)):
         return Call(node.function, (*args, *node.args[len(args) :]), node.position)
     return node

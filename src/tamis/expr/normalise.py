@@ -1,12 +1,13 @@
-"""Normal form: constants folded, NOT pushed to the leaves, AND and OR flat, lists sorted, contradictions gone.
+"""Normal form: constants folded, NOT pushed to the leaves, AND and OR flat, lists sorted, contradictions removed.
 
-Two readings of a predicate are kept apart:
+Each predicate has two normal forms:
 
 - *exact*: TRUE, FALSE and NULL all matter, as inside `(a > 5) IS NULL`;
 - *where*: only TRUE matters, because a filter drops FALSE and NULL alike.
 
-Once NOT stands only at the leaves, a tree of AND and OR is TRUE exactly by which of its parts are TRUE. So in the
-second reading any part may be replaced by one that is TRUE for the same rows, and `a > 5 AND a < 3` is plain FALSE.
+Once NOT occurs only at the leaves, whether a tree of AND and OR is TRUE depends only on which of its leaves are TRUE.
+So in the *where* form a sub-predicate may be replaced by one that is TRUE for the same rows, and `a > 5 AND a < 3`
+is FALSE.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from tamis.expr.ordering import sort_key
 
 
 def normalise(expr: Expr) -> Expr:
-    """The normal form of a bound predicate for use as a filter."""
-    return fold(_negations_at_leaves(expr), _simplify, _flat_arguments).where
+    """Return the normal form of a bound predicate for use as a filter."""
+    return fold(_push_not_to_leaves(expr), _simplify, _flatten_arguments).where
 
 
 # --- NOT ------------------------------------------------------------------------------------------------------------
 
 
-def _negations_at_leaves(expr: Expr) -> Expr:
-    """De Morgan's rules hold for three values too, so this is exact."""
-    return fold(expr, _both_signs)[0]
+def _push_not_to_leaves(expr: Expr) -> Expr:
+    """Push NOT to the leaves. De Morgan's rules hold in three-valued logic too, so this is exact."""
+    return fold(expr, _with_negation)[0]
 
 
-def _both_signs(node: Expr, args: tuple[tuple[Expr, Expr], ...]) -> tuple[Expr, Expr]:
-    """A node and its negation, given its arguments and theirs."""
+def _with_negation(node: Expr, args: tuple[tuple[Expr, Expr], ...]) -> tuple[Expr, Expr]:
+    """Return a node and its negation, given its arguments and their negations."""
     match node:
         case Call("not"):
             positive, negative = args[0]
@@ -74,13 +75,13 @@ def _both_signs(node: Expr, args: tuple[tuple[Expr, Expr], ...]) -> tuple[Expr, 
 
 
 @dataclass(frozen=True, slots=True)
-class _Readings:
+class _NormalForms:
     exact: Expr
     where: Expr
 
 
-def _flat_arguments(node: Expr) -> tuple[Expr, ...]:
-    """The arguments of a node; of AND and OR, those of the same kind right below them as well."""
+def _flatten_arguments(node: Expr) -> tuple[Expr, ...]:
+    """Return the arguments of a node; nested ANDs in an AND, and ORs in an OR, are flattened."""
     if not (isinstance(node, Call) and node.function in ("and", "or")):
         return operands_of(node)
     found: list[Expr] = []
@@ -94,18 +95,18 @@ def _flat_arguments(node: Expr) -> tuple[Expr, ...]:
     return tuple(found)
 
 
-def _simplify(node: Expr, args: tuple[_Readings, ...]) -> _Readings:
+def _simplify(node: Expr, args: tuple[_NormalForms, ...]) -> _NormalForms:
     match node:
         case Call(("and" | "or") as function):
-            return _Readings(
+            return _NormalForms(
                 _simplify_junction(function, [arg.exact for arg in args], where=False),
                 _simplify_junction(function, [arg.where for arg in args], where=True),
             )
         case Call():
             exact = _simplify_call(with_args(node, tuple(arg.exact for arg in args)))
-            return _Readings(exact, _as_filter(exact))
+            return _NormalForms(exact, _as_filter(exact))
         case _:
-            return _Readings(node, _as_filter(node))
+            return _NormalForms(node, _as_filter(node))
 
 
 def _as_filter(expr: Expr) -> Expr:
@@ -122,7 +123,7 @@ def _simplify_junction(function: str, parts: list[Expr], *, where: bool) -> Expr
         return absorbing
     kept = [part for part in distinct if part != neutral]
     if where:
-        # A filter drops NULL like FALSE: NULL absorbs in AND and is nothing in OR.
+        # A filter drops NULL like FALSE: NULL absorbs in AND and is neutral in OR.
         if function == "and" and any(isinstance(part, Literal) and part.is_null for part in kept):
             return FALSE
         kept = [part for part in kept if not (isinstance(part, Literal) and part.is_null)]
@@ -143,9 +144,9 @@ def _simplify_call(expr: Expr) -> Expr:
         case Call("in", (value, *items)):
             return _simplify_in(value, items)
         case Call(("=" | "<>") as function, (predicate, Literal(value=bool() as value))) if _is_predicate(predicate):
-            return predicate if value == (function == "=") else _negations_at_leaves(not_(predicate))
+            return predicate if value == (function == "=") else _push_not_to_leaves(not_(predicate))
         case Call("not", (Call(function) as inner,)) if function in NEGATIONS:
-            # A list of one item has become an equality.
+            # An IN list with one item has become an equality.
             return Call(NEGATIONS[function], inner.args)
         case Call("cast", (value, Literal(value=str()))) if type_of(value) == type_of(expr):
             return value
@@ -158,7 +159,7 @@ def _simplify_call(expr: Expr) -> Expr:
 
 
 def _is_predicate(expr: Expr) -> bool:
-    """A call that is TRUE, FALSE or NULL; a boolean column is compared as it is, by its bounds."""
+    """Return whether a call is a predicate. A boolean column is not: it is compared by its bounds."""
     return isinstance(expr, Call) and expr.function in _PREDICATES
 
 
@@ -178,15 +179,15 @@ def _fold_constant(call: Call) -> Expr:
     try:
         return evaluate_constant(call)
     except EvaluationError:
-        # It fails when a row is there to evaluate it for, and not in an empty table.
+        # It must fail only if there is a row to evaluate it for, and not in an empty table.
         return call
 
 
 def _simplify_in(value: Expr, items: list[Expr]) -> Expr:
-    """Items without repetition in ascending order, NULL last; a list of one is an equality."""
+    """Simplify an IN list: distinct items in ascending order, NULL last; one item becomes an equality."""
     literals = [item for item in dict.fromkeys(items) if isinstance(item, Literal)]
     if len({item.type for item in literals if not item.is_null}) > 1:
-        return Call("in", (value, *items))  # of a function whose type nobody knows
+        return Call("in", (value, *items))  # the value is a function of unknown type
     values = sorted((item for item in literals if not item.is_null), key=lambda item: sort_key(item.value))
     nulls = [item for item in literals if item.is_null][:1]
     if len(literals) < len(dict.fromkeys(items)):

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def sort_key(value: Any) -> tuple[bool, Any]:
-    """A key that sorts values of one type, NaN last.
+    """Return a key that sorts values of one type, NaN last.
 
     >>> sorted([2.0, float("nan"), 1.0], key=sort_key)
     [1.0, 2.0, nan]

@@ -1,4 +1,4 @@
-"""LIKE patterns and text prefixes: what a pattern says about the order of the texts that match it."""
+"""LIKE patterns and prefixes, and the bounds of the texts that match them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LARGEST_CODE_POINT = 0x10FFFF
 
 
 class _Wildcard:
-    """A `%` or a `_` of a pattern."""
+    """A `%` or a `_` in a pattern."""
 
     def __init__(self, sign: str, regex: str) -> None:
         self.sign = sign
@@ -24,7 +24,7 @@ ANY_CHARACTER = _Wildcard("_", ".")
 
 @dataclass(frozen=True)
 class LikePattern:
-    """A LIKE pattern taken apart: literal characters and wildcards, escapes resolved."""
+    """A parsed LIKE pattern: literal characters and wildcards, with escapes resolved."""
 
     parts: tuple[str | _Wildcard, ...]
 
@@ -40,25 +40,25 @@ class LikePattern:
 
     @property
     def is_exact(self) -> bool:
-        """No wildcard: the pattern matches its prefix alone."""
+        """Whether the pattern has no wildcard, and so matches only its prefix."""
         return len(self.prefix) == len(self.parts)
 
     @property
     def is_prefix(self) -> bool:
-        """`abc%`: every text with the prefix matches."""
+        """Whether every text with the prefix matches, as for `abc%`."""
         rest = self.parts[len(self.prefix) :]
         return bool(rest) and all(part is ANY_TEXT for part in rest)
 
     @property
     def regex(self) -> str:
         body = "".join(re.escape(part) if isinstance(part, str) else part.regex for part in self.parts)
-        # \z ends the text and nothing else, and `.` takes line breaks too.
+        # \z matches only at the end of the text, and with (?s) `.` matches line breaks too.
         return rf"(?s)\A{body}\z"
 
 
 @lru_cache(maxsize=256)
 def parse_like(pattern: str, escape: str = DEFAULT_ESCAPE) -> LikePattern:
-    r"""Take a LIKE pattern apart. An escape makes the next character literal; at the very end it is itself.
+    r"""Parse a LIKE pattern. An escape makes the next character literal; at the end of the pattern it is a literal.
 
     >>> parse_like("a\\%b%").prefix, parse_like("abc%").is_prefix, parse_like("abc").is_exact
     ('a%b', True, True)
@@ -79,7 +79,7 @@ def parse_like(pattern: str, escape: str = DEFAULT_ESCAPE) -> LikePattern:
 
 
 def successor_of_prefix(prefix: str) -> str | None:
-    """The smallest text above all texts that start with the prefix; None where there is none.
+    """Return the smallest text above all texts that start with the prefix, or None if there is none.
 
     >>> successor_of_prefix("ab"), successor_of_prefix("a\\U0010ffff"), successor_of_prefix("\\ud7ff") == "\\ue000"
     ('ac', 'b', True)
@@ -89,13 +89,13 @@ def successor_of_prefix(prefix: str) -> str | None:
     for length in range(len(prefix), 0, -1):
         code = ord(prefix[length - 1])
         if code < _LARGEST_CODE_POINT:
-            # Surrogates are no characters: after U+D7FF comes U+E000.
+            # Surrogates are not characters: U+E000 follows U+D7FF.
             return prefix[: length - 1] + chr(0xE000 if code == 0xD7FF else code + 1)
     return None
 
 
 def successor_of_bytes(prefix: bytes) -> bytes | None:
-    """The same for bytes.
+    """Return the smallest bytes above all bytes that start with the prefix, or None if there are none.
 
     >>> successor_of_bytes(b"a\\xff"), successor_of_bytes(b"\\xff")
     (b'b', None)

@@ -1,8 +1,8 @@
-"""Dates, timestamps and intervals as text, read and written exactly.
+"""Dates, timestamps and intervals, parsed from text and formatted as text exactly.
 
-Everything counts in whole numbers (days, seconds, nanoseconds) in the proleptic Gregorian calendar, so that no year
-is out of reach and nothing is rounded. The text forms are Spark's: `2024`, `2024-3`, `2024-03-05`,
-`2024-03-05T7:08:09.123456789+01:00`; a year beyond 9999 or before 0 carries its sign, as in `+12024-01-01`.
+Values are integer counts (days, seconds, nanoseconds) in the proleptic Gregorian calendar, so that every year is
+supported and nothing is rounded. The text forms are Spark's: `2024`, `2024-3`, `2024-03-05`,
+`2024-03-05T7:08:09.123456789+01:00`; a year beyond 9999 or before 0 has a sign, as in `+12024-01-01`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _TIME = re.compile(
     r"\s*(?P<zone>\S.*)?)?"
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
-_ZONES_OF_UTC = frozenset({"Z", "z", "UTC", "GMT", "UT"})
+_UTC_NAMES = frozenset({"Z", "z", "UTC", "GMT", "UT"})
 _LARGEST_OFFSET = 18 * 3600
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a date in the proleptic Gregorian calendar, for any year.
+    """Return the days since 1970-01-01 of a date in the proleptic Gregorian calendar, for any year.
 
     >>> days_of(1970, 1, 1), days_of(2000, 3, 1), days_of(-1, 12, 31)
     (0, 11017, -719529)
@@ -42,7 +42,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def date_of(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a count of days since 1970-01-01: the inverse of `days_of`.
+    """Return the year, month and day of a count of days since 1970-01-01: the inverse of `days_of`.
 
     >>> date_of(0), date_of(-719529)
     ((1970, 1, 1), (-1, 12, 31))
@@ -57,7 +57,7 @@ def date_of(days: int) -> tuple[int, int, int]:
 
 
 def parse_date(text: str, *, allow_time: bool = False) -> int | None:
-    """Days since the epoch of a date in text, or None; `allow_time` ignores whatever follows a blank or a `T`.
+    """Parse a date into days since the epoch, or None; `allow_time` ignores all text after a space or a `T`.
 
     >>> parse_date("1970-1-2"), parse_date("1970-01-02 10:00"), parse_date("1970-01-02 10:00", allow_time=True)
     (1, None, 1)
@@ -65,20 +65,20 @@ def parse_date(text: str, *, allow_time: bool = False) -> int | None:
     match = _DATE.fullmatch(text.strip())
     if match is None or (match["rest"] is not None and not allow_time):
         return None
-    return _checked_days(match)
+    return _to_valid_days(match)
 
 
 def parse_timestamp(text: str) -> tuple[int, bool] | None:
-    """Nanoseconds since the epoch, and whether the text named a time zone; None for text that is no timestamp.
+    """Parse a timestamp into nanoseconds since the epoch, and whether the text has a time zone; None if it is invalid.
 
-    Without a zone the clock is read as UTC. In a region, a time that the clock skips counts on from before the jump,
-    and one that it shows twice is the earlier, as Java has it.
+    Without a zone the time is in UTC. In a region zone, as in Java, a local time in a gap is read with the offset
+    from before the gap, and a local time that occurs twice is the earlier of the two.
 
     >>> parse_timestamp("1970-01-01 00:00:01.5"), parse_timestamp("1970-01-01T01:00:00+01:00")
     ((1500000000, False), (0, True))
     """
     match = _DATE.fullmatch(text.strip())
-    days = _checked_days(match) if match is not None else None
+    days = _to_valid_days(match) if match is not None else None
     if match is None or days is None:
         return None
     if match["rest"] is None:
@@ -92,7 +92,7 @@ def parse_timestamp(text: str) -> tuple[int, bool] | None:
     seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
     zone = clock["zone"]
     if zone is not None:
-        offset = _offset_of(zone.strip(), seconds)
+        offset = _parse_zone_offset(zone.strip(), seconds)
         if offset is None:
             return None
         seconds -= offset
@@ -100,7 +100,7 @@ def parse_timestamp(text: str) -> tuple[int, bool] | None:
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since midnight of a time of day in text, at least hours and minutes; None for text that is none.
+    """Parse a time of day, at least hours and minutes, into nanoseconds since midnight; None if it is invalid.
 
     >>> parse_time("03:04"), parse_time("23:59:59.5"), parse_time("24:00"), parse_time("03:04Z")
     (11040000000000, 86399500000000, None, None)
@@ -115,22 +115,22 @@ def parse_time(text: str) -> int | None:
 
 
 def has_nanosecond_digits(text: str) -> bool:
-    """Whether a timestamp in text is written with more than the six digits that microseconds hold."""
+    """Return whether a timestamp has more fractional digits than the six of microseconds."""
     return re.search(r"\.[0-9]{7}", text) is not None
 
 
-def _checked_days(match: re.Match[str]) -> int | None:
+def _to_valid_days(match: re.Match[str]) -> int | None:
     year, month, day = int(match["year"]), int(match["month"] or 1), int(match["day"] or 1)
     if not 1 <= month <= 12 or day < 1:
         return None
     days = days_of(year, month, day)
-    # A day that its month does not have runs over into the next one.
+    # A day that does not exist, as the 31st of April, became a day of the next month.
     return days if date_of(days) == (year, month, day) else None
 
 
-def _offset_of(zone: str, wall_seconds: int) -> int | None:
-    """Seconds that a zone is ahead of UTC when its clock shows `wall_seconds`."""
-    if zone in _ZONES_OF_UTC:
+def _parse_zone_offset(zone: str, wall_seconds: int) -> int | None:
+    """Return the seconds by which a zone is ahead of UTC at the local time `wall_seconds`, or None if it is invalid."""
+    if zone in _UTC_NAMES:
         return 0
     if match := _OFFSET.fullmatch(zone):
         hours, minutes, seconds = (int(match[group] or 0) for group in (2, 3, 4))
@@ -139,7 +139,7 @@ def _offset_of(zone: str, wall_seconds: int) -> int | None:
             return None
         return -offset if match[1] == "-" else offset
     try:
-        # The year is checked by datetime; names that are no zones fail in several ways, one of them a directory.
+        # datetime raises for years out of range. Invalid names raise several errors, among them OSError for a directory.
         clock = datetime(1970, 1, 1, tzinfo=ZoneInfo(zone)) + timedelta(seconds=wall_seconds)
     except (ValueError, KeyError, OSError, OverflowError):
         return None
@@ -148,7 +148,7 @@ def _offset_of(zone: str, wall_seconds: int) -> int | None:
 
 
 def format_date(days: int) -> str:
-    """The date of a count of days since the epoch.
+    """Format a count of days since the epoch as a date.
 
     >>> format_date(0), format_date(3_000_000), format_date(-800_000)
     ('1970-01-01', '+10183-09-21', '-0221-09-04')
@@ -159,7 +159,7 @@ def format_date(days: int) -> str:
 
 
 def format_timestamp(value: int, unit: str, *, digits: int | None = None) -> str:
-    """The timestamp of a count of units since the epoch; as many digits of the second as it needs, or `digits`.
+    """Format a count of units since the epoch, with as many fractional digits as needed, or with `digits`.
 
     >>> format_timestamp(-1, "ns"), format_timestamp(1500, "ms")
     ('1969-12-31 23:59:59.999999999', '1970-01-01 00:00:01.5')
@@ -170,7 +170,7 @@ def format_timestamp(value: int, unit: str, *, digits: int | None = None) -> str
 
 
 def format_time(value: int, unit: str, *, digits: int | None = None) -> str:
-    """The time of day of a count of units since midnight.
+    """Format a count of units since midnight as a time of day.
 
     >>> format_time(3_723_004, "ms")
     '01:02:03.004'
@@ -186,7 +186,7 @@ def format_time(value: int, unit: str, *, digits: int | None = None) -> str:
 # --- Intervals ------------------------------------------------------------------------------------------------------
 
 Interval = tuple[int, int, int]
-"""Months, days and nanoseconds: three counts that cannot be turned into each other."""
+"""Months, days and nanoseconds: three counts that cannot be converted into each other."""
 
 INTERVAL_UNITS: dict[str, Interval] = {
     "year": (12, 0, 0),
@@ -216,7 +216,7 @@ _SPANS = {
 
 
 def parse_interval(text: str, unit: str | None = None, last_unit: str | None = None) -> Interval | None:
-    """An interval in text: of one unit, of a span of units (`'1-2'`, year to month), or with units inside the text.
+    """Parse an interval: of one unit, of a range of units (`'1-2'`, year to month), or with units inside the text.
 
     >>> parse_interval("3", "DAYS"), parse_interval("1-2", "year", "month"), parse_interval("2 days -1.5 seconds")
     ((0, 3, 0), (14, 0, 0), (0, 2, -1500000000))
@@ -233,35 +233,35 @@ def parse_interval(text: str, unit: str | None = None, last_unit: str | None = N
         parts = [(text, unit)]
     else:
         parts = [(match[1], match[2]) for match in _PART.finditer(text)]
-        # What the pattern skipped is not an interval.
+        # Text between the parts makes the interval invalid.
         if not parts or _PART.sub("", text).strip():
             return None
     total = (0, 0, 0)
     for number, name in parts:
-        part = _interval_part(number, singular(name))
+        part = _parse_interval_part(number, singular(name))
         if part is None:
             return None
         total = add_intervals(total, part)
-    return total if _fits(total) else None
+    return total if _is_in_range(total) else None
 
 
 def add_intervals(left: Interval, right: Interval) -> Interval:
     return left[0] + right[0], left[1] + right[1], left[2] + right[2]
 
 
-def _interval_part(number: str, unit: str) -> Interval | None:
+def _parse_interval_part(number: str, unit: str) -> Interval | None:
     sizes = INTERVAL_UNITS.get(unit)
     if sizes is None or re.fullmatch(_NUMBER, number) is None:
         return None
     amounts = [Fraction(number) * size for size in sizes]
-    # Only a part of a second may be written with a fraction, and only down to the nanosecond.
+    # Only seconds and their parts may have a fraction, and only down to nanoseconds.
     if any(amount.denominator != 1 for amount in amounts) or ("." in number and not unit.endswith("second")):
         return None
     months, days, nanoseconds = (int(amount) for amount in amounts)
     return months, days, nanoseconds
 
 
-def _fits(interval: Interval) -> bool:
+def _is_in_range(interval: Interval) -> bool:
     months, days, nanoseconds = interval
     return -(2**31) <= months < 2**31 and -(2**31) <= days < 2**31 and -(2**63) <= nanoseconds < 2**63
 
@@ -271,7 +271,7 @@ def singular(unit: str) -> str:
 
 
 def format_interval(interval: Interval) -> str:
-    """An interval as the text that stands between the quotes of `INTERVAL '…'`.
+    """Format an interval as the text inside the quotes of `INTERVAL '…'`.
 
     >>> format_interval((14, -3, 4_500_000_000)), format_interval((0, 0, 0))
     ('14 months -3 days 4.5 seconds', '0 days')
