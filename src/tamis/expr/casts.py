@@ -87,7 +87,7 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
 
 
 def _to_decimal(value: Value, target: pa.DataType) -> Value:
-    """Cast integers to a decimal type that holds these values; Arrow demands one that holds all values of their type."""
+    """Cast integers to a decimal type that holds these values; Arrow wants one that holds all values of their type."""
     wide = pa.decimal256(decimal_digits(value.type)[0] + target.scale, target.scale)
     return pc.cast(pc.cast(value, wide), target)
 

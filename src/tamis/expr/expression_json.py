@@ -1,11 +1,11 @@
-"""Expressions as JSON, exact to the last bit: what goes to another process must mean there what it means here.
+"""Expressions as JSON, exact to the last bit, so that they mean the same in another process.
 
 SQL text is for people, and rounds a few literals to the nearest form. Here an expression is a list of steps, leaves
-before the calls that use them, so that nothing recurses however deep it is:
+before the calls that use them, so that nothing recurses at any depth:
 
     {"types": "…", "steps": [["column:", ["a"], 0, null, false], ["literal:", 5, 0], ["<", 0, 1]]}
 
-`types` are the Arrow types that steps name by their numbers, in Arrow's own format.
+`types` holds the Arrow types, in Arrow's own format; steps refer to them by index.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tamis.errors import InvalidArgument
 from tamis.expr.nodes import Column, Expr, Literal, from_steps, to_steps
 
 _COLUMN, _LITERAL = "column:", "literal:"
-"""No function has such a name."""
+"""The names of the leaf steps, which no function has."""
 
 
 def expression_to_json(expr: Expr) -> dict[str, Any]:
-    """An expression as values that `json` takes."""
+    """Return an expression as values that `json` can encode."""
     numbers = _TypeNumbers()
     steps: list[list[Any]] = []
     for step in to_steps(expr):
@@ -43,7 +43,7 @@ def expression_to_json(expr: Expr) -> dict[str, Any]:
 
 
 def expression_from_json(given: Mapping[str, Any]) -> Expr:
-    """The expression that `expression_to_json` described.
+    """Return the expression that `expression_to_json` encoded.
 
     >>> from tamis.expr.sql import parse_sql
     >>> expression_from_json(expression_to_json(parse_sql("a > 1.5 OR b IN (X'00FF', NULL)")))
@@ -64,7 +64,7 @@ def expression_from_json(given: Mapping[str, Any]) -> Expr:
 
 
 class _TypeNumbers:
-    """Gives numbers to types. Long lists share one object of a type, whose hash is dear."""
+    """Assigns numbers to types. Lookup by id first, because long lists share one type object and hashing it is slow."""
 
     def __init__(self) -> None:
         self.found: list[pa.DataType] = []
@@ -81,13 +81,13 @@ class _TypeNumbers:
 
 
 def types_to_text(data_types: Sequence[pa.DataType]) -> str:
-    """Arrow types as text."""
+    """Return Arrow types as text."""
     schema = pa.schema([(str(number), data_type) for number, data_type in enumerate(data_types)])
     return base64.b64encode(schema.serialize()).decode()
 
 
 def types_from_text(text: str) -> list[pa.DataType]:
-    """The types that `types_to_text` wrote."""
+    """Return the types that `types_to_text` encoded."""
     return list(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).types)
 
 
@@ -96,7 +96,7 @@ def _value_to_json(value: object) -> Any:
         case None | bool() | int() | str():
             return value
         case float() if math.isfinite(value):
-            return value  # Python writes the shortest digits that are read back as the same number
+            return value  # Python writes the shortest digits that round-trip
         case float():
             return {"float": repr(value)}
         case Decimal():

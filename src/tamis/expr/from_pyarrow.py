@@ -1,4 +1,4 @@
-"""Expressions of pyarrow as expressions of Tamis."""
+"""Translation of pyarrow expressions."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class _NullMatching(IntEnum):
 def from_pyarrow(expression: pc.Expression) -> Expr:
     """Translate a `pyarrow.compute.Expression`; a function without a counterpart is an error that names it.
 
-    The translation is TRUE, FALSE and NULL where pyarrow's expression is, with these exceptions, in which the meaning
-    is the one that all expressions have here:
+    The translation is TRUE, FALSE and NULL where pyarrow's expression is, with these exceptions, in which the semantics
+    of Tamis apply:
 
     - NaN equals itself and is larger than every number; in pyarrow every comparison with NaN is false;
-    - whole numbers are computed in 64 bits and do not wrap around, binary fractions in double precision;
+    - integers are computed in 64 bits and do not wrap around, floats in double precision;
     - `ignore_case` compares lower-case texts.
 
-    pyarrow's `divide` cuts whole numbers and gives infinity where `/` gives NULL, so that it is translated only where
-    the two agree.
+    pyarrow's `divide` truncates integers and returns infinity where `/` returns NULL, so that it is translated only
+    where the two agree.
     """
     layout = layout_of(expression)
     tokens = iter(layout.pairs)
@@ -54,11 +54,11 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
             case "field_ref":
                 calls[-1].args.append(Column((text,), exact=True))
             case "nested_field_ref":
-                calls[-1].args.append(Column(_nested_path(text, tokens), exact=True))
+                calls[-1].args.append(Column(_read_nested_path(text, tokens), exact=True))
             case "literal":
                 calls[-1].args.append(literal(layout.value(text)))
             case "options":
-                calls[-1].options = _options(layout, text)
+                calls[-1].options = _read_options(layout, text)
             case "end" if len(calls) > 1 and calls[-1].function == text:
                 done = calls.pop()
                 calls[-1].args.append(_translate(done))
@@ -71,14 +71,14 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
 
 @dataclass(slots=True)
 class _OpenCall:
-    """A call whose arguments are being read."""
+    """A call whose arguments are not complete yet."""
 
     function: str
     args: list[Expr] = field(default_factory=list)
     options: dict[str, pa.Scalar] | None = None
 
     def option(self, name: str, default: Any = None) -> Any:
-        """An option of the function; without a default, it has to be there."""
+        """Return an option of the function; raise if it is missing and has no default."""
         if self.options is not None and name in self.options:
             return self.options[name]
         if default is None or self.options is not None:
@@ -89,7 +89,7 @@ class _OpenCall:
         return bool(self.option(name, pa.scalar(False)).as_py())
 
 
-def _nested_path(count: str, tokens: Iterator[tuple[str, str]]) -> tuple[str, ...]:
+def _read_nested_path(count: str, tokens: Iterator[tuple[str, str]]) -> tuple[str, ...]:
     path: list[str] = []
     for _ in range(int(count) if count.isdecimal() else 0):
         key, text = next(tokens, ("", ""))
@@ -101,10 +101,10 @@ def _nested_path(count: str, tokens: Iterator[tuple[str, str]]) -> tuple[str, ..
     return tuple(path)
 
 
-def _options(layout: Layout, index: str) -> dict[str, pa.Scalar]:
+def _read_options(layout: Layout, index: str) -> dict[str, pa.Scalar]:
     value = layout.value(index)
     if not isinstance(value, pa.StructScalar):
-        raise unknown_layout("options that are no struct")
+        raise unknown_layout("options that are not a struct")
     return dict(value.items())
 
 
@@ -118,12 +118,12 @@ def _translate(call: _OpenCall) -> Expr:
     return translate(call)
 
 
-def _renamed(function: str) -> Callable[[_OpenCall], Expr]:
+def _rename(function: str) -> Callable[[_OpenCall], Expr]:
     return lambda call: Call(function, tuple(call.args))
 
 
-def _strict(function: str) -> Callable[[_OpenCall], Expr]:
-    """pyarrow's `and` and `or`, unlike those named `…_kleene`, are NULL as soon as an argument is."""
+def _translate_strict(function: str) -> Callable[[_OpenCall], Expr]:
+    """Translate pyarrow's `and` or `or`, which, unlike `…_kleene`, are NULL as soon as an argument is."""
 
     def translate(call: _OpenCall) -> Expr:
         is_unknown = or_(*(Call("is_null", (arg,)) for arg in call.args))
@@ -132,28 +132,28 @@ def _strict(function: str) -> Callable[[_OpenCall], Expr]:
     return translate
 
 
-def _and_not(call: _OpenCall) -> Expr:
+def _translate_and_not(call: _OpenCall) -> Expr:
     left, right = call.args
     return and_(left, not_(right))
 
 
-def _if_else(call: _OpenCall) -> Expr:
-    # CASE takes the last value where the condition is NULL; pyarrow gives NULL.
+def _translate_if_else(call: _OpenCall) -> Expr:
+    # CASE returns the last value where the condition is NULL; pyarrow returns NULL.
     condition, value, otherwise = call.args
     return Call("case", (Call("is_null", (condition,)), NULL, condition, value, otherwise))
 
 
-def _is_null(call: _OpenCall) -> Expr:
+def _translate_is_null(call: _OpenCall) -> Expr:
     is_null = Call("is_null", tuple(call.args))
-    return or_(is_null, _is_nan(call)) if call.flag("nan_is_null") else is_null
+    return or_(is_null, _translate_is_nan(call)) if call.flag("nan_is_null") else is_null
 
 
-def _is_nan(call: _OpenCall) -> Expr:
+def _translate_is_nan(call: _OpenCall) -> Expr:
     return Call("=", (call.args[0], _NAN))
 
 
-def _is_in(call: _OpenCall) -> Expr:
-    """pyarrow's `is_in` has four ways with NULL.
+def _translate_is_in(call: _OpenCall) -> Expr:
+    """Translate `is_in`, which treats NULL in four ways.
 
     |                               | MATCH                  | SKIP  | EMIT_NULL | INCONCLUSIVE      |
     |-------------------------------|------------------------|-------|-----------|-------------------|
@@ -174,16 +174,16 @@ def _is_in(call: _OpenCall) -> Expr:
             is_null = Call("is_null", (value,))
             return is_null if is_member is None else or_(is_null, is_member)
         case _NullMatching.MATCH | _NullMatching.SKIP:
-            # FALSE AND NULL is FALSE: NULL is no member.
+            # FALSE AND NULL is FALSE: NULL is not a member.
             return FALSE if is_member is None else and_(Call("is_not_null", (value,)), is_member)
         case _NullMatching.EMIT_NULL | _NullMatching.INCONCLUSIVE:
-            # Nothing differs from itself: FALSE, and NULL for NULL.
+            # `x <> x` is FALSE, and NULL for NULL.
             return Call("<>", (value, value)) if is_member is None else is_member
         case _:
             raise unknown_layout(f"null_matching_behavior {behaviour}")
 
 
-def _text_match(function: str) -> Callable[[_OpenCall], Expr]:
+def _translate_text_match(function: str) -> Callable[[_OpenCall], Expr]:
     def translate(call: _OpenCall) -> Expr:
         value, pattern = _value_and_pattern(call)
         return Call(function, (value, Literal(pattern, types.STRING)))
@@ -191,13 +191,13 @@ def _text_match(function: str) -> Callable[[_OpenCall], Expr]:
     return translate
 
 
-def _match_like(call: _OpenCall) -> Expr:
+def _translate_match_like(call: _OpenCall) -> Expr:
     value, pattern = _value_and_pattern(call)
     if re.search(r"\\(?![%_])", pattern):
-        # pyarrow reads such a backslash in one of two ways, depending on the rest of the pattern.
+        # pyarrow interprets such a backslash in one of two ways, depending on the rest of the pattern.
         raise ExpressionError(
-            f"the pattern {pattern!r} of pyarrow's match_like has a backslash before something else than % or _, "
-            f"which pyarrow reads in several ways: {WAY_OUT}"
+            f"the pattern {pattern!r} of pyarrow's match_like has a backslash that is not before % or _, "
+            f"which is ambiguous in pyarrow: {WAY_OUT}"
         )
     return Call("like", (value, Literal(pattern, types.STRING)))
 
@@ -215,36 +215,36 @@ def _value_and_pattern(call: _OpenCall) -> tuple[Expr, str]:
     return value, pattern
 
 
-def _cast(call: _OpenCall) -> Expr:
+def _translate_cast(call: _OpenCall) -> Expr:
     target = call.option("to_type").type
     if any(call.flag(name) for name in call.options or {} if name.startswith("allow_")):
         raise ExpressionError(
-            f"pyarrow's unsafe cast to {target} wraps and cuts values, which has no counterpart here: "
+            f"pyarrow's unsafe cast to {target} wraps and truncates values, which has no counterpart here: "
             f"cast with safe=True, or {WAY_OUT}"
         )
     if types.is_text(target):
         target = types.STRING
     name = type_name(target)
     try:
-        nameable = type_from_name(name) == target
+        has_name = type_from_name(name) == target
     except TypeMismatch:
-        nameable = False
-    if not nameable:
+        has_name = False
+    if not has_name:
         raise ExpressionError(f"pyarrow's cast to {target} has no counterpart here: {WAY_OUT}")
     return Call("cast", (call.args[0], Literal(name, types.STRING)))
 
 
-def _divide(call: _OpenCall) -> Expr:
+def _translate_divide(call: _OpenCall) -> Expr:
     dividend, divisor = call.args
     if not (_is_floating(dividend) or _is_floating(divisor)):
         raise ExpressionError(
-            "pyarrow's division cuts whole numbers, and here it does not: "
-            f"cast one side with .cast('double') if that is not wanted, or {WAY_OUT}"
+            "pyarrow's division truncates integers, but here / does not: "
+            f"cast one side with .cast('double') to get fractions, or {WAY_OUT}"
         )
     if call.function == "divide" and not (isinstance(divisor, Literal) and divisor.value):
         raise ExpressionError(
-            "pyarrow's divide gives infinity where a divisor is zero, and here it is NULL: "
-            f"use the / operator of pyarrow expressions, which refuses zero, or {WAY_OUT}"
+            "pyarrow's divide returns infinity for a divisor of zero, but here it is NULL: "
+            f"use the / operator of pyarrow expressions, which raises for zero, or {WAY_OUT}"
         )
     return Call("/", (dividend, divisor))
 
@@ -259,7 +259,7 @@ def _is_floating(expr: Expr) -> bool:
             return False
 
 
-def _struct_field(call: _OpenCall) -> Expr:
+def _translate_struct_field(call: _OpenCall) -> Expr:
     path = call.option("field_ref").as_py()
     match call.args[0]:
         case Column(path=outer) if isinstance(path, str) and re.fullmatch(r"(?:\.[^.\[\\]+)+", path):
@@ -269,41 +269,41 @@ def _struct_field(call: _OpenCall) -> Expr:
 
 
 _TRANSLATIONS: dict[str, tuple[int | None, Callable[[_OpenCall], Expr]]] = {
-    "equal": (2, _renamed("=")),
-    "not_equal": (2, _renamed("<>")),
-    "less": (2, _renamed("<")),
-    "less_equal": (2, _renamed("<=")),
-    "greater": (2, _renamed(">")),
-    "greater_equal": (2, _renamed(">=")),
-    "and_kleene": (2, _renamed("and")),
-    "or_kleene": (2, _renamed("or")),
-    "and_not_kleene": (2, _and_not),
-    "and": (2, _strict("and")),
-    "or": (2, _strict("or")),
-    # What pc.and_ and pc.or_ make of expressions, under a name that pyarrow itself then does not find.
-    "and_": (2, _strict("and")),
-    "or_": (2, _strict("or")),
-    "xor": (2, _renamed("<>")),
-    "invert": (1, _renamed("not")),
-    "is_null": (1, _is_null),
-    "is_valid": (1, _renamed("is_not_null")),
-    "is_nan": (1, _is_nan),
-    "is_in": (1, _is_in),
-    "if_else": (3, _if_else),
-    "coalesce": (None, _renamed("coalesce")),
-    "starts_with": (1, _text_match("startswith")),
-    "ends_with": (1, _text_match("endswith")),
-    "match_substring": (1, _text_match("contains")),
-    "match_like": (1, _match_like),
-    "utf8_lower": (1, _renamed("lower")),
-    "utf8_upper": (1, _renamed("upper")),
-    "utf8_length": (1, _renamed("length")),
-    "cast": (1, _cast),
-    "struct_field": (1, _struct_field),
-    "divide": (2, _divide),
-    "divide_checked": (2, _divide),
+    "equal": (2, _rename("=")),
+    "not_equal": (2, _rename("<>")),
+    "less": (2, _rename("<")),
+    "less_equal": (2, _rename("<=")),
+    "greater": (2, _rename(">")),
+    "greater_equal": (2, _rename(">=")),
+    "and_kleene": (2, _rename("and")),
+    "or_kleene": (2, _rename("or")),
+    "and_not_kleene": (2, _translate_and_not),
+    "and": (2, _translate_strict("and")),
+    "or": (2, _translate_strict("or")),
+    # The names that pc.and_ and pc.or_ give to expressions, and that pyarrow itself cannot evaluate.
+    "and_": (2, _translate_strict("and")),
+    "or_": (2, _translate_strict("or")),
+    "xor": (2, _rename("<>")),
+    "invert": (1, _rename("not")),
+    "is_null": (1, _translate_is_null),
+    "is_valid": (1, _rename("is_not_null")),
+    "is_nan": (1, _translate_is_nan),
+    "is_in": (1, _translate_is_in),
+    "if_else": (3, _translate_if_else),
+    "coalesce": (None, _rename("coalesce")),
+    "starts_with": (1, _translate_text_match("startswith")),
+    "ends_with": (1, _translate_text_match("endswith")),
+    "match_substring": (1, _translate_text_match("contains")),
+    "match_like": (1, _translate_match_like),
+    "utf8_lower": (1, _rename("lower")),
+    "utf8_upper": (1, _rename("upper")),
+    "utf8_length": (1, _rename("length")),
+    "cast": (1, _translate_cast),
+    "struct_field": (1, _translate_struct_field),
+    "divide": (2, _translate_divide),
+    "divide_checked": (2, _translate_divide),
     **{
-        name + suffix: (arguments, _renamed(function))
+        name + suffix: (arguments, _rename(function))
         for name, arguments, function in (
             ("add", 2, "+"),
             ("subtract", 2, "-"),
@@ -314,4 +314,4 @@ _TRANSLATIONS: dict[str, tuple[int | None, Callable[[_OpenCall], Expr]]] = {
         for suffix in ("", "_checked")
     },
 }
-"""By pyarrow's function: how many arguments it has (None: any number), and what it is here."""
+"""For each pyarrow function: its number of arguments (None: any number), and its translation."""

@@ -1,4 +1,4 @@
-"""Expressions of pyiceberg as expressions of Tamis."""
+"""Translation of pyiceberg expressions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NAN = Literal(float("nan"), types.DOUBLE)
 
 
 def from_pyiceberg(expression: Any) -> Expr:
-    """Translate an unbound `BooleanExpression` of pyiceberg into what a scan of pyiceberg returns for it.
+    """Translate an unbound `BooleanExpression` into a predicate for the rows that a pyiceberg scan returns.
 
-    A scan of pyiceberg filters rows with pyarrow, and NULL fares there as follows, also below `Not`:
+    A pyiceberg scan filters rows with pyarrow, which treats NULL as follows, also below `Not`:
 
     | pyiceberg                                 | of NULL | here                              |
     |-------------------------------------------|---------|-----------------------------------|
@@ -27,32 +27,32 @@ def from_pyiceberg(expression: Any) -> Expr:
     | In (of two values or more)                | FALSE   | `x IS NOT NULL AND x IN (…)`      |
     | NotIn (of two values or more)             | TRUE    | `x IS NULL OR NOT x IN (…)`       |
 
-    `In` and `NotIn` of one value are `EqualTo` and `NotEqualTo` already when pyiceberg makes them. NaN is larger than
-    every number and equal to itself, as everywhere here; pyiceberg's scans call every comparison with it false.
+    pyiceberg itself turns `In` and `NotIn` of one value into `EqualTo` and `NotEqualTo`. NaN is larger than every
+    number and equal to itself, as everywhere in Tamis; in a pyiceberg scan every comparison with NaN is false.
     """
     from pyiceberg import expressions as iceberg
 
     results: list[Expr] = []
-    # A junction is met twice: on the way down it puts itself back below its parts, on the way up it combines them.
+    # AND, OR and NOT are visited twice: first to push their operands, then to combine the results.
     stack: list[tuple[Any, bool]] = [(expression, False)]
     while stack:
-        node, parts_are_done = stack.pop()
+        node, has_results = stack.pop()
         match node:
-            case iceberg.And() | iceberg.Or() if parts_are_done:
+            case iceberg.And() | iceberg.Or() if has_results:
                 right, left = results.pop(), results.pop()
                 results.append(and_(left, right) if isinstance(node, iceberg.And) else or_(left, right))
-            case iceberg.Not() if parts_are_done:
+            case iceberg.Not() if has_results:
                 results.append(not_(results.pop()))
             case iceberg.And() | iceberg.Or():
                 stack += [(node, True), (node.right, False), (node.left, False)]
             case iceberg.Not():
                 stack += [(node, True), (node.child, False)]
             case _:
-                results.append(_leaf(node))
+                results.append(_translate_leaf(node))
     return results[0]
 
 
-def _leaf(node: Any) -> Expr:
+def _translate_leaf(node: Any) -> Expr:
     from pyiceberg import expressions as iceberg
 
     match node:
@@ -61,7 +61,7 @@ def _leaf(node: Any) -> Expr:
         case iceberg.AlwaysFalse():
             return FALSE
         case iceberg.UnboundPredicate():
-            column = _column(node.term)
+            column = _to_column(node.term)
         case _:
             raise ExpressionError(
                 f"the pyiceberg expression {type(node).__name__} cannot be translated: "
@@ -77,9 +77,9 @@ def _leaf(node: Any) -> Expr:
         case iceberg.NotNaN():
             return Call("<>", (column, _NAN))
         case iceberg.In():
-            return and_(Call("is_not_null", (column,)), _member(column, node))
+            return and_(Call("is_not_null", (column,)), _build_membership(column, node))
         case iceberg.NotIn():
-            return or_(Call("is_null", (column,)), not_(_member(column, node)))
+            return or_(Call("is_null", (column,)), not_(_build_membership(column, node)))
         case iceberg.EqualTo():
             operator = "="
         case iceberg.NotEqualTo():
@@ -95,32 +95,32 @@ def _leaf(node: Any) -> Expr:
         case iceberg.StartsWith():
             operator = "startswith"
         case iceberg.NotStartsWith():
-            return not_(Call("startswith", (column, _literal(node.literal))))
+            return not_(Call("startswith", (column, _to_literal(node.literal))))
         case _:
             raise ExpressionError(
                 f"the pyiceberg predicate {type(node).__name__} has no counterpart here: write the filter as SQL text"
             )
-    return Call(operator, (column, _literal(node.literal)))
+    return Call(operator, (column, _to_literal(node.literal)))
 
 
-def _column(term: Any) -> Column:
+def _to_column(term: Any) -> Column:
     from pyiceberg.expressions import Reference
 
     if not isinstance(term, Reference):
         raise ExpressionError(f"the pyiceberg term {type(term).__name__} is not a column: write the filter as SQL text")
     parts = tuple(term.name.split("."))
-    # A dot separates the fields of a nested column; a name that begins or ends with one is just a name.
+    # A dot separates the fields of a nested column; a name that starts or ends with a dot is one name.
     return Column(parts if all(parts) else (term.name,), exact=True)
 
 
-def _member(column: Column, node: Any) -> Call:
-    # pyiceberg keeps a set, whose order changes from run to run.
+def _build_membership(column: Column, node: Any) -> Call:
+    # pyiceberg holds a set, whose order changes from run to run.
     members = sorted(node.literals, key=lambda member: (type(member).__name__, member.value))
-    return Call("in", (column, *(_literal(member) for member in members)))
+    return Call("in", (column, *(_to_literal(member) for member in members)))
 
 
-def _literal(value: Any) -> Literal:
-    """A literal of pyiceberg, which holds days and microseconds for times, as Tamis does."""
+def _to_literal(value: Any) -> Literal:
+    """Translate a pyiceberg literal, which holds days and microseconds for times, as Tamis does."""
     from pyiceberg.expressions import literals as iceberg
 
     match value:

@@ -1,11 +1,11 @@
-"""Conditions as tuples, the form that pyarrow, pandas and others take as `filters`.
+"""Conditions as tuples, the `filters` of pyarrow, pandas and others.
 
     ("id", "=", 5)                              one condition
-    [("id", ">", 5), ("region", "in", ["eu"])]  all of them
-    [[("id", "=", 5)], [("id", "=", 7)]]        any of the lists, and within a list all (see `sources`)
+    [("id", ">", 5), ("region", "in", ["eu"])]  AND
+    [[("id", "=", 5)], [("id", "=", 7)]]        OR of the lists, AND within a list (see `sources`)
 
-The names of columns and the values are those of `tamis.col`. What is NULL is as there: a comparison with NULL drops the
-row, while a list finds NULL where it has None, so that `not in` keeps the rows in which the column is NULL.
+Column names and values are those of `tamis.col`. NULL is as in pyarrow: a comparison with NULL drops the row, while a
+list matches NULL if it contains None, so that `not in` without None keeps the rows in which the column is NULL.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ _COMPARISONS: dict[str | None, Callable[[Any, Any], Expression]] = {
 }  # fmt: skip
 _LISTS = ("in", "not in")
 _OPERATORS = (*_COMPARISONS, *_LISTS)
-_OTHER_OPERATOR = re.compile(
+_FOREIGN_OPERATOR = re.compile(
     r"[^\w\s'\"`()]{1,3}|(?:not |r|i)?like|is|is not|between|contains|startswith|eq|ne|gt|ge|lt|le"
 )
-"""What people write there as well, and what is no filter of its own."""
+"""Operators of other libraries, which cannot be filters themselves."""
 
 
 def is_condition(item: object) -> TypeGuard[Condition]:
-    """Whether a value is one condition: a name, an operator, a value."""
-    return isinstance(item, tuple) and len(item) == 3 and _is_name(item[0]) and _operator(item[1]) in _OPERATORS
+    """Return whether a value is one condition: a name, an operator, a value."""
+    return (
+        isinstance(item, tuple) and len(item) == 3 and _is_name(item[0]) and _normalise_operator(item[1]) in _OPERATORS
+    )
 
 
 def refuse_misspelled(item: list[object] | tuple[object, ...]) -> None:
-    """Raise for what was meant as a condition, and would be read as a list of filters."""
+    """Raise for a malformed condition, which would be treated as a list of filters."""
     if len(item) not in (2, 3) or not _is_name(item[0]):
         return
-    operator = _operator(item[1])
+    operator = _normalise_operator(item[1])
     if operator in _OPERATORS:
-        shown = (*item[:2], "…") if len(item) == 2 else tuple(item)
-        raise InvalidArgument(f"where has {item!r}: a condition is a tuple of three, as in {shown!r}")
-    if operator is not None and _OTHER_OPERATOR.fullmatch(operator):
+        example = (*item[:2], "…") if len(item) == 2 else tuple(item)
+        raise InvalidArgument(f"where has {item!r}: a condition is a tuple of three, as in {example!r}")
+    if operator is not None and _FOREIGN_OPERATOR.fullmatch(operator):
         known = " ".join(str(each) for each in _OPERATORS)
         raise InvalidArgument(
-            f"where has {item!r}, and {item[1]!r} is no operator of a condition. Operators: {known}; "
-            "SQL text, such as \"name LIKE 'a%'\", and tamis.col can say more"
+            f"where has {item!r}, but conditions have no operator {item[1]!r}. Operators: {known}; "
+            "for others write SQL text, such as \"name LIKE 'a%'\", or use tamis.col"
         )
 
 
@@ -59,20 +61,20 @@ def _is_name(item: object) -> bool:
     return isinstance(item, str | Expression | Column) or is_path
 
 
-def _operator(item: object) -> str | None:
+def _normalise_operator(item: object) -> str | None:
     return " ".join(item.lower().split()) if isinstance(item, str) else None
 
 
 def from_condition(condition: Condition) -> Expr:
     name, sign, value = condition
-    operator = _operator(sign)
-    column = _column(name)
+    operator = _normalise_operator(sign)
+    column = _to_column(name)
     if operator in _LISTS:
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise InvalidArgument(
                 f"the condition {condition!r} needs a list of values after {sign!r}, as in {(name, sign, [value])!r}"
             )
-        return _member(column, list(value), is_wanted=operator == "in")
+        return _build_membership(column, list(value), is_in=operator == "in")
     if value is None:
         raise InvalidArgument(
             f"the condition {condition!r} is never TRUE: write SQL text, as in '{column.to_sql()} IS NULL', "
@@ -81,16 +83,16 @@ def from_condition(condition: Condition) -> Expr:
     return _COMPARISONS[operator](column, value).node
 
 
-def _member(column: Expression, values: list[object], *, is_wanted: bool) -> Expr:
+def _build_membership(column: Expression, values: list[object], *, is_in: bool) -> Expr:
     present = [value for value in values if value is not None]
     found = column.isin(present).node
     has_none = len(present) < len(values)
-    if is_wanted:
+    if is_in:
         return or_(found, column.is_null().node) if has_none else found
     return and_(not_(found), column.is_not_null().node) if has_none else or_(not_(found), column.is_null().node)
 
 
-def _column(name: object) -> Expression:
+def _to_column(name: object) -> Expression:
     match name:
         case Expression():
             return name

@@ -1,13 +1,13 @@
 """Interval literals by Spark's grammar: `INTERVAL 1 day 2 hours`, `INTERVAL '1-2' YEAR TO MONTH`, `INTERVAL '2 weeks'`.
 
 An interval is of one of two kinds: months (years and months), or microseconds (days to seconds). A literal that mixes
-them is an error. Its type also has a first and a last field, of which its text and the sum with a date depend:
+them is an error. Its type also has a first and a last field, on which its text and the sum with a date depend:
 
     DATE '2024-01-01' + INTERVAL '1' DAY             is a date
     DATE '2024-01-01' + INTERVAL '1 00' DAY TO HOUR  is a timestamp
 
-Each literal has one canonical text, `INTERVAL '1 days 2 hours'`, in which each field from the first to the last stands
-once. So it stays what it is when text is printed and read again.
+Each literal has one canonical text, `INTERVAL '1 days 2 hours'`, in which each field from the first to the last occurs
+once. So it survives printing and parsing.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _UNITS: dict[str, tuple[str, int]] = {
     "millisecond": ("second", 1_000),
     "microsecond": ("second", 1),
 }
-"""Units of literals: the field that they belong to, and how many months or microseconds one of them is."""
+"""The units of literals: the field of each, and its size in months or microseconds."""
 
 UNITS = frozenset(_UNITS) | {f"{unit}s" for unit in _UNITS} | {"nanosecond", "nanoseconds"}
-"""The words that are read as a unit; nanoseconds are an error of their own."""
+"""The words that are parsed as a unit; nanoseconds then raise an error."""
 
 _BLANKS = "\t\n\x0b\x0c\r \x00"
 _PART = re.compile(r"[\s\x00]*([+-]?)[\s\x00]*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)[\s\x00]+([A-Za-z]+)(?=[\s\x00]|$)")
@@ -45,19 +45,19 @@ _SPANS = {
     ("hour", "second"): re.compile(rf"([+-]?)([0-9]+):([0-9]{{1,2}}):{_SECONDS}"),
     ("minute", "second"): re.compile(r"([+-]?)([0-9]+):([0-9]{1,2})(?:\.([0-9]{1,9}))?"),
 }
-_MOST = {"month": 11, "hour": 23, "minute": 59, "second": 59}
+_MAX_VALUES = {"month": 11, "hour": 23, "minute": 59, "second": 59}
 
 
-def _padded(value: str) -> str:
+def _pad_number(value: str) -> str:
     whole, point, fraction = value.partition(".")
     return f"{whole:0>2}{point}{fraction}"
 
 
 class NotAnInterval(ValueError):
-    """Why a text is not an interval."""
+    """The reason why a text is not an interval."""
 
 
-def no_unit(word: str) -> NotAnInterval:
+def unknown_unit_error(word: str) -> NotAnInterval:
     return NotAnInterval(f"{word or 'nothing'} is not a unit. Units: {', '.join(_UNITS)}")
 
 
@@ -100,7 +100,8 @@ class IntervalLiteral:
             text = "-".join(values)
         else:
             values = [
-                value if field == "day" else _padded(value) for field, value in zip(self.fields, values, strict=True)
+                value if field == "day" else _pad_number(value)
+                for field, value in zip(self.fields, values, strict=True)
             ]
             days = [values.pop(0)] if self.first == "day" else []
             text = " ".join([*days, *([":".join(values)] if values else [])])
@@ -129,14 +130,14 @@ def of_text(text: str) -> IntervalLiteral:
     while position < len(trimmed):
         match = _PART.match(trimmed, position)
         if match is None:
-            raise NotAnInterval("a text of an interval has a number and a unit, as in '3 days 4.5 seconds'")
+            raise NotAnInterval("an interval needs numbers with units, as in '3 days 4.5 seconds'")
         parts.append((match[1], match[2], match[3]))
         position = match.end()
-    return _of_parts(parts)
+    return _interval_from_parts(parts)
 
 
 def of_node(node: exp.Expr) -> IntervalLiteral | None:
-    """Return the literal that a node of sqlglot spells; None for other nodes and for the type INTERVAL."""
+    """Return the literal of a sqlglot node; None for other nodes and for the type INTERVAL."""
     if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
         return None
     text, unit = node.this.name, node.args.get("unit")
@@ -153,10 +154,10 @@ def of_units(values: list[tuple[str, str]]) -> IntervalLiteral:
         if match is None:
             raise NotAnInterval(f"'{value}' is not a number")
         parts.append((match[1], match[2], unit))
-    return _of_parts(parts)
+    return _interval_from_parts(parts)
 
 
-def _of_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
+def _interval_from_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
     if not parts:
         raise NotAnInterval("the text is empty")
     months = microseconds = 0
@@ -165,7 +166,7 @@ def _of_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
         unit = word.lower()
         unit = unit if unit in _UNITS else unit.removesuffix("s")
         if unit not in _UNITS:
-            raise no_unit(word)
+            raise unknown_unit_error(word)
         whole, point, fraction = number.partition(".")
         if point and unit != "second":
             raise NotAnInterval("only seconds may have a fraction")
@@ -180,8 +181,8 @@ def _of_parts(parts: list[tuple[str, str, str]]) -> IntervalLiteral:
             microseconds += -count if sign == "-" else count
     ordered = [field for field in (*MONTH_FIELDS, *TIME_FIELDS) if field in fields]
     if ordered[0] in MONTH_FIELDS and ordered[-1] in TIME_FIELDS:
-        raise NotAnInterval("years and months cannot stand in one interval with days and times: add two intervals")
-    return _checked(months or microseconds, ordered[0], ordered[-1])
+        raise NotAnInterval("an interval cannot mix years and months with days and times: add two intervals")
+    return _check_range(months or microseconds, ordered[0], ordered[-1])
 
 
 def of_span(text: str, first: str, last: str) -> IntervalLiteral:
@@ -193,11 +194,11 @@ def of_span(text: str, first: str, last: str) -> IntervalLiteral:
     first, last = first.lower(), last.lower()
     pattern = _SPANS.get((first, last))
     if pattern is None:
-        raise NotAnInterval(f"there is no interval {first.upper()} TO {last.upper()}")
+        raise NotAnInterval(f"Spark's SQL has no interval {first.upper()} TO {last.upper()}")
     match = pattern.fullmatch(text.strip(_BLANKS))
     if match is None:
         raise NotAnInterval(
-            f"'{text}' is not written as {first.upper()} TO {last.upper()}, as in {_EXAMPLES[first, last]}"
+            f"'{text}' is not a valid {first.upper()} TO {last.upper()}, as in {_EXAMPLES[first, last]}"
         )
     fields: tuple[str, ...] = MONTH_FIELDS if first == "year" else TIME_FIELDS
     sizes = _SIZES if first == "year" else _MICROSECONDS
@@ -205,12 +206,12 @@ def of_span(text: str, first: str, last: str) -> IntervalLiteral:
     sign, *values = match.groups()
     count = 0
     for field, value in zip(fields, values, strict=False):
-        if field != first and int(value) > _MOST[field]:
-            raise NotAnInterval(f"{field} {value} is more than {_MOST[field]}")
+        if field != first and int(value) > _MAX_VALUES[field]:
+            raise NotAnInterval(f"{field} {value} is greater than {_MAX_VALUES[field]}")
         count += int(value) * sizes[field]
     if last == "second" and values[-1] is not None:
         count += int(values[-1].ljust(9, "0")) // 1_000
-    return _checked(-count if sign == "-" else count, first, last)
+    return _check_range(-count if sign == "-" else count, first, last)
 
 
 _EXAMPLES = {
@@ -224,7 +225,7 @@ _EXAMPLES = {
 }
 
 
-def _checked(count: int, first: str, last: str) -> IntervalLiteral:
+def _check_range(count: int, first: str, last: str) -> IntervalLiteral:
     bits = 31 if first in MONTH_FIELDS else 63
     if not -(2**bits) <= count < 2**bits:
         raise NotAnInterval("the interval is too large")

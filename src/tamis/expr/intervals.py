@@ -1,4 +1,4 @@
-"""Comparisons of one column with constants, joined: tighter bounds, shorter lists, contradictions.
+"""Merging of comparisons of one column with constants: tighter bounds, shorter lists, contradictions.
 
 a > 3 AND a > 5            a > 5
 a IN (1, 7, 9) AND a > 5   a IN (7, 9)
@@ -16,11 +16,11 @@ from tamis.expr.ordering import is_less, sort_key
 
 @dataclass(slots=True)
 class _Constraints:
-    """What a conjunction says about one column by comparison with constants."""
+    """The constraints of a conjunction on one column."""
 
     column: Column
     lower: tuple[Literal, bool] | None = None
-    """The largest lower bound, and whether it excludes its own value."""
+    """The largest lower bound, and whether it is exclusive."""
     upper: tuple[Literal, bool] | None = None
     allowed: list[Literal] | None = None
     excluded: dict[tuple[bool, object], Literal] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class _Constraints:
             self.allowed = [item for item in self.allowed if sort_key(item.value) in keys]
 
     def predicates(self) -> list[Expr] | None:
-        """The shortest way to say the same; None where nothing satisfies it."""
+        """Return the shortest equivalent predicates; None if no value satisfies them."""
         if self.allowed is not None:
             values = [item for item in self.allowed if self._admits(item)]
             match values:
@@ -94,7 +94,7 @@ def _is_tighter(new: tuple[Literal, bool], old: tuple[Literal, bool], *, lower: 
     return is_less(inner, outer) or (sort_key(inner) == sort_key(outer) and new[1] and not old[1])
 
 
-def _constraint(part: Expr) -> tuple[Column, str, tuple[Literal, ...]] | None:
+def _parse_constraint(part: Expr) -> tuple[Column, str, tuple[Literal, ...]] | None:
     match part:
         case Call(("=" | "<>" | "<" | "<=" | ">" | ">=") as function, (Column() as column, Literal() as item)):
             return None if item.is_null else (column, function, (item,))
@@ -106,11 +106,11 @@ def _constraint(part: Expr) -> tuple[Column, str, tuple[Literal, ...]] | None:
 
 
 def merge_conjunction(parts: list[Expr], *, where: bool) -> list[Expr]:
-    """The parts of a conjunction with all constraints on a column joined, each where the first of them stood."""
+    """Return the conjuncts with all constraints on a column merged, at the position of the first one."""
     by_column: dict[Column, _Constraints] = {}
     merged: list[Expr | _Constraints] = []
     for part in parts:
-        found = _constraint(part)
+        found = _parse_constraint(part)
         if found is None:
             merged.append(part)
             continue
@@ -125,18 +125,18 @@ def merge_conjunction(parts: list[Expr], *, where: bool) -> list[Expr]:
             continue
         predicates = entry.predicates()
         if predicates is None:
-            # Never TRUE; NULL where the column is, unless only TRUE matters.
+            # Never TRUE; NULL where the column is NULL, unless only TRUE matters.
             predicates = [FALSE] if where else [and_(Call("is_null", (entry.column,)), NULL)]
         result.extend(predicates)
     return list(dict.fromkeys(result))
 
 
 def merge_disjunction(parts: list[Expr]) -> list[Expr]:
-    """The parts of a disjunction with the equalities on a column joined into one list."""
+    """Return the disjuncts with the equalities on a column merged into one IN list."""
     lists: dict[Column, list[Literal]] = {}
     merged: list[tuple[Expr, bool]] = []
     for part in parts:
-        found = _constraint(part)
+        found = _parse_constraint(part)
         if found is None or found[1] not in ("=", "in"):
             merged.append((part, False))
             continue
@@ -145,11 +145,12 @@ def merge_disjunction(parts: list[Expr]) -> list[Expr]:
             merged.append((column, True))
         lists.setdefault(column, []).extend(items)
     return [
-        _one_of(entry, lists[entry]) if is_list and isinstance(entry, Column) else entry for entry, is_list in merged
+        _build_membership(entry, lists[entry]) if is_list and isinstance(entry, Column) else entry
+        for entry, is_list in merged
     ]
 
 
-def _one_of(column: Column, items: list[Literal]) -> Expr:
+def _build_membership(column: Column, items: list[Literal]) -> Expr:
     distinct = {sort_key(item.value): item for item in items}
     values = [distinct[key] for key in sorted(distinct)]
     return Call("=", (column, values[0])) if len(values) == 1 else Call("in", (column, *values))

@@ -1,11 +1,11 @@
-"""Evaluate a partition filter over partition values, all rows at once.
+"""Vectorised evaluation of a partition filter over partition values.
 
 | the value is…    | eq, in      | neq   | gt, gte, lt, lte                     | is_null | is_not_null |
 |------------------|-------------|-------|--------------------------------------|---------|-------------|
 | missing or null  | false       | true  | false                                | true    | false       |
 | present          | text equals | not eq| as text, or as the type if both parse| false   | true        |
 
-The result is never null, so that AND, OR and NOT are those of plain booleans.
+The result is never null, so that AND, OR and NOT are two-valued.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _COMPARE = {"gt": pc.greater, "gte": pc.greater_equal, "lt": pc.less, "lte": pc.
 
 
 def evaluate(partition_filter: PartitionFilter, values: PartitionValues) -> pa.BooleanArray:
-    """One boolean a row, never null. Maps, structs, record batches and tables are taken, chunked ones too."""
-    masks = [_evaluate_batch(partition_filter, _Columns(batch)) for batch in _batches_of(values)]
+    """Return one boolean for each row, never null, for maps, structs, record batches and tables, chunked or not."""
+    masks = [_evaluate_batch(partition_filter, _Columns(batch)) for batch in _to_batches(values)]
     return pa.concat_arrays(masks) if masks else pa.array([], types.BOOLEAN)
 
 
-def _batches_of(values: PartitionValues) -> list[pa.MapArray | pa.StructArray | pa.RecordBatch]:
+def _to_batches(values: PartitionValues) -> list[pa.MapArray | pa.StructArray | pa.RecordBatch]:
     match values:
         case pa.ChunkedArray():
             batches = values.chunks
@@ -47,12 +47,14 @@ def _batches_of(values: PartitionValues) -> list[pa.MapArray | pa.StructArray | 
     for batch in batches:
         if not isinstance(batch, pa.MapArray | pa.StructArray | pa.RecordBatch):
             found = getattr(batch, "type", type(batch).__name__)
-            raise TypeMismatch(f"partition values are a map, a struct, a record batch or a table, found {found}")
+            raise TypeMismatch(
+                f"expected partition values in a map, a struct, a record batch or a table, found {found}"
+            )
     return list(batches)
 
 
 class _Columns:
-    """The partition values of one batch by column, each looked up, spelled and parsed once."""
+    """The partition values of one batch by column; each column is looked up, formatted and parsed once."""
 
     def __init__(self, batch: pa.MapArray | pa.StructArray | pa.RecordBatch) -> None:
         self._batch = batch
@@ -61,14 +63,14 @@ class _Columns:
         self._numbers: dict[tuple[str, str], pa.Array] = {}
 
     def texts(self, column: str) -> pa.Array | None:
-        """The texts of a column, null where there is no value; None where no row has the column."""
+        """Return the texts of a column, null where there is no value; None if no row has the column."""
         if column not in self._texts:
             values = self._values(column)
             self._texts[column] = None if values is None else partition_text(values, column)
         return self._texts[column]
 
     def numbers(self, column: str, type_name: str) -> pa.Array:
-        """The texts of a column as numbers, null where a text is not one."""
+        """Return the texts of a column as numbers, null where a text is not a number."""
         key = (column, type_name)
         if key not in self._numbers:
             self._numbers[key] = _parse(self.texts(column), type_name)
@@ -80,7 +82,7 @@ class _Columns:
                 return map_element(self._batch, column)
             case pa.StructArray():
                 indices = self._batch.type.get_all_field_indices(column)
-                # Unlike `field`, `struct_field` makes the fields of a null struct null.
+                # Unlike `field`, `struct_field` returns null for the fields of a null struct.
                 return pc.struct_field(self._batch, [indices[-1]]) if indices else None
             case _:
                 indices = self._batch.schema.get_all_field_indices(column)
@@ -88,11 +90,11 @@ class _Columns:
 
 
 class _Frame:
-    """A filter under evaluation: the filters inside it that are still to come, and the mask of those that are done."""
+    """A filter under evaluation: its remaining inner filters, and the mask of those that are done."""
 
     def __init__(self, partition_filter: PartitionFilter, columns: _Columns) -> None:
         self.op = partition_filter.op
-        self.waiting: Iterator[PartitionFilter] = iter(partition_filter.filters)
+        self.remaining: Iterator[PartitionFilter] = iter(partition_filter.filters)
         self.mask: pa.BooleanArray | None = None
         match self.op:
             case "and" | "or":
@@ -113,11 +115,11 @@ class _Frame:
 
 
 def _evaluate_batch(partition_filter: PartitionFilter, columns: _Columns) -> pa.BooleanArray:
-    """Depth first with a stack of our own; masks are combined as they come, so that a wide filter holds few."""
+    """Evaluate depth first with an explicit stack; masks are combined at once, so that a wide filter holds few."""
     frames = [_Frame(partition_filter, columns)]
     while True:
         frame = frames[-1]
-        inner = next(frame.waiting, None)
+        inner = next(frame.remaining, None)
         if inner is not None:
             frames.append(_Frame(inner, columns))
             continue
@@ -162,7 +164,7 @@ def _parse(texts: pa.Array, type_name: str) -> pa.Array:
 
 
 def _compare_numbers(op: str, numbers: pa.Array, bound: pa.Scalar) -> pa.BooleanArray:
-    """Compare with a bound, NaN being larger than every number and equal to itself."""
+    """Compare with a bound, where NaN is larger than every number and equal to itself."""
     if pa.types.is_integer(numbers.type):
         return _COMPARE[op](numbers, bound)
     is_nan = pc.is_nan(numbers)
@@ -170,6 +172,6 @@ def _compare_numbers(op: str, numbers: pa.Array, bound: pa.Scalar) -> pa.Boolean
         # Everything but NaN is smaller than the bound, and NaN equals it.
         bound_is_nan = {"gt": False, "gte": is_nan, "lt": pc.invert(is_nan), "lte": True}[op]
         return pc.if_else(pc.is_valid(numbers), bound_is_nan, False)
-    # Arrow calls every comparison with NaN false, which already holds for `lt` and `lte`.
+    # In Arrow every comparison with NaN is false, which is correct for `lt` and `lte`.
     compared = _COMPARE[op](numbers, bound)
     return pc.or_(compared, is_nan) if op in ("gt", "gte") else compared

@@ -1,4 +1,4 @@
-"""PartitionFilter: a portable filter on partition values, small enough to travel as JSON.
+"""PartitionFilter: a portable filter on partition values with a JSON wire format.
 
 The wire format, key by key and in this order:
 
@@ -9,16 +9,16 @@ The wire format, key by key and in this order:
     {"op":"and","filters":[…]}                                  or alike
     {"op":"not","filter":{…}}
 
-Its meaning differs from SQL on purpose, because a partition value is a text that is there or is not:
-`tamis.expr.partition_evaluation` has the table. An AND of nothing keeps all, an OR of nothing and an IN of nothing
-keep none. Text compares by code points. With a type, a value and a bound that both parse compare as numbers
-(`long`: an optional sign and digits that fit 64 bits; `double`: also fractions, exponents, infinities and NaN, NaN
-being larger than every number and equal to itself); where one does not parse, that one comparison is of texts.
-`evaluate` takes column names exactly, case included. Against a table `resolve_columns` runs first: a name that no
-partition column is spelled by is taken without regard to case, and one that means no partition column is an error.
+Its semantics differ from SQL on purpose, because a partition value is a text that is present or missing:
+`tamis.expr.partition_evaluation` has the truth table. An empty AND keeps all rows, an empty OR and an empty IN keep
+none. Text compares by code points. With a type, a value and a bound that both parse compare as numbers
+(`long`: an optional sign and digits that fit 64 bits; `double`: also fractions, exponents, infinities and NaN, which
+is larger than every number and equal to itself). If one of them does not parse, this comparison is of texts.
+`evaluate` matches column names exactly, case included. For a table `resolve_columns` runs first: a name without an
+exact match is resolved without regard to case, and a name that matches no partition column is an error.
 
-The format is strict, since a key that is not understood might have changed the meaning: unknown or repeated keys are
-errors, and so is a filter nested deeper than `MAX_DEPTH` brackets or longer than `MAX_BYTES`.
+The format is strict, since an unknown key might change the meaning: unknown or repeated keys are errors, and so is a
+filter nested deeper than `MAX_DEPTH` brackets or longer than `MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tamis.expr import partition_evaluation
 from tamis.expr.partition_text import spell
 
 MAX_DEPTH = 500
-"""The most brackets, of objects and lists, that may be open at once in the JSON of a filter."""
+"""The maximum nesting depth of objects and lists in the JSON of a filter."""
 
 MAX_BYTES = 64 * 1024 * 1024
-"""The longest JSON of a filter, in bytes of UTF-8."""
+"""The maximum length of the JSON of a filter, in bytes of UTF-8."""
 
 TYPES = ("long", "double")
 EQUALITIES = ("eq", "neq")
@@ -54,15 +54,15 @@ _OPERANDS = {
     **dict.fromkeys(NULL_TESTS, (0, 0)),
     **dict.fromkeys(("in", *JUNCTIONS), (0, sys.maxsize)),
 }
-"""The fewest and the most values, or filters, of an operation."""
+"""The minimum and maximum number of values, or filters, of an operation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionFilter:
-    """A filter on partition values; made with the named constructors below, or with `from_json`.
+    """A filter on partition values, built with the named constructors below or with `from_json`.
 
-    An immutable value: equal when the JSON is, hashable, and pickled as its JSON, so that what a worker receives is
-    data. Only the fields that its operation has are set.
+    An immutable value: equal if the JSON is equal, hashable, and pickled as its JSON, so that a worker receives only
+    data. Only the fields of its operation are set.
 
     >>> recent = PartitionFilter.gte("year", 2022).with_type("long") & ~PartitionFilter.eq("region", "eu")
     >>> print(recent.filters[0].to_json())
@@ -81,7 +81,7 @@ class PartitionFilter:
     _hash: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        _check_shape(self)
+        _check_fields(self)
         brackets = 2 if self.op in ("in", *JUNCTIONS) else 1
         depth = brackets + max((inner._depth for inner in self.filters), default=0)
         if depth > MAX_DEPTH:
@@ -105,8 +105,8 @@ class PartitionFilter:
 
     @classmethod
     def in_(cls, column: str, *values: object) -> PartitionFilter:
-        """`in_("region", ["eu", "us"])` and `in_("region", "eu", "us")` are the same."""
-        return cls("in", column, tuple(spell(value) for value in _spread(values)))
+        """Return a filter for one of several values: `in_("region", ["eu", "us"])` or `in_("region", "eu", "us")`."""
+        return cls("in", column, tuple(spell(value) for value in _unpack(values)))
 
     @classmethod
     def gt(cls, column: str, value: object) -> PartitionFilter:
@@ -134,58 +134,58 @@ class PartitionFilter:
 
     @classmethod
     def and_(cls, *filters: PartitionFilter | Iterable[PartitionFilter]) -> PartitionFilter:
-        """All of the filters, given one by one or as one list; of none, a filter that keeps all."""
-        return cls("and", filters=tuple(cast("Iterable[PartitionFilter]", _spread(filters))))
+        """Return the AND of several filters or of one list; without any, a filter that keeps all rows."""
+        return cls("and", filters=tuple(cast("Iterable[PartitionFilter]", _unpack(filters))))
 
     @classmethod
     def or_(cls, *filters: PartitionFilter | Iterable[PartitionFilter]) -> PartitionFilter:
-        """Any of the filters, given one by one or as one list; of none, a filter that keeps nothing."""
-        return cls("or", filters=tuple(cast("Iterable[PartitionFilter]", _spread(filters))))
+        """Return the OR of several filters or of one list; without any, a filter that keeps no rows."""
+        return cls("or", filters=tuple(cast("Iterable[PartitionFilter]", _unpack(filters))))
 
     @classmethod
     def not_(cls, inner: PartitionFilter) -> PartitionFilter:
         return cls("not", filters=(inner,))
 
     def with_type(self, type_name: str) -> PartitionFilter:
-        """The same comparison of numbers, `long` or `double`, instead of texts; only gt, gte, lt and lte have one."""
+        """Return the comparison as numbers, `long` or `double`, instead of texts; only for gt, gte, lt and lte."""
         return PartitionFilter(self.op, self.column, self.values, type_name, self.filters)
 
     def with_columns(self, names: Mapping[str, str]) -> PartitionFilter:
-        """The same filter over other column names; a column that `names` lacks keeps its own."""
+        """Return the filter with columns renamed by `names`; other columns keep their name."""
         if all(names.get(column, column) == column for column in self.columns):
             return self
-        # It nests no deeper than MAX_DEPTH.
+        # Recursion is safe: the depth is at most MAX_DEPTH.
         filters = tuple(inner.with_columns(names) for inner in self.filters)
         return PartitionFilter(self.op, names.get(self.column, self.column), self.values, self.type, filters)
 
     def __and__(self, other: PartitionFilter) -> PartitionFilter:
-        return self._joined("and", other)
+        return self._combine("and", other)
 
     def __or__(self, other: PartitionFilter) -> PartitionFilter:
-        return self._joined("or", other)
+        return self._combine("or", other)
 
     def __invert__(self) -> PartitionFilter:
         return PartitionFilter.not_(self)
 
-    def _joined(self, op: str, other: object) -> PartitionFilter:
-        """`a & b & c` is one AND of three, so that a chain made by a program does not nest."""
+    def _combine(self, op: str, other: object) -> PartitionFilter:
+        """Return the AND or OR of two filters; `a & b & c` is one AND of three, so that a generated chain stays flat."""
         if not isinstance(other, PartitionFilter):
             return cast("PartitionFilter", NotImplemented)
         parts = (part.filters if part.op == op else (part,) for part in (self, other))
         return PartitionFilter(op, filters=tuple(inner for part in parts for inner in part))
 
-    # --- What it says -------------------------------------------------------------------------------------------
+    # --- Content ------------------------------------------------------------------------------------------------
 
     @property
     def value(self) -> str:
-        """The one value of eq, neq, gt, gte, lt and lte."""
+        """The single value of eq, neq, gt, gte, lt and lte."""
         if self.op not in (*EQUALITIES, *ORDERINGS):
             raise InvalidArgument(f"a partition filter {self.op!r} has no single value")
         return self.values[0]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The distinct columns, in the order in which they appear."""
+        """The distinct columns, in order of appearance."""
         found: dict[str, None] = {}
         stack = [self]
         while stack:
@@ -199,17 +199,17 @@ class PartitionFilter:
         return list(self.columns)
 
     def evaluate(self, values: partition_evaluation.PartitionValues) -> pa.BooleanArray:
-        """Which rows the filter keeps; never null.
+        """Return whether the filter keeps each row; never null.
 
-        `values` is a column of maps (column to text), a struct column, a record batch or a table; where it is typed,
-        its values are compared as the texts that a partition directory would have.
+        `values` is a column of maps (column to text), a struct column, a record batch or a table; typed values are
+        compared as the text of their partition directory.
         """
         return partition_evaluation.evaluate(self, values)
 
     # --- The wire format ----------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        """The filter as compact JSON, keys in the order of the format."""
+        """Return the filter as compact JSON, keys in the order of the format."""
         written: list[str] = []
         stack: list[str | PartitionFilter] = [self]
         while stack:
@@ -230,7 +230,7 @@ class PartitionFilter:
                     stack += ["}", item.filters[0]]
                     written.append(f'{head},"filter":')
                 case _:
-                    written.append(f'{head},"column":{json_string(item.column)}{_operands_json(item)}}}')
+                    written.append(f'{head},"column":{json_string(item.column)}{_operands_to_json(item)}}}')
         text = "".join(written)
         if len(text.encode()) > MAX_BYTES:
             raise FilterFormatError(f"a partition filter is longer than {MAX_BYTES:,} bytes as JSON", path="$")
@@ -238,7 +238,7 @@ class PartitionFilter:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> PartitionFilter:
-        """Read the wire format; what breaks it is a `FilterFormatError` that names the place."""
+        """Parse the wire format; raise a `FilterFormatError` with the JSON path if it is invalid."""
         from tamis.expr.partition_filter_json import read_filter
 
         return read_filter(text)
@@ -262,7 +262,7 @@ class PartitionFilter:
         return f"PartitionFilter({text if len(text) <= 200 else text[:200] + '…'})"
 
 
-def _operands_json(leaf: PartitionFilter) -> str:
+def _operands_to_json(leaf: PartitionFilter) -> str:
     if leaf.op in NULL_TESTS:
         return ""
     if leaf.op == "in":
@@ -271,8 +271,8 @@ def _operands_json(leaf: PartitionFilter) -> str:
     return f',"value":{json_string(leaf.values[0])}{type_json}'
 
 
-def _check_shape(node: PartitionFilter) -> None:
-    """The invariant: an operation has its own fields and no others, and every text can be written as UTF-8."""
+def _check_fields(node: PartitionFilter) -> None:
+    """Check the invariant: an operation has exactly its own fields, and every text can be encoded as UTF-8."""
     if node.op not in OPERATIONS:
         raise InvalidArgument(f"no partition filter operation {node.op!r}. Operations: {', '.join(OPERATIONS)}")
     if node.type is not None:
@@ -289,7 +289,7 @@ def _check_shape(node: PartitionFilter) -> None:
         for inner in node.filters:
             if not isinstance(inner, PartitionFilter):
                 raise InvalidArgument(
-                    f"{node.op!r} combines partition filters, found {type(inner).__name__}: make one with eq(), in_()…"
+                    f"{node.op!r} combines partition filters, found {type(inner).__name__}: build one with eq(), in_()…"
                 )
     elif not isinstance(node.column, str) or not node.column:
         raise InvalidArgument(f"a partition filter {node.op!r} needs the name of a column, found {node.column!r}")
@@ -299,7 +299,7 @@ def _check_shape(node: PartitionFilter) -> None:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether the text can be written as UTF-8: half of a surrogate pair cannot."""
+    """Return whether the text can be encoded as UTF-8: a lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -307,27 +307,29 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def _spread(items: tuple[Any, ...]) -> Iterable[Any]:
-    """The items themselves, or those of the one list that was given in their place."""
+def _unpack(items: tuple[Any, ...]) -> Iterable[Any]:
+    """Return the items, or the items of the only item if that is a list."""
     if len(items) != 1 or isinstance(items[0], str | bytes | PartitionFilter) or not isinstance(items[0], Iterable):
         return items
     only: Iterable[Any] = items[0]
-    # A set has no order of its own; the text of a filter should not change from run to run.
+    # A set has no stable order, and the text of a filter should not change from run to run.
     return sorted(only, key=str) if isinstance(only, set | frozenset) else only
 
 
 def check_partition_filter(given: object) -> None:
-    """An error where something else was given in place of a filter, such as SQL text."""
+    """Raise if a value other than None is not a PartitionFilter, such as SQL text."""
     if given is not None and not isinstance(given, PartitionFilter):
         kind = with_article(type(given).__name__)
-        raise InvalidArgument(f"the filter is a PartitionFilter, as PartitionFilter.eq('day', '1'), not {kind}")
+        raise InvalidArgument(
+            f"the filter must be a PartitionFilter, such as PartitionFilter.eq('day', '1'), not {kind}"
+        )
 
 
 def resolve_columns(partition_filter: PartitionFilter, known: Collection[str], table: str) -> PartitionFilter:
-    """The filter with its columns spelled as the table spells its partition columns `known`.
+    """Return the filter with its columns spelled as the partition columns `known` of the table.
 
-    An exact match wins; other names are taken without regard to case. A name that means no partition column is an
-    UnknownColumn: for such a filter every value is missing, so that it would keep nothing, or all, without a word.
+    An exact match wins; other names are resolved without regard to case. A name that matches no partition column is an
+    UnknownColumn: every value of such a column is missing, so that the filter would silently keep nothing, or all.
     """
     return partition_filter.with_columns(
         {column: resolve_column(column, known, table) for column in partition_filter.columns}
@@ -335,7 +337,7 @@ def resolve_columns(partition_filter: PartitionFilter, known: Collection[str], t
 
 
 def resolve_column(name: str, known: Collection[str], table: str) -> str:
-    """The partition column that a name means, as the table spells it."""
+    """Return the partition column that a name refers to, as the table spells it."""
     if name in known:
         return name
     matches = [each for each in dict.fromkeys(known) if each.casefold() == name.casefold()]
@@ -343,12 +345,12 @@ def resolve_column(name: str, known: Collection[str], table: str) -> str:
         return matches[0]
     if matches:
         raise AmbiguousColumn(
-            f"the partition filter's column {name!r} fits several partition columns of {table}: "
+            f"the partition filter's column {name!r} matches several partition columns of {table}: "
             f"{', '.join(map(repr, matches))}. Write one of these"
         )
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise UnknownColumn(
-        f"no partition column {name!r} in {table}, which a partition filter names.{hint} "
+        f"no partition column {name!r} in {table}, as used in a partition filter.{hint} "
         f"Partition columns: {', '.join(dict.fromkeys(known)) or 'none'}."
     )

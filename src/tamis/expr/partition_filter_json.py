@@ -1,4 +1,4 @@
-"""Read the JSON of a partition filter, which may come from anywhere: bounded, strict, and never recursive.
+"""Parsing of the JSON of a partition filter, which may be untrusted: bounded, strict, and without recursion.
 
 Size and depth are checked before the text is decoded, so that hostile input costs no more than reading it.
 """
@@ -34,37 +34,37 @@ _KEYS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(JUNCTIONS, ("filters",)),
     "not": ("filter",),
 }
-"""The keys that an operation must have beside `op`."""
+"""The required keys of an operation besides `op`."""
 
-# The closing quote is optional, so that a text without it is passed over once and not searched again and again.
+# The closing quote is optional, so that an unclosed text is scanned once and not again from each character.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STRING_OR_BRACKET = re.compile(_STRING.pattern + r"|[\[\]{}]", re.DOTALL)
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that remembers a key which occurs twice."""
+    """A JSON object that records a repeated key."""
 
     repeated: str | None = None
 
 
 class _Number:
-    """A JSON number: no key of the format takes one, so that its digits are not worth reading."""
+    """A JSON number: no key of the format accepts one, so its digits are not parsed."""
 
 
 def read_filter(text: str | bytes) -> PartitionFilter:
-    document = _decoded(_checked_text(text))
+    document = _decode(_check_text(text))
     frames: list[_Frame] = []
     node: Any = document
     path = "$"
     while True:
-        opened = _opened(node, path)
+        opened = _open_node(node, path)
         if isinstance(opened, _Frame):
             frames.append(opened)
         else:
             if not frames:
                 return opened
             frames[-1].done.append(opened)
-        while (following := next(frames[-1].waiting, None)) is None:
+        while (following := next(frames[-1].remaining, None)) is None:
             frame = frames.pop()
             built = PartitionFilter(frame.op, filters=tuple(frame.done))
             if not frames:
@@ -74,31 +74,31 @@ def read_filter(text: str | bytes) -> PartitionFilter:
 
 
 class _Frame:
-    """An `and`, `or` or `not` whose inner filters are being read."""
+    """An `and`, `or` or `not` whose inner filters are being parsed."""
 
-    def __init__(self, op: str, waiting: Iterator[tuple[Any, str]]) -> None:
+    def __init__(self, op: str, remaining: Iterator[tuple[Any, str]]) -> None:
         self.op = op
-        self.waiting = waiting
+        self.remaining = remaining
         self.done: list[PartitionFilter] = []
 
 
-def _checked_text(text: str | bytes) -> str:
+def _check_text(text: str | bytes) -> str:
     if isinstance(text, bytes | bytearray):
         if len(text) > MAX_BYTES:
-            raise _too_long()
+            raise _too_long_error()
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
             raise FilterFormatError(f"not UTF-8: byte {error.start + 1} of the filter", path="$") from None
     if not isinstance(text, str):
-        raise FilterFormatError(f"the JSON text of a partition filter is needed, found {type(text).__name__}", path="$")
+        raise FilterFormatError(f"expected the JSON text of a partition filter, found {type(text).__name__}", path="$")
     if len(text) > MAX_BYTES:
-        raise _too_long()
+        raise _too_long_error()
     _check_depth(text)
     return text
 
 
-def _too_long() -> FilterFormatError:
+def _too_long_error() -> FilterFormatError:
     return FilterFormatError(f"a partition filter is longer than {MAX_BYTES:,} bytes", path="$")
 
 
@@ -114,23 +114,27 @@ def _check_depth(text: str) -> None:
     for token in _STRING_OR_BRACKET.finditer(text):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
         if depth > MAX_DEPTH:
-            place = token.start() + 1
-            raise FilterFormatError(f"nested deeper than {MAX_DEPTH} brackets at character {place}", path="$")
+            position = token.start() + 1
+            raise FilterFormatError(f"nested deeper than {MAX_DEPTH} brackets at character {position}", path="$")
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     try:
         return json.loads(
-            text, object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_number
+            text,
+            object_pairs_hook=_build_object,
+            parse_int=_ignore_number,
+            parse_float=_ignore_number,
+            parse_constant=_ignore_number,
         )
     except json.JSONDecodeError as error:
         raise FilterFormatError(f"not JSON: {error.msg} at character {error.pos + 1}", path="$") from None
     except RecursionError:
-        # The depth is bounded, but a caller deep in its own recursion may have left less than that.
-        raise FilterFormatError("nested too deep for the stack that is left", path="$") from None
+        # The depth is bounded, but the remaining stack of a caller that recurses deeply may be smaller.
+        raise FilterFormatError("nested too deeply for the remaining stack", path="$") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> _Object:
+def _build_object(pairs: list[tuple[str, Any]]) -> _Object:
     found = _Object(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -138,82 +142,82 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object:
     return found
 
 
-def _number(digits: str) -> _Number:
+def _ignore_number(digits: str) -> _Number:
     return _Number()
 
 
-def _opened(node: Any, path: str) -> PartitionFilter | _Frame:
-    """A leaf as the filter that it is; an `and`, `or` or `not` as a frame over what is inside."""
+def _open_node(node: Any, path: str) -> PartitionFilter | _Frame:
+    """Return the filter of a leaf, or a frame over the inner filters of an `and`, `or` or `not`."""
     if not isinstance(node, _Object):
-        raise _wrong_type("a filter object", node, path)
+        raise _wrong_type_error("a filter object", node, path)
     if node.repeated is not None:
-        raise FilterFormatError(f"key {_shown(node.repeated)} occurs twice", path=_inside(path, node.repeated))
-    op = _text(node, "op", path)
+        raise FilterFormatError(f"key {_shorten(node.repeated)} occurs twice", path=_join_path(path, node.repeated))
+    op = _read_text(node, "op", path)
     if op not in OPERATIONS:
-        raise FilterFormatError(f"unknown op {_shown(op)}; ops are {', '.join(OPERATIONS)}", path=f"{path}.op")
+        raise FilterFormatError(f"unknown op {_shorten(op)}; ops are {', '.join(OPERATIONS)}", path=f"{path}.op")
     allowed = ("op", *_KEYS[op], *(("type",) if op in ORDERINGS else ()))
     for key in node:
         if key not in allowed:
             raise FilterFormatError(
-                f"unknown key {_shown(key)} of {op!r}; keys are {', '.join(allowed)}", path=_inside(path, key)
+                f"unknown key {_shorten(key)} of {op!r}; keys are {', '.join(allowed)}", path=_join_path(path, key)
             )
     if op == "not":
-        return _Frame(op, iter([(_required(node, "filter", path), f"{path}.filter")]))
+        return _Frame(op, iter([(_read_required(node, "filter", path), f"{path}.filter")]))
     if op in JUNCTIONS:
-        filters = _list(node, "filters", path)
+        filters = _read_list(node, "filters", path)
         return _Frame(op, ((inner, f"{path}.filters[{index}]") for index, inner in enumerate(filters)))
-    column = _text(node, "column", path)
+    column = _read_text(node, "column", path)
     if not column:
-        raise FilterFormatError("a column needs a name, found an empty text", path=f"{path}.column")
+        raise FilterFormatError("expected the name of a column, found an empty string", path=f"{path}.column")
     if op in NULL_TESTS:
         return PartitionFilter(op, column)
     if op == "in":
-        values = _list(node, "values", path)
+        values = _read_list(node, "values", path)
         return PartitionFilter(
-            op, column, tuple(_checked(value, f"{path}.values", index) for index, value in enumerate(values))
+            op, column, tuple(_check_string(value, f"{path}.values", index) for index, value in enumerate(values))
         )
-    value = _text(node, "value", path)
-    return PartitionFilter(op, column, (value,), _type(node, path))
+    value = _read_text(node, "value", path)
+    return PartitionFilter(op, column, (value,), _read_type(node, path))
 
 
-def _type(node: _Object, path: str) -> str | None:
+def _read_type(node: _Object, path: str) -> str | None:
     if "type" not in node:
         return None
-    name = _text(node, "type", path)
+    name = _read_text(node, "type", path)
     if name not in TYPES:
-        raise FilterFormatError(f"unknown type {_shown(name)}; types are {', '.join(TYPES)}", path=f"{path}.type")
+        raise FilterFormatError(f"unknown type {_shorten(name)}; types are {', '.join(TYPES)}", path=f"{path}.type")
     return name
 
 
-def _required(node: _Object, key: str, path: str) -> Any:
+def _read_required(node: _Object, key: str, path: str) -> Any:
     if key not in node:
         op = f" of {node['op']!r}" if key != "op" else ""
         raise FilterFormatError(f"missing key {key!r}{op}", path=f"{path}.{key}")
     return node[key]
 
 
-def _text(node: _Object, key: str, path: str) -> str:
-    return _checked(_required(node, key, path), f"{path}.{key}")
+def _read_text(node: _Object, key: str, path: str) -> str:
+    return _check_string(_read_required(node, key, path), f"{path}.{key}")
 
 
-def _list(node: _Object, key: str, path: str) -> list[Any]:
-    found = _required(node, key, path)
+def _read_list(node: _Object, key: str, path: str) -> list[Any]:
+    found = _read_required(node, key, path)
     if not isinstance(found, list):
-        raise _wrong_type("an array", found, f"{path}.{key}")
+        raise _wrong_type_error("an array", found, f"{path}.{key}")
     return found
 
 
-def _checked(value: Any, path: str, index: int | None = None) -> str:
-    """The value if it is a text that can be written; the place is only spelled out for the error."""
+def _check_string(value: Any, path: str, index: int | None = None) -> str:
+    """Return the value if it is a valid Unicode string; raise with its full path otherwise."""
     if isinstance(value, str) and is_unicode(value):
         return value
-    place = path if index is None else f"{path}[{index}]"
+    full_path = path if index is None else f"{path}[{index}]"
     if isinstance(value, str):
-        raise FilterFormatError("a text with half of a surrogate pair is not Unicode", path=place)
-    raise _wrong_type("a string", value, place)
+        raise FilterFormatError("a string with a lone surrogate is not valid Unicode", path=full_path)
+    raise _wrong_type_error("a string", value, full_path)
 
 
-def _wrong_type(expected: str, found: Any, path: str) -> FilterFormatError:
+def _wrong_type_error(expected: str, found: Any, path: str) -> FilterFormatError:
     match found:
         case None:
             name = "null"
@@ -227,13 +231,13 @@ def _wrong_type(expected: str, found: Any, path: str) -> FilterFormatError:
             name = "an object"
         case _:
             name = "a number"
-    hint = "; a null value is tested with is_null" if found is None and expected == "a string" else ""
-    return FilterFormatError(f"{expected} was expected, found {name}{hint}", path=path)
+    hint = "; use is_null to test for null" if found is None and expected == "a string" else ""
+    return FilterFormatError(f"expected {expected}, found {name}{hint}", path=path)
 
 
-def _inside(path: str, key: str) -> str:
-    return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_]\w{0,40}", key) else f"{path}[{_shown(key)}]"
+def _join_path(path: str, key: str) -> str:
+    return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_]\w{0,40}", key) else f"{path}[{_shorten(key)}]"
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")

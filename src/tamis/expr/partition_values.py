@@ -1,12 +1,12 @@
-"""Partition values: from texts to typed values, the function `partition_value(text, type)` of the language.
+"""Parsing of partition values from text to typed values: the function `partition_value(text, type)`.
 
-The rules are those of Delta's protocol: the empty text is NULL for every type, and the text `null` is a text like any
-other.
+The rules are those of Delta's protocol: the empty text is NULL for every type, and the text `null` has no special
+meaning.
 
 | type           | texts                                                                                           |
 |----------------|-------------------------------------------------------------------------------------------------|
 | boolean        | `true`, `false`, in any case; not `1`, `yes`                                                    |
-| whole numbers  | decimal digits with or without a sign, within the range of the type; not `0x10`, not `1.0`      |
+| integers       | decimal digits with or without a sign, within the range of the type; not `0x10`, not `1.0`      |
 | float, double  | `1.5`, `1.0E10`, `NaN`, `Infinity`                                                              |
 | decimal        | a number that the type holds without rounding                                                   |
 | date           | `2024-03-01`, and years beyond four digits with a sign                                          |
@@ -30,21 +30,21 @@ from tamis.expr.nodes import Call
 from tamis.expr.partition_text import parse_double
 from tamis.expr.time_texts import read_dates, read_timestamps
 
-_WHOLE = r"^[+-]?[0-9]{1,38}$"
+_INTEGER = r"^[+-]?[0-9]{1,38}$"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
 _WIDE = pa.decimal128(38, 0)
 
 
 class WrongPartitionText(EvaluationError):
-    """A text that is no value of a type: the cause of the error of whoever evaluates."""
+    """A text that is not a valid value of a type. Evaluation wraps it in an error that names the expression."""
 
     def __init__(self, text: str, data_type: pa.DataType) -> None:
-        super().__init__(f"the partition value {text!r} is no {types.type_name(data_type)}")
+        super().__init__(f"the partition value {text!r} is not a valid {types.type_name(data_type)}")
         self.text = text
 
 
 def partition_value(call: Call, args: list[Value]) -> Value:
-    """The kernel: texts, or one text, in the type whose name is the second argument."""
+    """Parse texts, or one text, as the type whose name is the second argument: the kernel of `partition_value`."""
     target = types.type_from_name(args[1].as_py())
     texts = args[0]
     if isinstance(texts, pa.Scalar):
@@ -53,54 +53,54 @@ def partition_value(call: Call, args: list[Value]) -> Value:
 
 
 def read_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values that texts spell, in the evaluation form of a type; NULL where a text is empty or null.
+    """Parse partition values into the evaluation form of a type; NULL where a text is empty or null.
 
     >>> read_partition_values(pa.array(["007", "", None, "7"]), pa.int8()).to_pylist()
     [7, None, None, 7]
     """
-    texts = _empty_as_null(texts)
+    texts = _replace_empty_by_null(texts)
     if types.is_text(target):
         return texts.cast(evaluation_type(target))
-    # A partition column has few distinct values, so each is read once.
+    # A partition column has few distinct values, so each is parsed once.
     encoded = pc.dictionary_encode(texts)
-    distinct = _reader(target)(encoded.dictionary, target)
+    distinct = _find_reader(target)(encoded.dictionary, target)
     if distinct.null_count:
         raise WrongPartitionText(encoded.dictionary.filter(pc.is_null(distinct))[0].as_py(), target)
     return to_evaluation_form(distinct).take(encoded.indices)
 
 
 def wrong_partition_texts(texts: pa.StringArray, target: pa.DataType) -> pa.StringArray:
-    """The texts that spell no value of a type; NULL where a text spells one, is empty or null.
+    """Return the texts that are not valid values of a type; NULL where a text is valid, empty or null.
 
     >>> wrong_partition_texts(pa.array(["7", "", None, "abc", "300"]), pa.int8()).to_pylist()
     [None, None, None, 'abc', '300']
     """
-    texts = _empty_as_null(texts)
+    texts = _replace_empty_by_null(texts)
     if types.is_text(target):
         return pa.nulls(len(texts), types.STRING)
     encoded = pc.dictionary_encode(texts)
-    is_wrong = pc.is_null(_reader(target)(encoded.dictionary, target))
+    is_wrong = pc.is_null(_find_reader(target)(encoded.dictionary, target))
     return pc.if_else(is_wrong, encoded.dictionary, pa.scalar(None, types.STRING)).take(encoded.indices)
 
 
-def _empty_as_null(texts: pa.Array) -> pa.StringArray:
+def _replace_empty_by_null(texts: pa.Array) -> pa.StringArray:
     texts = texts if texts.type == types.STRING else texts.cast(types.STRING)
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, types.STRING), texts)
 
 
 Reader = Callable[[pa.StringArray, pa.DataType], pa.Array]
-"""From texts to values of a type; null where a text is none."""
+"""A parser of texts into values of a type; null where a text is invalid."""
 
 
-def _reader(data_type: pa.DataType) -> Reader:
+def _find_reader(data_type: pa.DataType) -> Reader:
     if pa.types.is_boolean(data_type):
-        return _booleans
+        return _parse_booleans
     if pa.types.is_integer(data_type):
-        return _whole_numbers
+        return _parse_integers
     if pa.types.is_floating(data_type):
-        return _floats
+        return _parse_floats
     if pa.types.is_decimal(data_type):
-        return _decimals
+        return _parse_decimals
     if pa.types.is_date(data_type):
         return lambda texts, _: read_dates(texts)
     if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
@@ -109,43 +109,43 @@ def _reader(data_type: pa.DataType) -> Reader:
         return lambda texts, target: texts.cast(types.BINARY).cast(target)
     if pa.types.is_null(data_type):
         return lambda texts, target: pa.nulls(len(texts), target)
-    # Types that no table format has as partitions: as Arrow reads them.
+    # Types that no table format supports for partitions: Arrow casts them.
     return lambda texts, target: pc.cast(texts, target)
 
 
-def _booleans(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+def _parse_booleans(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     lowered = pc.utf8_lower(texts)
     known = pc.is_in(lowered, value_set=pa.array(["true", "false"]))
     return pc.if_else(known, pc.equal(lowered, "true"), pa.scalar(None, data_type))
 
 
-def _whole_numbers(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+def _parse_integers(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     smallest, largest = (pa.array([limit], _WIDE)[0] for limit in types.integer_range(data_type))
-    numbers = _only(texts, _WHOLE).cast(_WIDE)
+    numbers = _keep_matching(texts, _INTEGER).cast(_WIDE)
     fits = pc.and_(pc.greater_equal(numbers, smallest), pc.less_equal(numbers, largest))
     return pc.if_else(fits, numbers, pa.scalar(None, _WIDE)).cast(data_type)
 
 
-def _floats(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+def _parse_floats(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     return parse_double(texts).cast(data_type, safe=False)
 
 
-def _decimals(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    numbers = _only(texts, _NUMBER)
+def _parse_decimals(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+    numbers = _keep_matching(texts, _NUMBER)
     try:
         return numbers.cast(data_type)
     except pa.ArrowInvalid:
-        return pa.array([_decimal(text, data_type) for text in numbers.to_pylist()], data_type)
+        return pa.array([_parse_decimal(text, data_type) for text in numbers.to_pylist()], data_type)
 
 
-def _decimal(text: str | None, data_type: pa.DataType) -> object:
+def _parse_decimal(text: str | None, data_type: pa.DataType) -> object:
     try:
         return pa.scalar(text).cast(data_type).as_py()
     except pa.ArrowInvalid:
         return None
 
 
-def _only(texts: pa.StringArray, pattern: str) -> pa.StringArray:
+def _keep_matching(texts: pa.StringArray, pattern: str) -> pa.StringArray:
     kept = pc.if_else(pc.match_substring_regex(texts, pattern), texts, pa.scalar(None, texts.type))
-    # Arrow does not take a leading plus.
+    # Arrow does not accept a leading plus.
     return pc.utf8_ltrim(kept, characters="+")

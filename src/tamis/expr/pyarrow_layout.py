@@ -1,10 +1,10 @@
-"""The parts of a `pyarrow.compute.Expression`, in prefix order.
+"""The tree of a `pyarrow.compute.Expression`, in prefix order.
 
-pyarrow offers no way to look into an expression, but it serialises one: an Arrow file with a single batch, whose
+pyarrow has no API to inspect an expression, but it serialises one: an Arrow file with a single batch, whose
 schema metadata is the tree as a list of pairs (`call`, name), (`field_ref`, name), (`literal`, column of the batch),
 (`options`, column of the batch), (`end`, name), with (`nested_field_ref`, n) before n field references.
-pyarrow shows metadata as a dict, in which pairs of the same key are lost; Arrow's C data interface, whose layout is
-frozen, has them all. Anything that does not look like this is an error and never a guess.
+pyarrow exposes metadata as a dict, which loses repeated keys; Arrow's C data interface, whose layout is stable, has
+all pairs. Any other format is an error; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAY_OUT = "write the filter as SQL text instead"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The tree as pairs, and the values that its `literal` and `options` pairs point at."""
+    """The tree as pairs, and the values to which its `literal` and `options` pairs refer."""
 
     pairs: tuple[tuple[str, str], ...]
     values: pa.RecordBatch
@@ -39,7 +39,7 @@ def layout_of(expression: pc.Expression) -> Layout:
         reduced = expression.__reduce__()
     except pa.ArrowException as error:
         raise ExpressionError(
-            f"a pyarrow expression could not be taken apart ({error}): name columns with pc.field(name), or {WAY_OUT}"
+            f"a pyarrow expression could not be serialised ({error}): name columns with pc.field(name), or {WAY_OUT}"
         ) from error
     match reduced:
         case (_, (pa.Buffer() as buffer,)):
@@ -62,7 +62,7 @@ def layout_of(expression: pc.Expression) -> Layout:
 
 def unknown_layout(detail: str) -> ExpressionError:
     return ExpressionError(
-        f"pyarrow {pa.__version__} lays its expressions out in a way that is not known here ({detail}): {WAY_OUT}"
+        f"pyarrow {pa.__version__} serialises expressions in an unsupported format ({detail}): {WAY_OUT}"
     )
 
 
@@ -72,13 +72,13 @@ class _ArrowSchema(ctypes.Structure):
     _fields_ = (
         ("format", ctypes.c_char_p),
         ("name", ctypes.c_char_p),
-        # Not a C string: lengths come first, and the bytes may hold zeros.
+        # Not a C string: it has length prefixes, and the bytes may contain zeros.
         ("metadata", ctypes.c_void_p),
     )
 
 
 def metadata_pairs(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
-    """The metadata of a schema, all pairs in their order, keys that occur several times included."""
+    """Return the metadata of a schema as pairs in order, repeated keys included."""
     capsule = schema.__arrow_c_schema__()
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype = ctypes.c_void_p
@@ -86,7 +86,7 @@ def metadata_pairs(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
     address = _ArrowSchema.from_address(get_pointer(capsule, b"arrow_schema")).metadata
     if not address:
         return []
-    # A count, then key and value of each pair, each preceded by its length; all integers are native int32.
+    # A count, then the key and the value of each pair, each with a length prefix; all integers are native int32.
     (count,) = struct.unpack("=i", ctypes.string_at(address, 4))
     address += 4
     texts: list[bytes] = []
@@ -94,6 +94,6 @@ def metadata_pairs(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
         (length,) = struct.unpack("=i", ctypes.string_at(address, 4))
         texts.append(ctypes.string_at(address + 4, length))
         address += 4 + length
-    # The capsule owns the memory that was read above, so it has to live until here.
+    # The capsule owns the memory that was read above, so it must live until here.
     del capsule
     return list(zip(texts[::2], texts[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""Everything that a `where` may be, as one expression."""
+"""Conversion of every supported form of a `where` to one expression."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _KINDS = (
 
 
 def to_expr(where: object) -> Expr | PartitionFilter | None:
-    """Return the expression that a `where` means; None for no filter.
+    """Return a `where` as an expression; None for no filter.
 
-    A list means all of its items, and a list of lists any of the lists, as pyarrow has it. A `PartitionFilter` stays
-    what it is, because its meaning is not that of SQL: a list of them is their AND, a list of lists of them the OR of
-    those, and a list that mixes them with expressions is an error. The time that the filter asks for is that of this
-    call.
+    A list is the AND of its items, and a list of lists the OR of the lists, as in pyarrow. A `PartitionFilter` stays
+    a `PartitionFilter`, because its semantics differ from SQL: a list of them is their AND, a list of lists of them the
+    OR of the lists, and a list that mixes them with expressions is an error. The current time in the filter is the
+    time of this call.
     """
-    groups = _groups(where)
+    groups = _to_groups(where)
     filters = [each for group in groups for each in group if isinstance(each, PartitionFilter)]
     if filters and len(filters) < sum(map(len, groups)):
         raise InvalidArgument(
-            "a where list mixes partition filters with expressions, which mean different things: "
-            "write all of it as one or the other"
+            "a where list mixes partition filters with expressions, which have different semantics: "
+            "write all items as one or the other"
         )
     if filters:
         return _join(PartitionFilter.or_, [_join(PartitionFilter.and_, group) for group in groups])
@@ -51,29 +51,29 @@ def _join(join: Callable[..., PartitionFilter], filters: Sequence[object]) -> Pa
     return join(*filters) if others else cast(PartitionFilter, first)
 
 
-def _groups(where: object) -> list[list[Expr | PartitionFilter]]:
-    """Return the filters in groups: a row must pass all filters of some group. No group at all is no filter."""
+def _to_groups(where: object) -> list[list[Expr | PartitionFilter]]:
+    """Return the filters in groups: a row must pass all filters of at least one group. No groups mean no filter."""
     items = _items(where)
     lists = [item for item in items if _is_list(item) and item]
     if not lists:
-        group = [_one(item) for item in items if not _is_list(item)]
+        group = [_to_filter(item) for item in items if not _is_list(item)]
         return [group] if group else []
     if len(lists) < len(items):
         raise InvalidArgument(
-            "a where list mixes lists of filters, of which any is enough, with other filters, of which all must hold: "
+            "a where list mixes lists, which are combined with OR, with other filters, which are combined with AND: "
             "join them with | and &, as in (col('a') == 1) | (col('b') == 2), or write SQL text"
         )
     inner = [_items(each) for each in lists]
     if any(map(_is_list, chain(*inner))):
         raise InvalidArgument(
-            "a where has lists inside of lists of lists: a list of lists means any of the lists, within a list all. "
+            "a where has lists inside of lists of lists: a list of lists is the OR of the lists, a list the AND. "
             "Join filters with | and &, as in (col('a') == 1) | (col('b') == 2), or write SQL text"
         )
-    return [[_one(item) for item in each] for each in inner if each]
+    return [[_to_filter(item) for item in each] for each in inner if each]
 
 
 def _items(where: object) -> list[object]:
-    """Return the items of a list without None, which is no filter; a filter alone is a list of one."""
+    """Return the items of a list without None; a single filter is a list of one."""
     if not _is_list(where):
         return [] if where is None else [where]
     refuse_misspelled(where)
@@ -84,12 +84,12 @@ def _is_list(item: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return isinstance(item, list | tuple) and not is_condition(item)
 
 
-def _one(where: object) -> Expr | PartitionFilter:
+def _to_filter(where: object) -> Expr | PartitionFilter:
     match where:
         case tuple() if is_condition(where):
             return from_condition(where)
         case str():
-            # It imports sqlglot, which filters that are no text do without.
+            # The import loads sqlglot, which only text filters need.
             from tamis.expr.sql import parse_sql
 
             return parse_sql(where)
@@ -101,7 +101,7 @@ def _one(where: object) -> Expr | PartitionFilter:
             return from_pyarrow(where)
         case bool() | np.bool_():
             raise InvalidArgument(
-                f"where is the Python value {where}: a comparison was made in Python, not in an expression. "
+                f"where is the Python value {where}: Python evaluated the comparison, which built no expression. "
                 "Compare col('name'), as in col('name') == 5, and combine with &, | and ~"
             )
         case _ if _is_pyiceberg(where):
@@ -114,7 +114,7 @@ def _one(where: object) -> Expr | PartitionFilter:
 
 
 def _is_pyiceberg(where: object) -> bool:
-    """Whether it is a pyiceberg expression, found out by name so that pyiceberg need not be there."""
+    """Return whether it is a pyiceberg expression, by the class name, so that pyiceberg need not be installed."""
     return any(
         kind.__name__ == "BooleanExpression" and kind.__module__.partition(".")[0] == "pyiceberg"
         for kind in type(where).__mro__

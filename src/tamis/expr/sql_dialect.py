@@ -1,7 +1,7 @@
-"""Spark's dialect for sqlglot, which reads and prints what was written.
+"""Spark's dialect for sqlglot, which parses and prints text unchanged.
 
-Three things differ from sqlglot's own: function calls stay calls with their own name and arguments (sqlglot would turn
-`date_trunc(x, ts)` and many others into its own shapes), operators have Spark's precedence, and every type name of
+Three things differ from sqlglot's own dialect: function calls keep their name and arguments (sqlglot would turn
+`date_trunc(x, ts)` and many others into its own nodes), operators have Spark's precedence, and every type name of
 `tamis.types` is a type.
 """
 
@@ -19,17 +19,17 @@ from tamis.expr.sql_pipes import parse_pipes
 from tamis.expr.time_syntax import TimeGenerator, TimeParser
 
 
-def _only(parsers: Any, *names: str) -> Any:
-    """The entries of one of sqlglot's tables whose key (a name or a token type) is among the names."""
+def _select_entries(parsers: Any, *names: str) -> Any:
+    """Return the entries of one of sqlglot's tables whose key (a name or a token type) is among the names."""
     return {key: parser for key, parser in parsers.items() if getattr(key, "name", key) in names}
 
 
 MOST_LEVELS = "max_recursion_level"
-"""The argument of the alias of a recursive query that has its MAX RECURSION LEVEL."""
+"""The argument of a recursive query's alias that holds its MAX RECURSION LEVEL."""
 
 
 class SparkText(Spark):
-    """Spark's dialect with the types that only Tamis names (`UBIGINT`, `TIMESTAMP_NS`) and Spark 4's quotes."""
+    """Spark's dialect with Tamis's additional types (`UBIGINT`, `TIMESTAMP_NS`) and the quotes of Spark 4."""
 
     SUPPORTS_USER_DEFINED_TYPES = True
 
@@ -85,7 +85,7 @@ class SparkText(Spark):
             return this
 
         def _match_shift(self) -> str | None:
-            """A shift, whose characters stand side by side: `a > > b` is none."""
+            """Match a shift operator, whose characters must be adjacent: `a > > b` is not a shift."""
             for operator in (">>>", ">>", "<<"):
                 kind = TokenType.GT if operator[0] == ">" else TokenType.LT
                 found = self._tokens[self._index : self._index + len(operator)]
@@ -97,12 +97,12 @@ class SparkText(Spark):
             return None
 
         def _parse_unary(self) -> Any:
-            """`-128Y` is one number: 128Y alone would not fit."""
+            """Parse `-128Y` as one number: 128Y alone would be out of range."""
             ahead = self._tokens[self._index : self._index + 3]
             found = super()._parse_unary()
             if [token.token_type for token in ahead] != [TokenType.DASH, TokenType.NUMBER, TokenType.DCOLON]:
                 return found
-            # The type of a suffix stands where its number does; that of -128::TINYINT does not.
+            # The type of a suffix has the position of its number; that of -128::TINYINT does not.
             cast = found.this if isinstance(found, exp.Neg) and ahead[1].start == ahead[2].start else None
             if isinstance(cast, exp.Cast) and isinstance(cast.this, exp.Literal) and not cast.this.is_string:
                 cast.set("this", exp.Neg(this=cast.this))
@@ -110,24 +110,24 @@ class SparkText(Spark):
             return found
 
         def _parse_escape(self, this: Any) -> Any:
-            """`LIKE ANY (…)` and `LIKE ALL (…)` take no ESCAPE."""
+            """Parse ESCAPE, which `LIKE ANY (…)` and `LIKE ALL (…)` do not support."""
             found = super()._parse_escape(this)
             if found is not this and isinstance(this.expression, exp.Any | exp.All):
-                self.raise_error("no ESCAPE goes with LIKE ANY and LIKE ALL")
+                self.raise_error("LIKE ANY and LIKE ALL do not support ESCAPE")
             return found
 
         def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query:
             return parse_pipes(self, query)
 
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
-            """The name of a recursive query may tell how many levels it has at most."""
+            """Parse an alias, which for a recursive query may limit the number of levels."""
             alias = super()._parse_table_alias(alias_tokens)
             if alias is not None and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
                 alias.set(MOST_LEVELS, self._parse_number() or self.raise_error("a number of levels is missing"))
             return alias
 
         def _parse_value(self, values: bool = True) -> Any:
-            """One row of VALUES: `1, 2` are two rows of one column, and names inside of a row mean nothing."""
+            """Parse one row of VALUES: `1, 2` are two rows of one column, and names inside a row are ignored."""
             if self._match(TokenType.L_PAREN, advance=False):
                 row = super()._parse_value(values)
                 for item in row.expressions if isinstance(row, exp.Tuple) else ():
@@ -141,7 +141,7 @@ class SparkText(Spark):
         TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
 
         def lateral_sql(self, expression: exp.Lateral) -> str:
-            """A lateral view whose name keeps its quotes."""
+            """Print a lateral view whose name keeps its quotes."""
             alias = expression.args.get("alias")
             if not expression.args.get("view") or alias is None or not isinstance(alias.this, exp.Identifier):
                 return str(super().lateral_sql(expression))
@@ -156,7 +156,7 @@ class SparkText(Spark):
             return f"{alias} MAX RECURSION LEVEL {levels}" if levels else alias
 
         def unnest_sql(self, expression: exp.Unnest) -> str:
-            """UNNEST as Spark 4 has it: sqlglot would write EXPLODE."""
+            """Print UNNEST as in Spark 4: sqlglot would write EXPLODE."""
             offset, alias = expression.args.get("offset"), expression.args.get("alias")
             ordinality = " WITH ORDINALITY" if offset else ""
             names = [each.name for each in alias.columns] if alias is not None else []
@@ -167,7 +167,7 @@ class SparkText(Spark):
             listed = f"({', '.join(columns)})" if columns else ""
             return f"UNNEST({self.expressions(expression, flat=True)}){ordinality}{named}{listed}"
 
-        # Both engines know QUALIFY, which sqlglot would write as a query around the query.
+        # Both engines support QUALIFY, which sqlglot would write as a query around the query.
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **Spark.Generator.TRANSFORMS,
             exp.Select: preprocess([any_to_exists]),
@@ -175,24 +175,24 @@ class SparkText(Spark):
         }
 
     class Tokenizer(Spark.Tokenizer):
-        # Since Spark 4, 'it''s' is one quote, not two texts that stand side by side.
+        # Since Spark 4, 'it''s' is one text with a quote, not two adjacent texts.
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
 
 class SparkCalls(SparkText):
-    """Spark's dialect in which every function is a call of its own name."""
+    """Spark's dialect in which every function is a call by its own name."""
 
     class Parser(SparkText.Parser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        FUNCTION_PARSERS = _only(
+        FUNCTION_PARSERS = _select_entries(
             Spark.Parser.FUNCTION_PARSERS,
             "CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY",
         )  # fmt: skip
-        NO_PAREN_FUNCTION_PARSERS = _only(Spark.Parser.NO_PAREN_FUNCTION_PARSERS, "CASE", "IF", "ANY")
+        NO_PAREN_FUNCTION_PARSERS = _select_entries(Spark.Parser.NO_PAREN_FUNCTION_PARSERS, "CASE", "IF", "ANY")
         NO_PAREN_IF_COMMANDS = False
-        RANGE_PARSERS = _only(Spark.Parser.RANGE_PARSERS, "BETWEEN", "ILIKE", "IN", "IS", "LIKE", "RLIKE")
-        UNARY_PARSERS = _only(Spark.Parser.UNARY_PARSERS, "PLUS", "NOT", "TILDE", "DASH")
-        COLUMN_OPERATORS = _only(Spark.Parser.COLUMN_OPERATORS, "DOT", "DCOLON")
+        RANGE_PARSERS = _select_entries(Spark.Parser.RANGE_PARSERS, "BETWEEN", "ILIKE", "IN", "IS", "LIKE", "RLIKE")
+        UNARY_PARSERS = _select_entries(Spark.Parser.UNARY_PARSERS, "PLUS", "NOT", "TILDE", "DASH")
+        COLUMN_OPERATORS = _select_entries(Spark.Parser.COLUMN_OPERATORS, "DOT", "DCOLON")
         # In Spark `a = b < c` is `(a = b) < c`: there is one level of comparisons.
         COMPARISON: ClassVar[dict[Any, Any]] = {**Spark.Parser.EQUALITY, **Spark.Parser.COMPARISON}
         EQUALITY: ClassVar[dict[Any, Any]] = {}

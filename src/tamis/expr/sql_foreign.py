@@ -1,7 +1,7 @@
-"""Syntax of other dialects inside of expressions: sqlglot reads it, and the embedded engine gives it a meaning.
+"""Errors for the syntax of other dialects, which sqlglot parses and the embedded engine would run.
 
-Spark's SQL has none of it, so it is refused by name, with the place and the way out, in filters and in queries alike.
-What is told apart by its words alone (`~~` is read as LIKE) is refused by the tokens, the rest by the tree.
+Spark's SQL does not have it, so filters and queries refuse it by name, with a position and a hint.
+Syntax that the tree no longer shows (`~~` is parsed as LIKE) is found in the tokens, the rest in the tree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tamis.expr.sql_refusals import position_of
 
 
 def no_syntax(node: exp.Expr, message: str, hint: str | None = None) -> ParseError:
-    """The error for syntax that Spark does not have, or that means nothing there."""
+    """Return the error for syntax that Spark does not have, or that has no meaning there."""
     return ParseError(message, position=position_of(node), hint=hint)
 
 
@@ -29,22 +29,22 @@ _VALUES = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, Toke
 
 
 def refuse_foreign_tokens(tokens: Sequence[Token], position: Callable[[int], int]) -> None:
-    """Raise where a word, or two of them, is an operator or a clause that only other dialects have.
+    """Raise if one or two tokens are an operator or a clause that only other dialects have.
 
-    `position` tells the place of a character.
+    `position` returns the position of a character offset.
     """
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         kind, text = token.token_type, token.text
-        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        after = tokens[index + 1] if index + 1 < len(tokens) else None
         found: tuple[str, str] | None = None
         if kind in (TokenType.LIKE, TokenType.ILIKE) and text.startswith("~"):
             found = f"Spark's SQL has no operator {text}", f"Write {kind.name}"
-        elif kind in _POSTFIXES and place and not (after and after.token_type is TokenType.L_PAREN):
+        elif kind in _POSTFIXES and index and not (after and after.token_type is TokenType.L_PAREN):
             found = f"Spark's SQL has no {text.upper()} after a value", f"Write {_POSTFIXES[kind]}"
         elif kind is TokenType.IN and after is not None and after.token_type is TokenType.L_BRACKET:
             found = "IN needs a list", "Write it in round brackets, as in a IN (1, 2)"
         elif kind is TokenType.NATIONAL_STRING:
-            found = "Spark's SQL has no texts with an N before them", "Leave it out: every text is Unicode"
+            found = "Spark's SQL has no N prefix of texts", "Leave it out: every text is Unicode"
         elif kind is TokenType.USING and after is not None and after.text.upper() == "SAMPLE":
             found = "Spark's SQL has no USING SAMPLE", "Write TABLESAMPLE (10 PERCENT) after the table"
         if found is not None:
@@ -52,9 +52,9 @@ def refuse_foreign_tokens(tokens: Sequence[Token], position: Callable[[int], int
 
 
 def refuse_foreign_stars(tokens: Sequence[Token], position: Callable[[int], int]) -> None:
-    """Raise where columns are left out of a star with EXCLUDE; `a * exclude` is a product."""
-    for place, (star, word) in enumerate(pairwise(tokens)):
-        is_product = place > 0 and tokens[place - 1].token_type in _VALUES
+    """Raise for `* EXCLUDE`, which removes columns from a star; `a * exclude` is a product."""
+    for index, (star, word) in enumerate(pairwise(tokens)):
+        is_product = index > 0 and tokens[index - 1].token_type in _VALUES
         if star.token_type is TokenType.STAR and word.text.upper() == "EXCLUDE" and not is_product:
             raise ParseError(
                 "Spark's SQL has no * EXCLUDE", position=position(word.start), hint="Write * EXCEPT (a, b)"
@@ -62,12 +62,12 @@ def refuse_foreign_stars(tokens: Sequence[Token], position: Callable[[int], int]
 
 
 def refuse_unrepresentable_numbers(tokens: Sequence[Token], position: Callable[[int], int]) -> None:
-    """Raise where a number has no type: no double is as large, or no decimal has as many digits."""
-    for place, token in enumerate(tokens):
+    """Raise if no type holds a number: it is too large for a double, or has too many digits for a decimal."""
+    for index, token in enumerate(tokens):
         if token.token_type is not TokenType.NUMBER:
             continue
         text = token.text.replace("_", "").upper()
-        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        after = tokens[index + 1] if index + 1 < len(tokens) else None
         has_suffix = after is not None and after.token_type is TokenType.DCOLON and after.start == token.start
         try:
             is_infinite = float(text) == float("inf")
@@ -90,7 +90,7 @@ def refuse_unrepresentable_numbers(tokens: Sequence[Token], position: Callable[[
 
 # --- Trees ------------------------------------------------------------------------------------------------------------
 
-_NO_SUCH_VALUES: dict[type[exp.Expr], tuple[str, str]] = {
+_UNSUPPORTED_SYNTAX: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Array: ("[…] does not make an array", "Write array(1, 2)"),
     exp.Struct: ("{…} does not make a struct", "Write named_struct('a', 1), or map('a', 1)"),
     exp.ToMap: ("MAP {…} does not make a map", "Write map('a', 1)"),
@@ -103,13 +103,13 @@ _NO_SUCH_VALUES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Columns: ("there is no function COLUMNS", "Name the columns, or write *"),
     exp.JSONExtract: ("Spark's SQL has no -> for JSON", "Write get_json_object(text, '$.name')"),
 }
-_KINDS = tuple(_NO_SUCH_VALUES)
+_UNSUPPORTED_KINDS = tuple(_UNSUPPORTED_SYNTAX)
 
 
 def refuse_foreign_value(node: exp.Expr) -> None:
-    """Raise where a node of an expression is syntax that Spark does not have."""
-    if isinstance(node, _KINDS):
-        raise no_syntax(node, *next(found for kind, found in _NO_SUCH_VALUES.items() if isinstance(node, kind)))
+    """Raise if a node of an expression is syntax that Spark does not have."""
+    if isinstance(node, _UNSUPPORTED_KINDS):
+        raise no_syntax(node, *next(found for kind, found in _UNSUPPORTED_SYNTAX.items() if isinstance(node, kind)))
     match node:
         case exp.Collate() if node.expression.name.upper() != "UTF8_BINARY":
             raise no_syntax(node, f"the embedded engine has no collation {node.expression.name}", "Compare lower(x)")
@@ -119,8 +119,8 @@ def refuse_foreign_value(node: exp.Expr) -> None:
             raise no_syntax(node, f"{node.key.upper()} needs patterns", "Write it as in LIKE ANY ('a%', 'b%')")
         case exp.Any() | exp.All() if isinstance(node.this, exp.Query):
             word = node.key.upper()
-            way_out = "Write IN (SELECT …)" if word == "ANY" else "Compare with (SELECT max(…) …)"
-            raise no_syntax(node, f"Spark's SQL has no comparison with {word} (SELECT …)", way_out)
+            advice = "Write IN (SELECT …)" if word == "ANY" else "Compare with (SELECT max(…) …)"
+            raise no_syntax(node, f"Spark's SQL has no comparison with {word} (SELECT …)", advice)
         case exp.In() if not node.expressions and not any(node.args.get(key) for key in ("query", "unnest", "field")):
             raise no_syntax(node, "IN needs a list", "Write it in brackets, as in a IN (1, 2)")
         case _:

@@ -1,4 +1,4 @@
-"""Functions in SQL: other names for the ones that are modelled, and calls of all others as they are."""
+"""Functions in SQL: aliases of the supported functions, and calls of all other functions by name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tamis.errors import ParseError, counted
 from tamis.expr.functions import FUNCTIONS
 from tamis.expr.literals import cast_literal
 from tamis.expr.nodes import Call, Expr, Literal, not_
-from tamis.expr.sql_literals import cast_to, constant_of
-from tamis.expr.sql_parts import Pending, Shape, call, opaque
+from tamis.expr.sql_literals import pending_cast, to_constant
+from tamis.expr.sql_parts import Conversion, Pending, opaque, pending_call
 from tamis.expr.sql_refusals import position_of, refuse_aggregate
 from tamis.types import type_from_name
 
-_SAME_FUNCTIONS = {
+_ALIASES = {
     "isnull": "is_null", "isnotnull": "is_not_null", "mod": "%", "negative": "negate", "nvl": "coalesce",
     "ifnull": "coalesce", "ucase": "upper", "lcase": "lower", "char_length": "length", "character_length": "length",
     "len": "length", "dayofmonth": "day",
 }  # fmt: skip
-_CASTING_FUNCTIONS = {
+_CAST_FUNCTIONS = {
     **dict.fromkeys(("date", "to_date"), "date"),
     **dict.fromkeys(("timestamp", "to_timestamp", "timestamp_ltz"), "timestamp"),
     **{name: name for name in ("bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean",
@@ -38,53 +38,53 @@ _CALENDAR_PARTS = {
 }
 
 
-def _function(node: exp.Expr) -> Shape:
+def _convert_function(node: exp.Expr) -> Conversion:
     name = node.name.lower()
     args = node.expressions
     refuse_aggregate(node)
     if name == "sql" or not all(map(_is_plain, args)):
         return opaque(node)
-    if name in _CASTING_FUNCTIONS and len(args) == 1:
-        constant = constant_of(args[0])
-        target = _CASTING_FUNCTIONS[name]
+    if name in _CAST_FUNCTIONS and len(args) == 1:
+        constant = to_constant(args[0])
+        target = _CAST_FUNCTIONS[name]
         folded = cast_literal(constant, type_from_name(target)) if constant is not None else None
-        return folded if folded is not None else cast_to(target, args[0])
+        return folded if folded is not None else pending_cast(target, args[0])
     match name, args:
         case ("date_trunc", [unit, value]) | ("trunc", [value, unit]):
-            return _truncation(node, name, unit, value)
+            return _convert_truncation(node, name, unit, value)
         case "left", [text, length]:
-            return call("substring", text, exp.Literal.number(1), length)
+            return pending_call("substring", text, exp.Literal.number(1), length)
         case (("date_part" | "datepart"), [exp.Literal(is_string=True) as part, value]):
             function = _CALENDAR_PARTS.get(part.this.lower())
-            return call(function, value) if function is not None else call(name, *args)
+            return pending_call(function, value) if function is not None else pending_call(name, *args)
         case (("date_add" | "dateadd" | "date_sub"), [day, count]):
-            return _moved_date("-" if name == "date_sub" else "+", day, count)
+            return _convert_date_shift("-" if name == "date_sub" else "+", day, count)
         case "like", [value, pattern, escape]:
-            return _like(exp.Escape(this=exp.Like(this=value, expression=pattern), expression=escape))
+            return _convert_like(exp.Escape(this=exp.Like(this=value, expression=pattern), expression=escape))
         case _:
-            return _known_or_not(node, _SAME_FUNCTIONS.get(name, name), args)
+            return _pending_function(node, _ALIASES.get(name, name), args)
 
 
 def _is_plain(argument: exp.Expr) -> bool:
-    """Whether an argument is a value; lambda functions, names of arguments and aliases are not."""
+    """Return whether an argument is a value, and not a lambda function, a named argument or an alias."""
     is_value = isinstance(argument, exp.Condition | exp.Interval | exp.Tuple)
     return is_value and not isinstance(argument, exp.Kwarg | exp.PropertyEQ)
 
 
-def _known_or_not(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pending:
+def _pending_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pending:
     known = FUNCTIONS.get(name)
     if known is not None and not known.fewest <= len(args) <= known.most:
         wanted = counted(known.fewest, "argument")
         least = "" if known.fewest == known.most else "at least "
         raise ParseError(f"{name} takes {least}{wanted}, not {len(args)}", position=position_of(node))
     if known is not None:
-        return call(name, *args)
+        return pending_call(name, *args)
     position = position_of(node)
     return Pending(args, lambda converted: Call(name, converted, position))
 
 
-def _truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Expr) -> Shape:
-    constant = constant_of(unit)
+def _convert_truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Expr) -> Conversion:
+    constant = to_constant(unit)
     if constant is None or not isinstance(constant.value, str):
         return opaque(node)
     lowered = Literal(constant.value.lower(), types.STRING)
@@ -93,8 +93,8 @@ def _truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Expr) -> S
     return Pending((value,), lambda args: Call(name, (lowered, args[0])))
 
 
-def _moved_date(operator: str, day: exp.Expr, count: exp.Expr) -> Pending:
-    """A date so many days later or earlier; of a timestamp or a text, its date."""
+def _convert_date_shift(operator: str, day: exp.Expr, count: exp.Expr) -> Pending:
+    """Convert `date_add` and `date_sub`, which cast a timestamp or a text to a date first."""
 
     def build(args: tuple[Expr, ...]) -> Expr:
         start, days = args
@@ -107,98 +107,98 @@ def _moved_date(operator: str, day: exp.Expr, count: exp.Expr) -> Pending:
     return Pending((day, count), build)
 
 
-def _like(node: exp.Expr) -> Shape:
+def _convert_like(node: exp.Expr) -> Conversion:
     escape = None
     like = node
     if isinstance(node, exp.Escape):
         like = node.this
-        escape = constant_of(node.expression)
+        escape = to_constant(node.expression)
         if escape is None or not isinstance(escape.value, str) or len(escape.value) != 1:
             raise ParseError("ESCAPE needs a text of one character", position=position_of(node))
-    pattern = constant_of(like.expression)
-    in_any_case = isinstance(like, exp.ILike)
-    if isinstance(like.expression, exp.Any | exp.All) or (in_any_case and not _can_lower(pattern, escape)):
+    pattern = to_constant(like.expression)
+    ignores_case = isinstance(like, exp.ILike)
+    if isinstance(like.expression, exp.Any | exp.All) or (ignores_case and not _can_lower(pattern, escape)):
         return opaque(node)
 
     def build(args: tuple[Expr, ...]) -> Expr:
         value, matched = args
-        if in_any_case and pattern is not None:
+        if ignores_case and pattern is not None:
             value, matched = Call("lower", (value,)), Literal(pattern.value.lower(), types.STRING)
-        found = like_call(value, matched, escape)
+        found = build_like(value, matched, escape)
         return not_(found) if like.args.get("negate") else found
 
     return Pending((like.this, like.expression), build)
 
 
 def _can_lower(pattern: Literal | None, escape: Literal | None) -> bool:
-    """Whether a pattern in small letters means the same to every engine: beyond ASCII they disagree."""
+    """Return whether a lower-case pattern means the same in every engine: beyond ASCII they disagree."""
     texts = [part.value for part in (pattern, escape) if part is not None]
     is_ascii = all(isinstance(text, str) and text.isascii() for text in texts)
     return pattern is not None and is_ascii and (escape is None or not escape.value.isalpha())
 
 
-def like_call(value: Expr, pattern: Expr, escape: Literal | None = None) -> Call:
-    """A LIKE; the backslash escapes unless another character is named, and so it is left out."""
+def build_like(value: Expr, pattern: Expr, escape: Literal | None = None) -> Call:
+    """Return a LIKE call, without the escape character if it is the default backslash."""
     if escape is None or escape.value == "\\":
         return Call("like", (value, pattern))
     return Call("like", (value, pattern, escape))
 
 
-def _extract(node: exp.Expr) -> Shape:
+def _convert_extract(node: exp.Expr) -> Conversion:
     function = _CALENDAR_PARTS.get(node.this.name.lower())
-    return opaque(node) if function is None else call(function, node.expression)
+    return opaque(node) if function is None else pending_call(function, node.expression)
 
 
-def _substring(node: exp.Expr) -> Pending:
+def _convert_substring(node: exp.Expr) -> Pending:
     parts = [node.args.get(key) for key in ("this", "start", "length", "zero_start")]
-    return _known_or_not(node, "substring", [part for part in parts if part is not None])
+    return _pending_function(node, "substring", [part for part in parts if part is not None])
 
 
-def _trim(node: exp.Expr) -> Shape:
+def _convert_trim(node: exp.Expr) -> Conversion:
     is_plain = all(value is None for key, value in node.args.items() if key != "this")
-    return call("trim", node.this) if is_plain else opaque(node)
+    return pending_call("trim", node.this) if is_plain else opaque(node)
 
 
-def _position(node: exp.Expr) -> Pending:
+def _convert_position(node: exp.Expr) -> Pending:
     parts = [node.args.get(key) for key in ("substr", "this", "position")]
-    return call("position", *[part for part in parts if part is not None])
+    return pending_call("position", *[part for part in parts if part is not None])
 
 
-def _case(node: exp.Expr) -> Pending:
+def _convert_case(node: exp.Expr) -> Pending:
     branches = node.args["ifs"]
     subject = node.args.get("this")
     otherwise = node.args.get("default") or exp.Null()
     parts = [part for branch in branches for part in (branch.this, branch.args["true"])]
     if subject is None:
-        return call("case", *parts, otherwise)
+        return pending_call("case", *parts, otherwise)
 
     def build(args: tuple[Expr, ...]) -> Expr:
         value, *rest = args
-        matched = [Call("=", (value, arg)) if place % 2 == 0 else arg for place, arg in enumerate(rest[:-1])]
+        matched = [Call("=", (value, arg)) if index % 2 == 0 else arg for index, arg in enumerate(rest[:-1])]
         return Call("case", (*matched, rest[-1]))
 
     return Pending((subject, *parts, otherwise), build)
 
 
-def _if(node: exp.Expr) -> Pending:
-    return call("case", node.this, node.args["true"], node.args.get("false") or exp.Null())
+def _convert_if(node: exp.Expr) -> Pending:
+    return pending_call("case", node.this, node.args["true"], node.args.get("false") or exp.Null())
 
 
-def _coalesce(node: exp.Expr) -> Pending:
-    return call("coalesce", node.this, *node.expressions)
+def _convert_coalesce(node: exp.Expr) -> Pending:
+    return pending_call("coalesce", node.this, *node.expressions)
 
 
-FUNCTION_SHAPES: dict[type[exp.Expr], Callable[[Any], Shape]] = {
-    exp.Anonymous: _function,
-    exp.Like: _like,
-    exp.ILike: _like,
-    exp.Escape: _like,
-    exp.Extract: _extract,
-    exp.Substring: _substring,
-    exp.Trim: _trim,
-    exp.StrPosition: _position,
-    exp.Case: _case,
-    exp.If: _if,
-    exp.Coalesce: _coalesce,
+FUNCTION_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
+    exp.Anonymous: _convert_function,
+    exp.Like: _convert_like,
+    exp.ILike: _convert_like,
+    exp.Escape: _convert_like,
+    exp.Extract: _convert_extract,
+    exp.Substring: _convert_substring,
+    exp.Trim: _convert_trim,
+    exp.StrPosition: _convert_position,
+    exp.Case: _convert_case,
+    exp.If: _convert_if,
+    exp.Coalesce: _convert_coalesce,
 }
-"""What sqlglot's nodes for functions become: one for calls by name, and those with a syntax of their own."""
+"""Converters of sqlglot's nodes for functions: calls by name, and functions with their own syntax."""

@@ -1,4 +1,4 @@
-"""The pieces of which the reading of SQL is made: nodes that wait for their parts, columns, and unmodelled syntax."""
+"""Building blocks for converting SQL: nodes that wait for their arguments, columns, and unsupported syntax."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from tamis.expr.temporal import format_timestamp, parse_timestamp
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A node whose parts must be converted first."""
+    """A node whose parts must be converted before it is built."""
 
     parts: Sequence[exp.Expr]
     build: Callable[[tuple[Expr, ...]], Expr]
 
 
-Shape = Expr | Pending
-"""What one node of sqlglot's tree becomes."""
+Conversion = Expr | Pending
+"""The result of converting one node of sqlglot's tree."""
 
 
-def call(function: str, *parts: exp.Expr) -> Pending:
+def pending_call(function: str, *parts: exp.Expr) -> Pending:
     return Pending(parts, lambda args: Call(function, args))
 
 
 def opaque(node: exp.Expr) -> Expr:
-    """Syntax that is not modelled, as its text and the columns in it."""
+    """Convert unsupported syntax to a call that holds its text and its columns."""
     columns: dict[Column, None] = {}
     for inner in node.dfs():
         refuse(inner)
         if isinstance(inner, exp.Column):
             while isinstance(inner.parent, exp.Dot) and isinstance(inner.parent.expression, exp.Identifier):
                 inner = inner.parent
-            columns[column_of(inner)] = None
+            columns[to_column(inner)] = None
         elif isinstance(inner, exp.Cast):
             _pin_to_utc(inner)
     try:
@@ -56,7 +56,7 @@ def opaque(node: exp.Expr) -> Expr:
 
 
 def _pin_to_utc(node: exp.Cast) -> None:
-    """Name the zone of a timestamp in text: ours is UTC, that of the engine which reads the text may be another."""
+    """Add the time zone to a timestamp text: here it is UTC, but the engine that runs the text may use another."""
     text = node.this
     is_instant = getattr(node.to.this, "name", None) in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ")
     parsed = parse_timestamp(text.this) if is_instant and isinstance(text, exp.Literal) and text.is_string else None
@@ -64,16 +64,16 @@ def _pin_to_utc(node: exp.Cast) -> None:
         text.set("this", format_timestamp(parsed[0], "ns") + "Z")
 
 
-def column_or_opaque(node: exp.Expr) -> Expr:
+def to_column_or_opaque(node: exp.Expr) -> Expr:
     inner = node
     while isinstance(inner, exp.Dot) and isinstance(inner.expression, exp.Identifier):
         inner = inner.this
     is_plain = isinstance(inner, exp.Column) and isinstance(inner.this, exp.Identifier)
-    return column_of(node) if is_plain else opaque(node)
+    return to_column(node) if is_plain else opaque(node)
 
 
-def column_of(node: exp.Expr) -> Column:
-    """The column of `a.b.c`: sqlglot takes the first parts for catalog, database and table, and dots for the rest."""
+def to_column(node: exp.Expr) -> Column:
+    """Convert `a.b.c` to a column: sqlglot parses the first parts as catalog, database and table, and others as Dot."""
     fields: list[exp.Expr] = []
     while isinstance(node, exp.Dot):
         fields.append(node.expression)

@@ -2,7 +2,7 @@
 
 | operator                   | becomes                                                                             |
 |----------------------------|-------------------------------------------------------------------------------------|
-| `WHERE c`, `JOIN …`        | a clause of the SELECT so far, or of one around it where that has a projection      |
+| `WHERE c`, `JOIN …`        | a clause of the SELECT so far, or of a SELECT around it if it has a projection      |
 | `SELECT a, b`              | the projection                                                                      |
 | `EXTEND e AS z`            | `SELECT *, e AS z`                                                                  |
 | `SET x = e`                | `SELECT * REPLACE (e AS x)`, one SELECT for each assignment                         |
@@ -12,7 +12,7 @@
 | `UNION ALL q`, `PIVOT (…)` | the same over the query so far                                                      |
 | `ORDER BY`, `LIMIT`, …     | a clause of the SELECT so far                                                       |
 
-A query around another keeps the name of the only table in it, so that `t.x` still means the column `x` of `t`.
+A query around another keeps the name of its only table, so that `t.x` still refers to the column `x` of `t`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sqlglot import TokenType, exp
 from tamis.expr.sql_refusals import AGGREGATES
 
 GENERATED = "tamis_generated"
-"""The mark of syntax that is not the user's own."""
+"""The mark of syntax that Tamis generated, and that the user did not write."""
 
 _SOURCE_CLAUSES = {"expressions", "from_", "joins", "where", "laterals", "kind"}
 _ORDER_CLAUSES = {"order", "sort", "cluster", "distribute"}
@@ -39,69 +39,71 @@ def parse_pipes(parser: Any, query: exp.Query) -> exp.Query:
         query.set("with_", None)
     if isinstance(query, exp.Values):
         query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=query))
-    if not isinstance(query, exp.Subquery) and _keys(query) & (_ORDER_CLAUSES | _END_CLAUSES):
+    if not isinstance(query, exp.Subquery) and _clauses(query) & (_ORDER_CLAUSES | _END_CLAUSES):
         parser.raise_error("a query with ORDER BY or LIMIT needs brackets before |>")
     found = query
     while parser._match(TokenType.PIPE_GT):
-        found = _operator(parser, found)
+        found = _parse_operator(parser, found)
     if with_ is not None:
         found.set("with_", with_)
     return found
 
 
-def _operator(parser: Any, query: exp.Query) -> exp.Query:
+def _parse_operator(parser: Any, query: exp.Query) -> exp.Query:
     kind = parser._curr.token_type if parser._curr else None
     word = parser._curr.text.upper() if parser._curr else ""
     if kind is TokenType.WHERE:
-        return _where(parser, query)
+        return _parse_where_operator(parser, query)
     if kind is TokenType.SELECT:
-        return _select(parser, query)
+        return _parse_select_operator(parser, query)
     if word in ("EXTEND", "SET", "DROP", "AGGREGATE"):
         parser._advance()
-        return {"EXTEND": _extend, "SET": _set, "DROP": _drop, "AGGREGATE": _aggregate}[word](parser, query)
+        return {"EXTEND": _parse_extend, "SET": _parse_set, "DROP": _parse_drop, "AGGREGATE": _parse_aggregate}[word](
+            parser, query
+        )
     if kind is TokenType.ALIAS:
         parser._advance()
         name = parser._parse_id_var(any_token=False)
         if name is None:
             parser.raise_error("|> AS needs a name")
-        return _around(query, name)
+        return _wrap(query, name)
     if kind in (TokenType.PIVOT, TokenType.UNPIVOT):
-        source = _subquery(query)
+        source = _to_subquery(query)
         source.set("pivots", parser._parse_pivots())
-        return _star(source)
+        return _select_star(source)
     if kind is TokenType.TABLE_SAMPLE:
-        # A sample stands before the alias of what it is taken of.
-        source = _subquery(query)
+        # A sample precedes the alias of its source.
+        source = _to_subquery(query)
         alias = source.args.get("alias")
         source.set("alias", None)
         source.set("sample", parser._parse_table_sample())
-        return _star(exp.Subquery(this=_star(source), alias=alias))
+        return _select_star(exp.Subquery(this=_select_star(source), alias=alias))
     if kind in _SET_OPERATIONS:
-        return _set_operation(parser, query)
+        return _parse_set_operator(parser, query)
     if kind in parser.QUERY_MODIFIER_PARSERS:
-        return _organization(parser, query)
-    return _join(parser, query)
+        return _parse_modifier(parser, query)
+    return _parse_join_operator(parser, query)
 
 
 # --- The query so far -------------------------------------------------------------------------------------------------
 
 
-def _keys(query: exp.Expr) -> set[str]:
+def _clauses(query: exp.Expr) -> set[str]:
     return {key for key, value in query.args.items() if value}
 
 
 def _is_open(query: exp.Query, *, allowed: set[str] = _SOURCE_CLAUSES) -> bool:
-    """Whether a query is `SELECT * FROM …`, to which further clauses can be added."""
+    """Return whether a query is `SELECT * FROM …`, to which further clauses can be added."""
     is_star = isinstance(query, exp.Select) and len(query.expressions) == 1 and _is_bare_star(query.expressions[0])
-    return is_star and query.args.get("from_") is not None and _keys(query) <= allowed
+    return is_star and query.args.get("from_") is not None and _clauses(query) <= allowed
 
 
 def _is_bare_star(tree: exp.Expr) -> bool:
-    return isinstance(tree, exp.Star) and not _keys(tree)
+    return isinstance(tree, exp.Star) and not _clauses(tree)
 
 
-def _name(query: exp.Query) -> exp.Identifier | None:
-    """The name of the only table of a query."""
+def _table_name(query: exp.Query) -> exp.Identifier | None:
+    """Return the name of the only table of a query, or None."""
     if not isinstance(query, exp.Select) or query.args.get("joins") or query.args.get("laterals"):
         return None
     source = query.args.get("from_")
@@ -112,34 +114,34 @@ def _name(query: exp.Query) -> exp.Identifier | None:
     return name.copy() if isinstance(name, exp.Identifier) else None
 
 
-def _subquery(query: exp.Query, name: exp.Identifier | None = None) -> exp.Subquery:
-    name = name or _name(query)
-    inner = query.this if isinstance(query, exp.Subquery) and _keys(query) == {"this"} else query
+def _to_subquery(query: exp.Query, name: exp.Identifier | None = None) -> exp.Subquery:
+    name = name or _table_name(query)
+    inner = query.this if isinstance(query, exp.Subquery) and _clauses(query) == {"this"} else query
     return exp.Subquery(this=inner, alias=None if name is None else exp.TableAlias(this=name))
 
 
-def _star(source: exp.Expr) -> exp.Select:
+def _select_star(source: exp.Expr) -> exp.Select:
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
 
 
-def _around(query: exp.Query, name: exp.Identifier | None = None) -> exp.Select:
-    return _star(_subquery(query, name))
+def _wrap(query: exp.Query, name: exp.Identifier | None = None) -> exp.Select:
+    return _select_star(_to_subquery(query, name))
 
 
-def _opened(query: exp.Query) -> exp.Select:
-    """A query whose projection is still to be said."""
+def _open(query: exp.Query) -> exp.Select:
+    """Return a query without a projection: the query itself, or a SELECT around it."""
     if isinstance(query, exp.Select) and _is_open(query):
         return query
-    return _around(query)
+    return _wrap(query)
 
 
 # --- Operators --------------------------------------------------------------------------------------------------------
 
 
-def _where(parser: Any, query: exp.Query) -> exp.Query:
+def _parse_where_operator(parser: Any, query: exp.Query) -> exp.Query:
     where = parser._parse_where()
     _refuse_aggregates(parser, where, "WHERE")
-    found = _opened(query)
+    found = _open(query)
     known = found.args.get("where")
     if known is not None:
         where = exp.Where(this=exp.and_(known.this, where.this, copy=False))
@@ -147,19 +149,17 @@ def _where(parser: Any, query: exp.Query) -> exp.Query:
     return found
 
 
-def _select(parser: Any, query: exp.Query) -> exp.Query:
-    given = parser._parse_select(consume_pipe=False, parse_set_operation=False)
-    if not isinstance(given, exp.Select) or _keys(given) - {"expressions", "distinct", "hint", "group", "windows"}:
-        parser.raise_error(
-            "|> SELECT takes columns, GROUP BY and WINDOW; write other clauses as operators of their own"
-        )
-    found = _opened(query)
+def _parse_select_operator(parser: Any, query: exp.Query) -> exp.Query:
+    select = parser._parse_select(consume_pipe=False, parse_set_operation=False)
+    if not isinstance(select, exp.Select) or _clauses(select) - {"expressions", "distinct", "hint", "group", "windows"}:
+        parser.raise_error("|> SELECT takes columns, GROUP BY and WINDOW; write other clauses as separate operators")
+    found = _open(query)
     for key in ("expressions", "distinct", "hint", "group", "windows"):
-        found.set(key, given.args.get(key))
+        found.set(key, select.args.get(key))
     return found
 
 
-def _extend(parser: Any, query: exp.Query) -> exp.Query:
+def _parse_extend(parser: Any, query: exp.Query) -> exp.Query:
     items = parser._parse_expressions()
     if not items:
         parser.raise_error("|> EXTEND needs columns")
@@ -167,13 +167,13 @@ def _extend(parser: Any, query: exp.Query) -> exp.Query:
         if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
             parser.raise_error("|> EXTEND takes no *")
         _refuse_aggregates(parser, each, "EXTEND")
-    found = _opened(query)
+    found = _open(query)
     found.set("expressions", [exp.Star(), *items])
-    _windows(parser, found)
+    _parse_windows(parser, found)
     return found
 
 
-def _set(parser: Any, query: exp.Query) -> exp.Query:
+def _parse_set(parser: Any, query: exp.Query) -> exp.Query:
     while True:
         name = parser._parse_id_var()
         if name is None or not parser._match(TokenType.EQ):
@@ -182,37 +182,37 @@ def _set(parser: Any, query: exp.Query) -> exp.Query:
         _refuse_aggregates(parser, value, "SET")
         star = exp.Star(replace=[exp.alias_(value, name)])
         star.meta[GENERATED] = True
-        query = _opened(query)
+        query = _open(query)
         query.set("expressions", [star])
         if not parser._match(TokenType.COMMA):
             break
-    _windows(parser, query)
+    _parse_windows(parser, query)
     return query
 
 
-def _drop(parser: Any, query: exp.Query) -> exp.Query:
-    names = parser._parse_csv(lambda: _dropped(parser, query))
+def _parse_drop(parser: Any, query: exp.Query) -> exp.Query:
+    names = parser._parse_csv(lambda: _parse_dropped_column(parser, query))
     if not names:
         parser.raise_error("|> DROP needs columns")
     if len({name.name.lower() for name in names}) < len(names):
         parser.raise_error("|> DROP names a column twice")
-    found = _opened(query)
+    found = _open(query)
     found.set("expressions", [exp.Star(except_=names)])
     return found
 
 
-def _dropped(parser: Any, query: exp.Query) -> exp.Expr | None:
-    """A column, perhaps with the name of its table before it."""
+def _parse_dropped_column(parser: Any, query: exp.Query) -> exp.Expr | None:
+    """Parse a column, optionally qualified by the name of its table."""
     name = parser._parse_id_var()
-    table = _name(query)
+    table = _table_name(query)
     while parser._match(TokenType.DOT):
         if table is None or name.name.lower() != table.name.lower():
-            parser.raise_error("|> DROP takes columns, and no fields of structs")
+            parser.raise_error("|> DROP takes columns, not fields of structs")
         name, table = parser._parse_id_var(any_token=True), None
     return name  # type: ignore[no-any-return]
 
 
-def _windows(parser: Any, query: exp.Query) -> None:
+def _parse_windows(parser: Any, query: exp.Query) -> None:
     if parser._curr is not None and parser._curr.token_type is TokenType.WINDOW:
         query.set("windows", parser._parse_window_clause())
 
@@ -220,14 +220,14 @@ def _windows(parser: Any, query: exp.Query) -> None:
 _GROUPINGS = ("ROLLUP", "CUBE", "GROUPING", "ALL")
 
 
-def _aggregate(parser: Any, query: exp.Query) -> exp.Query:
+def _parse_aggregate(parser: Any, query: exp.Query) -> exp.Query:
     has_group = parser._match(TokenType.GROUP_BY, advance=False)
     items = [] if has_group else parser._parse_expressions()
     for each in items:
-        if not _aggregates_of(each):
+        if not _find_aggregates(each):
             parser.raise_error("|> AGGREGATE takes aggregate functions; other expressions belong into GROUP BY")
-    names = _names(query)
-    found = _opened(query)
+    names = _column_names(query)
+    found = _open(query)
     keys: list[exp.Expr] = []
     if parser._match(TokenType.GROUP_BY):
         if parser._curr is not None and parser._curr.text.upper() in _GROUPINGS:
@@ -237,7 +237,7 @@ def _aggregate(parser: Any, query: exp.Query) -> exp.Query:
             parser.raise_error("|> AGGREGATE takes no WITH ROLLUP or WITH CUBE: write a SELECT with it")
     if not items and not keys:
         parser.raise_error("|> AGGREGATE needs aggregate functions or GROUP BY")
-    keys = [_input_column(parser, each, names) for each in keys]
+    keys = [_resolve_key(parser, each, names) for each in keys]
     found.set("expressions", [*keys, *items])
     if keys:
         group = [each.this.copy() if isinstance(each, exp.Alias) else each.copy() for each in keys]
@@ -245,13 +245,13 @@ def _aggregate(parser: Any, query: exp.Query) -> exp.Query:
     return found
 
 
-def _names(query: exp.Query) -> list[str] | None:
-    """The names of the columns of a query, where it says them."""
+def _column_names(query: exp.Query) -> list[str] | None:
+    """Return the column names of a query, or None if they depend on a table."""
     while isinstance(query, exp.SetOperation | exp.Subquery) and isinstance(query.this, exp.Query):
         query = query.this
     if not isinstance(query, exp.Select):
         return None
-    if len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star) and _keys(query) <= {
+    if len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star) and _clauses(query) <= {
         *_SOURCE_CLAUSES, *_ORDER_CLAUSES, *_END_CLAUSES
     }:  # fmt: skip
         star, source = query.expressions[0], query.args.get("from_")
@@ -262,7 +262,7 @@ def _names(query: exp.Query) -> list[str] | None:
         if columns and isinstance(source.this, exp.Values):
             found: list[str] | None = columns
         elif isinstance(source.this, exp.Subquery) and isinstance(source.this.this, exp.Query) and not columns:
-            found = _names(source.this.this)
+            found = _column_names(source.this.this)
         else:
             return None
         dropped = {each.name.lower() for each in star.args.get("except_") or ()}
@@ -271,14 +271,14 @@ def _names(query: exp.Query) -> list[str] | None:
     return None if "*" in names or "" in names else names
 
 
-def _input_column(parser: Any, key: exp.Expr, names: list[str] | None) -> exp.Expr:
-    """A key of AGGREGATE, of which a number is the position of an input column."""
+def _resolve_key(parser: Any, key: exp.Expr, names: list[str] | None) -> exp.Expr:
+    """Resolve a key of AGGREGATE: a number is the position of an input column."""
     value = key.this if isinstance(key, exp.Alias) else key
     if not isinstance(value, exp.Literal) or value.is_string or not value.name.isdecimal():
         return key
     position = int(value.name)
     if names is not None and not 0 < position <= len(names or ()):
-        parser.raise_error(f"the key {position} is the position of an input column, and there are {len(names or ())}")
+        parser.raise_error(f"the key {position} is not the position of an input column: there are {len(names or ())}")
     name = input_column(position) if names is None else names[position - 1]
     column = exp.column(exp.to_identifier(name, quoted=True))
     if isinstance(key, exp.Alias):
@@ -288,40 +288,40 @@ def _input_column(parser: Any, key: exp.Expr, names: list[str] | None) -> exp.Ex
 
 
 def input_column(position: int) -> str:
-    """The name of a column that only its position tells: no query can write it."""
+    """Return a name for the input column at a position. No query can write such a name."""
     return f"\x00input {position}"
 
 
 def position_of_input(name: str) -> int | None:
-    """The position that a name tells."""
+    """Return the position in a name that `input_column` made, or None for other names."""
     return int(name.removeprefix("\x00input ")) if name.startswith("\x00input ") else None
 
 
-def _set_operation(parser: Any, query: exp.Query) -> exp.Query:
-    left = query if not _keys(query) & (_ORDER_CLAUSES | _END_CLAUSES) else _around(query)
+def _parse_set_operator(parser: Any, query: exp.Query) -> exp.Query:
+    left = query if not _clauses(query) & (_ORDER_CLAUSES | _END_CLAUSES) else _wrap(query)
     found = parser.parse_set_operation(left)
     if not isinstance(found, exp.SetOperation):
         parser.raise_error("a set operation needs a query")
     return found  # type: ignore[no-any-return]
 
 
-def _organization(parser: Any, query: exp.Query) -> exp.Query:
-    """ORDER BY, SORT BY, DISTRIBUTE BY, CLUSTER BY, LIMIT, OFFSET and WINDOW."""
+def _parse_modifier(parser: Any, query: exp.Query) -> exp.Query:
+    """Parse ORDER BY, SORT BY, DISTRIBUTE BY, CLUSTER BY, LIMIT, OFFSET or WINDOW."""
     kind = parser._curr.token_type
     key, clause = parser.QUERY_MODIFIER_PARSERS[kind](parser)
     if key not in _ORDER_CLAUSES | _END_CLAUSES:
         parser.raise_error("no such pipe operator")
-    known = _keys(query)
+    known = _clauses(query)
     is_first = not known & (_END_CLAUSES if key in _ORDER_CLAUSES else {"offset" if key == "offset" else "limit"})
     if key in _ORDER_CLAUSES:
         is_first = is_first and not known & _ORDER_CLAUSES
     elif key == "limit":
-        # What is skipped after a limit is part of the same clause; what is limited after an offset as well.
+        # LIMIT and OFFSET of one SELECT combine in either order.
         is_first = not known & {"limit"}
     elif key == "offset":
         is_first = not known & _END_CLAUSES
     if not isinstance(query, exp.Select) or not is_first:
-        query = _around(query)
+        query = _wrap(query)
     query.set(key, clause)
     if key == "limit" and parser._curr is not None and parser._curr.token_type is TokenType.OFFSET:
         query.set("offset", parser._parse_offset())
@@ -330,18 +330,16 @@ def _organization(parser: Any, query: exp.Query) -> exp.Query:
     return query
 
 
-def _join(parser: Any, query: exp.Query) -> exp.Query:
+def _parse_join_operator(parser: Any, query: exp.Query) -> exp.Query:
     word = parser._curr.text if parser._curr is not None else "the end"
     index = parser._index
     join: Any = None if word == "," else parser._parse_join()
     if join is None:
         parser._retreat(index)
-        parser.raise_error(f"no pipe operator begins with {word!r}")
+        parser.raise_error(f"{word!r} is not a pipe operator")
     is_kept = join.args.get("side") not in ("RIGHT", "FULL")
-    # A filter before an inner or a left join is one after it.
-    found = (
-        query if _is_open(query, allowed=_SOURCE_CLAUSES - ({"where"} if not is_kept else set())) else _around(query)
-    )
+    # A filter before an inner or a left join may be applied after it.
+    found = query if _is_open(query, allowed=_SOURCE_CLAUSES - ({"where"} if not is_kept else set())) else _wrap(query)
     found.append("joins", join)
     return found
 
@@ -349,7 +347,7 @@ def _join(parser: Any, query: exp.Query) -> exp.Query:
 # --- Aggregate functions ----------------------------------------------------------------------------------------------
 
 
-def _aggregates_of(tree: exp.Expr) -> list[exp.Expr]:
+def _find_aggregates(tree: exp.Expr) -> list[exp.Expr]:
     found: list[exp.Expr] = []
     stack = [tree]
     while stack:
@@ -363,5 +361,5 @@ def _aggregates_of(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def _refuse_aggregates(parser: Any, tree: exp.Expr, operator: str) -> None:
-    if _aggregates_of(tree):
+    if _find_aggregates(tree):
         parser.raise_error(f"|> {operator} takes no aggregate functions: write |> AGGREGATE")

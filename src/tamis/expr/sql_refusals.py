@@ -1,4 +1,4 @@
-"""What SQL has and a filter does not: subqueries, aggregates, windows, parameters. Each refusal says the way out."""
+"""SQL that a filter cannot contain: subqueries, aggregates, windows, parameters. Each error says what to write."""
 
 from __future__ import annotations
 
@@ -41,58 +41,58 @@ _REFUSED: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
 
 
 def refuse(node: object) -> None:
-    """Raise where a node is something that no filter can have."""
+    """Raise if a node is not allowed in a filter."""
     for kinds, message, hint in _REFUSED:
         if isinstance(node, kinds):
             raise ParseError(message, position=position_of(node), hint=hint)
     if isinstance(node, exp.Any) and not isinstance(node.parent, exp.Like | exp.ILike):
-        raise _aggregate("any", node)
+        raise _aggregate_error("any", node)
     if isinstance(node, exp.DataType) and getattr(node.this, "name", None) == "TIME":
         # sqlglot would print it as TIMESTAMP, which is another type.
         raise ParseError(
-            "a TIME cannot stand inside of this",
+            "a TIME is not supported inside of this syntax",
             position=position_of(node),
-            hint="Compare a time by itself, as in clock > TIME '10:30:00'",
+            hint="Compare a time alone, as in clock > TIME '10:30:00'",
         )
     if isinstance(node, exp.Anonymous):
         refuse_aggregate(node)
 
 
-_RESERVED = ("duckdb_", "spark_")
-"""What names of functions begin with that Tamis itself writes into texts for the embedded engine: see `spark_calls`."""
+_RESERVED_PREFIXES = ("duckdb_", "spark_")
+"""Prefixes of the functions that Tamis itself writes into SQL for the embedded engine: see `spark_calls`."""
 
 
 def refuse_reserved(tree: exp.Expr) -> None:
-    """Raise where a text that was given calls a function by a name that only Tamis may write."""
+    """Raise if a user's text calls a function whose name is reserved for Tamis."""
     for call in tree.find_all(exp.Anonymous):
-        if call.name.lower().startswith(_RESERVED) and call.name.lower() != "spark_partition_id":
+        if call.name.lower().startswith(_RESERVED_PREFIXES) and call.name.lower() != "spark_partition_id":
             raise ParseError(
-                f"there is no function {call.name} with Spark's meaning on the embedded engine",
+                f"the embedded engine has no function {call.name} with Spark's semantics",
                 position=position_of(call),
-                hint="docs/expressions.md lists what there is; functions of DuckDB run with c.sql(…, dialect='duckdb')",
+                hint="docs/expressions.md lists the functions; those of DuckDB run with c.sql(…, dialect='duckdb')",
             )
 
 
 def refuse_aggregate(node: exp.Expr) -> None:
     if node.name.lower() in AGGREGATES:
-        raise _aggregate(node.name.lower(), node)
+        raise _aggregate_error(node.name.lower(), node)
 
 
-def _aggregate(name: str, node: exp.Expr) -> ParseError:
+def _aggregate_error(name: str, node: exp.Expr) -> ParseError:
     return ParseError(
         f"{name} is an aggregate function",
         position=position_of(node),
-        hint="A filter sees one row at a time: filter what the query gives, in HAVING or afterwards",
+        hint="A filter sees one row at a time: filter the result of the query, in HAVING or afterwards",
     )
 
 
 def position_of(node: exp.Expr) -> int | None:
-    """The first character, counted from 1, of a node or of the first thing in it that kept its place."""
-    # The name of a function stands before its arguments, which may be ten thousand levels deep.
+    """Return the 1-based position of a node, or of the first node inside it that has one."""
+    # The name of a function precedes its arguments, which may be ten thousand levels deep.
     is_first = isinstance(node, exp.Anonymous) and "start" in node.meta
-    places = [node.meta] if is_first else [inner.meta for inner in node.dfs() if "start" in inner.meta]
-    if not places:
+    metas = [node.meta] if is_first else [inner.meta for inner in node.dfs() if "start" in inner.meta]
+    if not metas:
         return None
-    first = min(places, key=lambda place: int(place["start"]))
-    # sqlglot tells the column in which a word ends.
+    first = min(metas, key=lambda meta: int(meta["start"]))
+    # sqlglot records the column in which a token ends.
     return Position(first["start"] + 1, first["line"], first["col"] - (first["end"] - first["start"]))

@@ -1,7 +1,7 @@
-"""SQL text to a sqlglot tree: Spark's syntax, errors with a place and a hint, and bounded work for hostile text.
+"""SQL text to a sqlglot tree: Spark's syntax, errors with a position and a hint, and bounded work for hostile text.
 
-sqlglot reads by recursion, some twenty Python frames a bracket. Text that nests deeper than a few brackets is
-therefore read in a thread of its own with a large stack, up to `DEEPEST` levels.
+sqlglot's parser is recursive, some twenty Python frames for each bracket. Text that nests deeper than a few brackets
+is therefore parsed in a separate thread with a large stack, up to `DEEPEST` levels.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from sqlglot.dialects.spark import Spark
 from tamis.errors import ParseError, Position
 from tamis.expr.sql_dialect import SparkCalls
 from tamis.expr.sql_foreign import refuse_foreign_stars, refuse_foreign_tokens, refuse_unrepresentable_numbers
-from tamis.expr.sql_incomplete import misspelt_word, refuse_incomplete, refuse_no_query, refuse_surrogates
-from tamis.expr.sql_words import spell_out
+from tamis.expr.sql_incomplete import refuse_incomplete, refuse_other_statements, refuse_surrogates, suggest_keyword
+from tamis.expr.sql_words import expand_shorthand
 
 T = TypeVar("T")
 
 DEEPEST = 20_000
-"""How many levels of brackets, NOT and CASE a text may nest."""
-MOST_LAMBDAS = 200
-"""sqlglot goes over the whole body of each lambda function, so nested ones cost the square of their number."""
-DEEPEST_TYPE = 50
+"""The maximum nesting depth of brackets, NOT and CASE."""
+MAX_LAMBDAS = 200
+"""sqlglot walks the whole body of each lambda function, so nested ones cost the square of their number."""
+MAX_TYPE_DEPTH = 50
 """The same holds for `ARRAY<ARRAY<…>>`."""
 
 _SHALLOW = 16
 _FRAMES_PER_LEVEL = 40
 _STACK_PER_LEVEL = 24 * 1024
-_LEAST_STACK = 64 * 1024 * 1024
+_MIN_STACK = 64 * 1024 * 1024
 
 
 _DIALECT = SparkCalls()
@@ -62,42 +62,42 @@ _PARAMETER = (
     "a parameter has no value here",
     "Put the value into the text, or build the filter with col('name') == value",
 )
-_DOUBLE_QUOTES = "Double quotes make a text in this dialect: write a name as `name`"
+_DOUBLE_QUOTES = "Double quotes delimit a text in this dialect: write a name as `name`"
 
 
 def read(text: str, convert: Callable[[exp.Expr], T]) -> T:
-    """Read one expression and convert its tree, both with a stack that is large enough for it."""
-    tokens = _tokens_of(text)
-    depth = _depth_of(tokens)
-    _refuse(text, tokens, depth)
+    """Parse one expression and convert its tree, both with a stack that is large enough."""
+    tokens = _tokenize(text)
+    depth = _measure_depth(tokens)
+    _refuse_invalid_tokens(text, tokens, depth)
     refuse_foreign_tokens(tokens, partial(_position, text))
-    _keep_functions(tokens)
-    return _with_room(lambda: convert(_tree_of(text, tokens)), depth)
+    _mark_functions(tokens)
+    return _run_with_stack(lambda: convert(_parse_condition(text, tokens)), depth)
 
 
 def read_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
-    """Read one statement, whatever it is, and convert its tree, with a stack that is large enough."""
-    tokens = spell_out(_tokens_of(text))
+    """Parse one statement of any kind and convert its tree, both with a stack that is large enough."""
+    tokens = expand_shorthand(_tokenize(text))
     if not tokens:
         raise ParseError("the text is empty", position=1, hint="Write a query, such as SELECT * FROM orders")
-    depth = _depth_of(tokens)
+    depth = _measure_depth(tokens)
     if depth > DEEPEST:
-        raise _too_deep()
-    refuse_no_query(tokens)
+        raise _too_deep_error()
+    refuse_other_statements(tokens)
     refuse_incomplete(tokens)
-    place = partial(_position, text)
+    position_at = partial(_position, text)
     for refuse in (refuse_foreign_tokens, refuse_foreign_stars, refuse_unrepresentable_numbers):
-        refuse(tokens, place)
-    _keep_functions(tokens)
-    return _with_room(lambda: convert(_statement_of(text, tokens)), depth)
+        refuse(tokens, position_at)
+    _mark_functions(tokens)
+    return _run_with_stack(lambda: convert(_parse_statement(text, tokens)), depth)
 
 
-def _with_room(work: Callable[[], T], depth: int) -> T:
+def _run_with_stack(work: Callable[[], T], depth: int) -> T:
     if depth <= _SHALLOW:
         try:
             return work()
         except RecursionError:
-            # Long chains of operators nest without brackets, and the caller may itself stand on a deep stack.
+            # Long chains of operators nest without brackets, and the caller's own stack may be deep.
             depth = DEEPEST
     return with_large_stack(work, depth)
 
@@ -107,42 +107,42 @@ _THREAD = "tamis-sql"
 
 
 def with_large_stack(work: Callable[[], T], depth: int) -> T:
-    """Do what recurses over a text that nests so deep, in a thread with a stack that is large enough."""
+    """Run work that recurses over a text of this depth in a thread with a stack that is large enough."""
     if threading.current_thread().name.startswith(_THREAD):
-        # It already stands on one, and would wait for itself.
+        # This thread already has a large stack, and would wait for itself.
         return work()
-    # Both limits belong to the process, so only one text is read this way at a time.
+    # Both limits are global to the process, so only one text is parsed with a large stack at a time.
     with _large_stack:
         frames_before = sys.getrecursionlimit()
-        stack_before = threading.stack_size(_LEAST_STACK + depth * _STACK_PER_LEVEL)
+        stack_before = threading.stack_size(_MIN_STACK + depth * _STACK_PER_LEVEL)
         try:
             sys.setrecursionlimit(max(frames_before, 10_000 + depth * _FRAMES_PER_LEVEL))
             with ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD) as pool:
                 return pool.submit(work).result()
         except RecursionError:
-            raise _too_deep() from None
+            raise _too_deep_error() from None
         finally:
             threading.stack_size(stack_before)
             sys.setrecursionlimit(frames_before)
 
 
-def _too_deep() -> ParseError:
+def _too_deep_error() -> ParseError:
     return ParseError(
         f"the text nests deeper than {DEEPEST} levels",
         hint="Write a long list of values with IN, and join conditions with AND or OR without brackets",
     )
 
 
-def _tokens_of(text: str) -> list[Token]:
+def _tokenize(text: str) -> list[Token]:
     refuse_surrogates(text)
     try:
         return _DIALECT.tokenize(text)
     except sqlglot_errors.TokenError as error:
-        raise _unreadable(text) from error
+        raise _tokenize_error(text) from error
 
 
-def _depth_of(tokens: Sequence[Token]) -> int:
-    """How deep the text nests: brackets and CASE, and the prefix operators that stand before them."""
+def _measure_depth(tokens: Sequence[Token]) -> int:
+    """Return the nesting depth of the text: brackets and CASE, and the prefix operators before them."""
     deepest = depth = 0
     prefixes = 0
     outer: list[int] = []
@@ -163,51 +163,51 @@ def _depth_of(tokens: Sequence[Token]) -> int:
     return deepest
 
 
-def _refuse(text: str, tokens: Sequence[Token], depth: int) -> None:
-    """Raise for text that no parser needs to see."""
+def _refuse_invalid_tokens(text: str, tokens: Sequence[Token], depth: int) -> None:
+    """Raise for text whose tokens already show that it is invalid."""
     if not tokens:
         raise ParseError("the text is empty", position=1, hint="Write a condition, such as amount > 5")
     if tokens[0].token_type is TokenType.WHERE:
         position = _position(text, tokens[0].start)
         raise ParseError("unexpected WHERE", position=position, hint="Give the condition alone, without WHERE")
     if depth > DEEPEST:
-        raise _too_deep()
+        raise _too_deep_error()
     kinds = [token.token_type for token in tokens]
-    for place, kind in enumerate(kinds):
-        if kind is TokenType.NOT and place and _is_misplaced_not(tokens[place - 1 : place + 2]):
-            position = _position(text, tokens[place - 1].start)
-            raise ParseError("'=!' is no comparison", position=position, hint="Did you mean !=?")
-        if kind in _SUSPECT and (found := _refusal(kinds, place)) is not None:
+    for index, kind in enumerate(kinds):
+        if kind is TokenType.NOT and index and _is_misspelt_not_equal(tokens[index - 1 : index + 2]):
+            position = _position(text, tokens[index - 1].start)
+            raise ParseError("invalid operator '=!'", position=position, hint="Did you mean !=?")
+        if kind in _SUSPECT and (found := _find_refusal(kinds, index)) is not None:
             message, hint = found
-            start = tokens[place].start
+            start = tokens[index].start
             raise ParseError(
                 message, position=_position(text, start), hint=_DOUBLE_QUOTES if text[start] == '"' else hint
             )
-    if kinds.count(TokenType.ARROW) > MOST_LAMBDAS:
-        raise ParseError(f"the text has more than {MOST_LAMBDAS} lambda functions")
+    if kinds.count(TokenType.ARROW) > MAX_LAMBDAS:
+        raise ParseError(f"the text has more than {MAX_LAMBDAS} lambda functions")
     nested_types = Spark.Parser.NESTED_TYPE_TOKENS
     nestings = sum(kind in nested_types and after is TokenType.LT for kind, after in pairwise(kinds))
-    if nestings > DEEPEST_TYPE:
-        raise ParseError(f"the text has more than {DEEPEST_TYPE} nested types")
+    if nestings > MAX_TYPE_DEPTH:
+        raise ParseError(f"the text has more than {MAX_TYPE_DEPTH} nested types")
 
 
-def _is_misplaced_not(tokens: Sequence[Token]) -> bool:
-    """Whether `=!` was meant as `!=`: `flag =!other` is the comparison with NOT other."""
+def _is_misspelt_not_equal(tokens: Sequence[Token]) -> bool:
+    """Return whether `=!` is a misspelt `!=`: `flag =!other` is a valid comparison with NOT other."""
     equals, negation, *after = tokens
     is_one_word = equals.token_type is TokenType.EQ and negation.text == "!" and negation.start == equals.end + 1
     return is_one_word and not (after and after[0].start == negation.end + 1 and after[0].token_type is TokenType.VAR)
 
 
-def _refusal(kinds: Sequence[TokenType], place: int) -> tuple[str, str | None] | None:
-    """What a token would mean that a filter cannot have, and the way out."""
-    before = kinds[place - 1] if place else None
-    after = kinds[place + 1] if place + 1 < len(kinds) else None
-    match kinds[place]:
+def _find_refusal(kinds: Sequence[TokenType], index: int) -> tuple[str, str | None] | None:
+    """Return a message and a hint if a filter cannot contain the token, or None."""
+    before = kinds[index - 1] if index else None
+    after = kinds[index + 1] if index + 1 < len(kinds) else None
+    match kinds[index]:
         case TokenType.SELECT if before is not TokenType.DOT:
             hint = "Run it first and compare with its values. A column of that name is written `select`"
             return "a subquery cannot be part of a filter", hint
         case TokenType.SEMICOLON if after is not None:
-            return "a filter is one expression, and another follows", "Join conditions with AND or OR"
+            return "a filter is one expression, but another follows", "Join conditions with AND or OR"
         case TokenType.STRING if TokenType.DOT in (before, after):
             return "a text has no fields", None
         case TokenType.PLACEHOLDER | TokenType.PARAMETER | TokenType.L_BRACE:
@@ -218,107 +218,111 @@ def _refusal(kinds: Sequence[TokenType], place: int) -> tuple[str, str | None] |
             return None
 
 
-def _keep_functions(tokens: Sequence[Token]) -> None:
-    """Let `decimal(x)` be a function at once: sqlglot reads it as a type first, and nested ones 2^n times."""
+def _mark_functions(tokens: Sequence[Token]) -> None:
+    """Mark `decimal(x)` as a function: sqlglot parses it as a type first, and nested ones 2^n times."""
     kinds: list[TokenType | None] = [*(token.token_type for token in tokens), *[None] * 6]
     number, end = TokenType.NUMBER, TokenType.R_PAREN
-    for place, token in enumerate(tokens):
-        if kinds[place] is TokenType.WINDOW and kinds[place + 1] in (TokenType.L_PAREN, TokenType.DOT):
-            # The windows that a query names have a name there.
+    for index, token in enumerate(tokens):
+        if kinds[index] is TokenType.WINDOW and kinds[index + 1] in (TokenType.L_PAREN, TokenType.DOT):
+            # A named window of a query is followed by its name instead.
             token.token_type = TokenType.VAR
             continue
-        if kinds[place + 1] is not TokenType.L_PAREN or kinds[place] not in Spark.Parser.TYPE_TOKENS:
+        if kinds[index + 1] is not TokenType.L_PAREN or kinds[index] not in Spark.Parser.TYPE_TOKENS:
             continue
-        arguments = kinds[place + 2 : place + 6]
+        arguments = kinds[index + 2 : index + 6]
         is_type = arguments[:2] == [number, end] or arguments == [number, TokenType.COMMA, number, end]
-        if not is_type and kinds[place] not in (TokenType.IDENTIFIER, TokenType.INTERVAL):
+        if not is_type and kinds[index] not in (TokenType.IDENTIFIER, TokenType.INTERVAL):
             token.token_type = TokenType.VAR
 
 
-def _tree_of(text: str, tokens: list[Token]) -> exp.Expr:
+def _parse_condition(text: str, tokens: list[Token]) -> exp.Expr:
     try:
         trees = _DIALECT.parser().parse_into(exp.Condition, tokens, text)
     except sqlglot_errors.ParseError as error:
-        raise _misread(text, tokens, error) from error
+        raise _parse_error(text, tokens, error) from error
     tree = trees[0] if trees else None
     if tree is None:
         raise ParseError("the text has no expression", position=1, hint="Write a condition, such as amount > 5")
     return tree
 
 
-def _statement_of(text: str, tokens: list[Token]) -> exp.Expr:
+def _parse_statement(text: str, tokens: list[Token]) -> exp.Expr:
     try:
         trees = [tree for tree in _DIALECT.parser().parse(tokens, text) if tree is not None]
     except sqlglot_errors.ParseError as error:
-        raise _misread(text, tokens, error, is_query=True) from error
+        raise _parse_error(text, tokens, error, is_query=True) from error
     if len(trees) != 1:
         raise ParseError("the text has several statements", hint="Give one query at a time")
     return trees[0]
 
 
-# --- What went wrong ------------------------------------------------------------------------------------------------
+# --- Errors ----------------------------------------------------------------------------------------------------------
 
 
 def _position(text: str, start: int) -> Position:
     return Position(start + 1, text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
 
 
-def _unreadable(text: str) -> ParseError:
-    """Why text cannot be cut into words: a quote or a comment without an end, or bytes that are none."""
-    place = 0
-    while place < len(text):
-        character = text[place]
+def _tokenize_error(text: str) -> ParseError:
+    """Return the error for text that cannot be tokenized: an unclosed quote or comment, or invalid binary digits."""
+    index = 0
+    while index < len(text):
+        character = text[index]
         if character in "'\"`":
-            end = _end_of_quoted(text, place)
+            end = _find_closing_quote(text, index)
             if end is None:
-                hint = "Double it if it is part of a text" if character != "`" else "A name ends with a back-tick too"
-                return ParseError(f"the quote {character} is never closed", position=_position(text, place), hint=hint)
-            if text[place - 1 : place] in ("x", "X") and re.fullmatch("[0-9a-fA-F]*", text[place + 1 : end]) is None:
-                hint = "Write two hexadecimal digits a byte, as in X'1F'"
+                hint = "Double it if it is part of a text" if character != "`" else "Close the name with a back-tick"
+                return ParseError(f"the quote {character} is never closed", position=_position(text, index), hint=hint)
+            if text[index - 1 : index] in ("x", "X") and re.fullmatch("[0-9a-fA-F]*", text[index + 1 : end]) is None:
+                hint = "Write two hexadecimal digits for each byte, as in X'1F'"
                 return ParseError(
-                    f"{text[place - 1 : end + 1]} is not binary", position=_position(text, place - 1), hint=hint
+                    f"{text[index - 1 : end + 1]} is not binary", position=_position(text, index - 1), hint=hint
                 )
-            place = end
-        elif text.startswith("--", place):
-            place = text.find("\n", place) if "\n" in text[place:] else len(text)
-        elif text.startswith("/*", place):
-            end = text.find("*/", place + 2)
+            index = end
+        elif text.startswith("--", index):
+            index = text.find("\n", index) if "\n" in text[index:] else len(text)
+        elif text.startswith("/*", index):
+            end = text.find("*/", index + 2)
             if end < 0:
                 return ParseError(
-                    "the comment is never closed", position=_position(text, place), hint="Close it with */"
+                    "the comment is never closed", position=_position(text, index), hint="Close it with */"
                 )
-            place = end + 1
-        place += 1
-    return ParseError("the text cannot be read as SQL", hint="Look for characters that SQL does not use")
+            index = end + 1
+        index += 1
+    return ParseError("the text is not valid SQL", hint="Remove characters that SQL does not use")
 
 
-def _end_of_quoted(text: str, start: int) -> int | None:
-    """Where the quoted text that starts here ends; a doubled quote looks like an end and a new start, which is fine."""
+def _find_closing_quote(text: str, start: int) -> int | None:
+    """Return the index of the closing quote, or None. A doubled quote counts as an end and a new start."""
     quote = text[start]
-    place = start + 1
-    while place < len(text):
-        if text[place] == "\\" and quote != "`":
-            place += 1
-        elif text[place] == quote:
-            return place
-        place += 1
+    index = start + 1
+    while index < len(text):
+        if text[index] == "\\" and quote != "`":
+            index += 1
+        elif text[index] == quote:
+            return index
+        index += 1
     return None
 
 
-def _misread(text: str, tokens: list[Token], error: sqlglot_errors.ParseError, *, is_query: bool = False) -> ParseError:
+def _parse_error(
+    text: str, tokens: list[Token], error: sqlglot_errors.ParseError, *, is_query: bool = False
+) -> ParseError:
     found = error.errors[0] if error.errors else {}
     description = str(found.get("description") or error)
-    places = [n for n, token in enumerate(tokens) if (token.line, token.col) == (found.get("line"), found.get("col"))]
-    place = places[0] if places else len(tokens) - 1
-    token, before = tokens[place], tokens[place - 1] if place else None
+    indices = [n for n, token in enumerate(tokens) if (token.line, token.col) == (found.get("line"), found.get("col"))]
+    index = indices[0] if indices else len(tokens) - 1
+    token, before = tokens[index], tokens[index - 1] if index else None
     position = _position(text, token.start)
-    unclosed = _unclosed(tokens)
+    unclosed = _find_unclosed(tokens)
     if unclosed is not None and ("Expecting )" in description or "Expected END" in description):
         closing = "END" if unclosed.token_type is TokenType.CASE else "]" if unclosed.text == "[" else ")"
         return ParseError(f"{unclosed.text} is never closed by {closing}", position=_position(text, unclosed.start))
     if description.startswith("invalid interval"):
         return ParseError(description, position=position)
-    guess = (misspelt_word(tokens, place) if is_query else None) or _hint(text, tokens, place, is_query=is_query)
+    guess = (suggest_keyword(tokens, index) if is_query else None) or _suggest_fix(
+        text, tokens, index, is_query=is_query
+    )
     if "Expected table name" in description:
         return ParseError(f"the name of a table is missing after {token.text!r}", position=position)
     if "Required keyword" in description or "required" in description.lower():
@@ -336,7 +340,7 @@ def _misread(text: str, tokens: list[Token], error: sqlglot_errors.ParseError, *
     return ParseError(plain[:1].lower() + plain[1:], position=position, hint=guess)
 
 
-def _unclosed(tokens: Sequence[Token]) -> Token | None:
+def _find_unclosed(tokens: Sequence[Token]) -> Token | None:
     stack: list[Token] = []
     for token in tokens:
         if token.token_type in _OPENING:
@@ -346,7 +350,7 @@ def _unclosed(tokens: Sequence[Token]) -> Token | None:
     return stack[-1] if stack else None
 
 
-_HINTS_OF_FILTERS = {
+_FILTER_HINTS = {
     TokenType.COMMA: "A filter is one expression: join conditions with AND or OR",
     TokenType.ALIAS: "An expression in a filter has no alias",
 }
@@ -356,29 +360,29 @@ _HINTS = {
 }
 
 _MISSPELLED = {"=!": "!=", "=<": "<=", "=>": ">=", "><": "<>", "=<>": "<>"}
-"""Comparisons as people write them by mistake, and what they mean."""
+"""Common misspellings of comparison operators, and the operators they mean."""
 
 
-def _meant_operator(tokens: Sequence[Token], place: int) -> str | None:
-    """The comparison that a token and what follows it without a blank were meant to be."""
-    token = tokens[place]
-    after = tokens[place + 1] if place + 1 < len(tokens) else None
+def _suggest_operator(tokens: Sequence[Token], index: int) -> str | None:
+    """Return the comparison that a token and the next one, without a space between, may be a misspelling of."""
+    token = tokens[index]
+    after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is not None and after.start == token.end + 1 and token.text + after.text in _MISSPELLED:
         return _MISSPELLED[token.text + after.text]
     return _MISSPELLED.get(token.text)
 
 
-def _hint(text: str, tokens: Sequence[Token], place: int, *, is_query: bool) -> str | None:
-    token, before = tokens[place], tokens[place - 1] if place else None
-    if meant := _meant_operator(tokens, place) or (_meant_operator(tokens, place - 1) if place else None):
-        return f"Did you mean {meant}?"
-    around = [near for near in (before, token) if near is not None]
-    if any(text[near.start : near.start + 1] == '"' for near in around):
+def _suggest_fix(text: str, tokens: Sequence[Token], index: int, *, is_query: bool) -> str | None:
+    token, before = tokens[index], tokens[index - 1] if index else None
+    if operator := _suggest_operator(tokens, index) or (_suggest_operator(tokens, index - 1) if index else None):
+        return f"Did you mean {operator}?"
+    neighbours = [each for each in (before, token) if each is not None]
+    if any(text[each.start : each.start + 1] == '"' for each in neighbours):
         return _DOUBLE_QUOTES
-    if hint := _HINTS.get(token.token_type) or (None if is_query else _HINTS_OF_FILTERS.get(token.token_type)):
+    if hint := _HINTS.get(token.token_type) or (None if is_query else _FILTER_HINTS.get(token.token_type)):
         return hint
     if token.token_type is TokenType.R_PAREN:
-        return "No ( stands before it" if _unclosed(tokens[:place]) is None else None
+        return "There is no ( before it" if _find_unclosed(tokens[:index]) is None else None
     follows_operand = before is not None and before.token_type in _OPERANDS
     if token.token_type in _OPERANDS:
         missing = "a comma or an operator" if is_query else "an operator such as ="

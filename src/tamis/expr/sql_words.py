@@ -1,4 +1,4 @@
-"""Words of a query that stand for others: `TABLE t` for `SELECT * FROM t`, and `|` for `|>`."""
+"""Expansion of shorthand syntax in queries: `TABLE t` for `SELECT * FROM t`, and `|` for `|>`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
 
-_SET_WORDS = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
+_SET_OPERATIONS = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _OPERATORS = ("EXTEND", "SET", "DROP", "AGGREGATE")
 _KEYWORDS = frozenset((
@@ -17,23 +17,25 @@ _KEYWORDS = frozenset((
 ))  # fmt: skip
 
 
-def spell_out(tokens: Sequence[Token]) -> list[Token]:
-    """The words of a query in which `TABLE t`, and `FROM t` or `VALUES …` where a query begins, have a SELECT, and in
-    which a `|` that begins an operator is `|>`."""
+def expand_shorthand(tokens: Sequence[Token]) -> list[Token]:
+    """Return the tokens of a query with shorthand syntax expanded.
+
+    `TABLE t`, and `FROM t` or `VALUES …` at the start of a query, get a SELECT. A `|` before a pipe operator is `|>`.
+    """
     found: list[Token] = []
     for index, token in enumerate(tokens):
         kind = token.token_type
-        if kind is TokenType.ALL and _is_column(tokens, index):
-            # A name between back-ticks stays one when it is printed.
-            found.append(_like(token, TokenType.IDENTIFIER, token.text))
+        if kind is TokenType.ALL and _is_column_named_all(tokens, index):
+            # A quoted name stays a name when it is printed.
+            found.append(_replace_token(token, TokenType.IDENTIFIER, token.text))
             continue
-        if kind is TokenType.PIPE and _is_pipe(tokens, index):
-            found.append(_like(token, TokenType.PIPE_GT, "|>"))
+        if kind is TokenType.PIPE and _is_pipe_operator(tokens, index):
+            found.append(_replace_token(token, TokenType.PIPE_GT, "|>"))
             continue
-        starts = kind in (TokenType.TABLE, TokenType.FROM, TokenType.VALUES) and _begins_query(tokens, index)
+        starts = kind in (TokenType.TABLE, TokenType.FROM, TokenType.VALUES) and _starts_query(tokens, index)
         if starts and _needs_select(tokens, index):
-            found += [_like(token, TokenType.SELECT, "SELECT"), _like(token, TokenType.STAR, "*")]
-            found.append(_like(token, TokenType.FROM, "FROM"))
+            found += [_replace_token(token, TokenType.SELECT, "SELECT"), _replace_token(token, TokenType.STAR, "*")]
+            found.append(_replace_token(token, TokenType.FROM, "FROM"))
             if kind is TokenType.VALUES:
                 found.append(token)
             continue
@@ -41,41 +43,41 @@ def spell_out(tokens: Sequence[Token]) -> list[Token]:
     return found
 
 
-def _like(token: Token, kind: TokenType, text: str) -> Token:
+def _replace_token(token: Token, kind: TokenType, text: str) -> Token:
     return Token(kind, text, line=token.line, col=token.col, start=token.start, end=token.end)
 
 
-def _kind(tokens: Sequence[Token], index: int) -> TokenType | None:
+def _token_type_at(tokens: Sequence[Token], index: int) -> TokenType | None:
     return tokens[index].token_type if 0 <= index < len(tokens) else None
 
 
-def _is_column(tokens: Sequence[Token], index: int) -> bool:
-    """Whether ALL after SELECT is a column: nothing of what it would be said about follows."""
+def _is_column_named_all(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether ALL after SELECT is a column: no columns follow to which the keyword ALL would apply."""
     ends = (TokenType.COMMA, TokenType.FROM, None)
-    return _kind(tokens, index - 1) is TokenType.SELECT and _kind(tokens, index + 1) in ends
+    return _token_type_at(tokens, index - 1) is TokenType.SELECT and _token_type_at(tokens, index + 1) in ends
 
 
-def _begins_query(tokens: Sequence[Token], index: int) -> bool:
-    before = _kind(tokens, index - 1)
-    if before is None or before in _SET_WORDS:
+def _starts_query(tokens: Sequence[Token], index: int) -> bool:
+    before = _token_type_at(tokens, index - 1)
+    if before is None or before in _SET_OPERATIONS:
         return True
     if before in (TokenType.ALL, TokenType.DISTINCT):
-        return _kind(tokens, index - 2) in _SET_WORDS
+        return _token_type_at(tokens, index - 2) in _SET_OPERATIONS
     if before is TokenType.R_PAREN:
-        # The end of a WITH: nothing else has a bracket before TABLE, and FROM or VALUES follow brackets often.
-        return tokens[0].token_type is TokenType.WITH and _ends_with(tokens, index)
-    return before is TokenType.L_PAREN and _kind(tokens, index - 2) not in _NAMES
+        # The end of a WITH. A bracket before TABLE occurs only there, but FROM or VALUES often follow brackets.
+        return tokens[0].token_type is TokenType.WITH and _follows_with_clause(tokens, index)
+    return before is TokenType.L_PAREN and _token_type_at(tokens, index - 2) not in _NAMES
 
 
-def _ends_with(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the bracket before a word closes the last common table expression of a WITH."""
+def _follows_with_clause(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether the bracket before a token closes the last common table expression of a WITH."""
     depth = 0
-    for place in range(index - 1, -1, -1):
-        kind = tokens[place].token_type
+    for start in range(index - 1, -1, -1):
+        kind = tokens[start].token_type
         depth += (kind is TokenType.R_PAREN) - (kind is TokenType.L_PAREN)
         if depth == 0:
-            if kind is TokenType.L_PAREN and _kind(tokens, place - 1) is TokenType.ALIAS:
-                before = tokens[place - 2].token_type if place > 1 else None
+            if kind is TokenType.L_PAREN and _token_type_at(tokens, start - 1) is TokenType.ALIAS:
+                before = tokens[start - 2].token_type if start > 1 else None
                 return before in _NAMES or before is TokenType.R_PAREN
             return False
     return False
@@ -83,12 +85,12 @@ def _ends_with(tokens: Sequence[Token], index: int) -> bool:
 
 def _needs_select(tokens: Sequence[Token], index: int) -> bool:
     if tokens[index].token_type is TokenType.TABLE:
-        return _kind(tokens, index + 1) not in (TokenType.L_PAREN, TokenType.DOT, None)
-    is_bracketed = _kind(tokens, index - 1) is TokenType.L_PAREN
+        return _token_type_at(tokens, index + 1) not in (TokenType.L_PAREN, TokenType.DOT, None)
+    is_bracketed = _token_type_at(tokens, index - 1) is TokenType.L_PAREN
     depth = 0
     for token in tokens[index + 1 :]:
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if depth < 0 or (depth == 0 and token.token_type in _SET_WORDS):
+        if depth < 0 or (depth == 0 and token.token_type in _SET_OPERATIONS):
             break
         if depth == 0 and token.token_type is TokenType.PIPE_GT:
             return True
@@ -97,21 +99,23 @@ def _needs_select(tokens: Sequence[Token], index: int) -> bool:
     return tokens[index].token_type is TokenType.VALUES and not is_bracketed
 
 
-def _is_pipe(tokens: Sequence[Token], index: int) -> bool:
-    """Whether `|` begins an operator rather than being one of numbers."""
-    after = _kind(tokens, index + 1)
+def _is_pipe_operator(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether `|` starts a pipe operator and is not the bitwise OR."""
+    after = _token_type_at(tokens, index + 1)
     if after in _KEYWORDS:
         return True
     if after is None or tokens[index + 1].text.upper() not in _OPERATORS:
         return False
     first = tokens[0].token_type
     pipes = (TokenType.PIPE, TokenType.PIPE_GT)
-    selects = [place for place in range(index) if tokens[place].token_type is TokenType.SELECT]
-    if first in (TokenType.TABLE, TokenType.FROM) and all(_kind(tokens, place - 1) in pipes for place in selects):
+    selects = [start for start in range(index) if tokens[start].token_type is TokenType.SELECT]
+    if first in (TokenType.TABLE, TokenType.FROM) and all(
+        _token_type_at(tokens, start - 1) in pipes for start in selects
+    ):
         return True
-    following = _kind(tokens, index + 2)
+    following = _token_type_at(tokens, index + 2)
     if following in (TokenType.NUMBER, TokenType.STRING):
         return True
-    return following in _NAMES and _kind(tokens, index + 3) not in (
+    return following in _NAMES and _token_type_at(tokens, index + 3) not in (
         None, TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN, TokenType.PIPE_GT, TokenType.PIPE,
     )  # fmt: skip

@@ -139,7 +139,7 @@ def _parse_zone_offset(zone: str, wall_seconds: int) -> int | None:
             return None
         return -offset if match[1] == "-" else offset
     try:
-        # datetime raises for years out of range. Invalid names raise several errors, among them OSError for a directory.
+        # datetime raises for years out of range. Invalid names raise several errors, as OSError for a directory.
         clock = datetime(1970, 1, 1, tzinfo=ZoneInfo(zone)) + timedelta(seconds=wall_seconds)
     except (ValueError, KeyError, OSError, OverflowError):
         return None

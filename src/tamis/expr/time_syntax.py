@@ -1,4 +1,4 @@
-"""Spark's syntax of interval literals and times of day, where sqlglot's differs: parts of parser and generator."""
+"""Spark's syntax of interval literals and times of day, where sqlglot's differs: parser and generator mixins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any, ClassVar
 from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
 
-from tamis.expr.interval_literals import UNITS, IntervalLiteral, NotAnInterval, no_unit, of_span, of_text, of_units
+from tamis.expr.interval_literals import (
+    UNITS,
+    IntervalLiteral,
+    NotAnInterval,
+    of_span,
+    of_text,
+    of_units,
+    unknown_unit_error,
+)
 
 _TIME_TYPES = frozenset(
     kind
@@ -17,16 +25,16 @@ _TIME_TYPES = frozenset(
 
 
 class TimeParser:
-    """Methods of a parser of Spark's dialect."""
+    """A mixin for a parser of Spark's dialect."""
 
     def _parse_interval(self: Any, *args: Any, **options: Any) -> Any:
-        """An interval literal by Spark's grammar, in its canonical form; None where `interval` is a name."""
+        """Parse an interval literal by Spark's grammar into its canonical form; None if `interval` is a name."""
         start = self._index
         token = self._curr
         if not self._match(TokenType.INTERVAL):
             return None
         try:
-            found = self._interval_literal()
+            found = self._parse_interval_literal()
         except NotAnInterval as reason:
             self.raise_error(f"invalid interval: {reason}", token)
             return None
@@ -39,7 +47,7 @@ class TimeParser:
         return node
 
     def _parse_type(self: Any, *args: Any, **options: Any) -> Any:
-        """`DATE '2024-01-01' :: STRING` casts the date; sqlglot would cast the text within it."""
+        """Parse `DATE '2024-01-01' :: STRING` as a cast of the date; sqlglot would cast the text inside it."""
         start = self._index
         after = self._tokens[start + 1] if start + 1 < len(self._tokens) else None
         is_literal = after is not None and after.token_type is TokenType.STRING
@@ -51,12 +59,12 @@ class TimeParser:
             self._retreat(start)
         return Spark.Parser._parse_type(self, *args, **options)
 
-    def _interval_literal(self: Any) -> IntervalLiteral | None:
+    def _parse_interval_literal(self: Any) -> IntervalLiteral | None:
         values: list[tuple[str, str]] = []
         while True:
             start = self._index
-            value = self._interval_number()
-            unit = self._interval_unit() if value is not None else None
+            value = self._parse_interval_number()
+            unit = self._parse_interval_unit() if value is not None else None
             if value is None or unit is None:
                 self._retreat(start)
                 break
@@ -67,7 +75,7 @@ class TimeParser:
             self._advance()
             is_followed = self._curr is not None and self._curr.token_type in (TokenType.STRING, TokenType.NUMBER)
             if values or is_followed:
-                raise NotAnInterval("TO stands in an interval once, and alone")
+                raise NotAnInterval("TO may occur only once, and not with further values")
             return of_span(value, unit, last)
         if values:
             return of_units(values)
@@ -75,11 +83,11 @@ class TimeParser:
             return of_text(self._prev.text)
         if self._match(TokenType.NUMBER):
             word = self._curr.text if self._curr else ""
-            raise no_unit(word)
+            raise unknown_unit_error(word)
         return None
 
-    def _interval_number(self: Any) -> str | None:
-        """A value with its sign; a text is one where it has no letters."""
+    def _parse_interval_number(self: Any) -> str | None:
+        """Parse a value with its sign: a number, or a quoted text."""
         sign = "-" if self._match(TokenType.DASH) else ""
         if not sign:
             self._match(TokenType.PLUS)
@@ -92,7 +100,7 @@ class TimeParser:
             return f"-{text}" if sign and not text.startswith("-") else text[1:] if sign else text
         return None
 
-    def _interval_unit(self: Any) -> str | None:
+    def _parse_interval_unit(self: Any) -> str | None:
         if self._curr is None or self._curr.text.lower() not in UNITS or self._curr.token_type is TokenType.STRING:
             return None
         self._advance()
@@ -100,9 +108,9 @@ class TimeParser:
 
 
 class TimeGenerator:
-    """Methods of a generator of Spark's dialect."""
+    """A mixin for a generator of Spark's dialect."""
 
-    # A time of day is a type of its own since Spark 4.1: sqlglot writes it as a timestamp.
+    # Spark has had a time type since version 4.1, but sqlglot writes it as a timestamp.
     TYPE_MAPPING: ClassVar[dict[Any, Any]] = {
         kind: name for kind, name in Spark.Generator.TYPE_MAPPING.items() if kind is not exp.DType.TIME
     }
