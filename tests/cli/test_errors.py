@@ -201,7 +201,7 @@ def test_every_one_of_repeated_columns_is_looked_up() -> None:
         (["count", "foo://bar"], ["others can be opened from Python"]),
         (["count", "gs://bucket/t", "--storage-option", "AWS_REGION=x"], ["storage options for 'gs://'"]),
         (["count", "orders", "--where", "id = :x"], ["Put the value into the text"]),
-        (["count", "orders", "--where", "\"region\" = 'eu'"], ["Write the name as `region`"]),
+        (["count", "orders", "--where", "\"region\" = 'eu'"], ["Write `region`"]),
         (["count", "orders", "--where", "amout > 5"], ["--merge-schema takes those of all files"]),
         (["files", "orders", "--columns", "pth"], ["Did you mean 'path'?"]),
         (["count", "orders", "--where", "id.x = 1"], ["not a struct. These are the columns"]),

@@ -83,19 +83,19 @@ A, B = col("a"), col("b")
         (np.float64(0.5) + A, "0.5D + a"),
     ],
 )  # fmt: skip
-def test_builds_what_the_sql_says(built: Expression, sql: str) -> None:
+def test_builds_the_same_expression_as_sql(built: Expression, sql: str) -> None:
     assert built.to_sql() == sql
     assert built.node == parse_sql(sql)
     assert repr(built) == f"Expression<{sql}>"
 
 
-def test_a_list_of_nothing_is_never_true() -> None:
+def test_isin_of_an_empty_list_is_false() -> None:
     assert A.isin([]).node == FALSE
     assert A.isin(set()).node == FALSE
     assert A.isin().node == FALSE
 
 
-def test_nodes_may_stand_for_expressions() -> None:
+def test_nodes_are_accepted_as_operands() -> None:
     assert (Column(("b",)) == A).node == Call("=", (Column(("a",)), Column(("b",))))
     assert (A & Call("is_null", (Column(("b",)),))).to_sql() == "a AND b IS NULL"
     assert (Literal(5, pa.int8()) == A).to_sql() == "a = CAST(5 AS TINYINT)"
@@ -121,7 +121,7 @@ def test_X10_col_splits_at_dots_outside_back_ticks(name: str, path: tuple[str, .
 
 
 @pytest.mark.parametrize("name", ["", ".", "a.", ".a", "a..b", "`a", "a`", "a`b`", "`a`b", "``", 5, None])
-def test_col_refuses_what_is_no_name(name: Any) -> None:
+def test_col_refuses_invalid_names(name: Any) -> None:
     with pytest.raises(InvalidArgument, match="name"):
         col(name)
 
@@ -143,7 +143,7 @@ def test_col_refuses_what_is_no_name(name: Any) -> None:
         lambda: A & None,
     ],
 )
-def test_python_logic_on_expressions_is_an_error_that_says_what_to_write(misuse: Callable[[], object]) -> None:
+def test_python_logic_on_expressions_is_an_error_with_a_hint(misuse: Callable[[], object]) -> None:
     with pytest.raises(TypeError, match=r"&|isin|go through") as caught:
         misuse()
     assert isinstance(caught.value, MisusedExpression)
@@ -181,14 +181,14 @@ def test_wrong_arguments_are_clear_errors(misuse: Callable[[], object], error: t
         misuse()
 
 
-def test_the_operator_in_points_to_isin() -> None:
+def test_the_operator_in_raises_with_a_hint_to_isin() -> None:
     with pytest.raises(MisusedExpression, match=r"a = 1 has no truth value: .*\.isin\(\[1, 2\]\) instead of in"):
         _ = A in [1, 2]
     with pytest.raises(MisusedExpression, match=r"\.isin\(values\)"):
         _ = 1 in A
 
 
-def test_expressions_are_keys_by_identity_and_copy() -> None:
+def test_expressions_hash_by_identity_and_can_be_copied() -> None:
     first, second = A == 1, A == 1
     assert len({first, second, first}) == 2
     assert {first: "x"}[first] == "x"

@@ -1,4 +1,4 @@
-"""The time of a query is one moment, and a filter that asks for it skips."""
+"""The current time is the same in the whole query, and a filter that uses it skips data."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MOMENT = datetime(2024, 3, 1, 23, 59, 59, 123_456, tzinfo=UTC)
         ("now < 5", "now < 5"),
     ],
 )
-def test_calls_that_ask_for_the_time_become_literals(asked, expected):
+def test_current_time_functions_become_literals(asked, expected):
     assert stop_clocks(parse_sql(asked), lambda: MOMENT) == parse_sql(expected)
 
 
-def test_the_clock_is_read_once_and_only_where_it_is_asked_for():
+def test_the_clock_is_read_once_and_only_if_needed():
     moments = iter([MOMENT, MOMENT + timedelta(days=1)])
     found = stop_clocks(parse_sql("a < now() AND b < now() AND c = current_date()"), lambda: next(moments))
     assert not [node for node in walk(found) if isinstance(node, Call) and not node.args]

@@ -1,4 +1,4 @@
-"""Row semantics: three values, NaN the largest, -0.0 equal to 0.0, casts as Spark's ANSI mode has them."""
+"""Row semantics: three-valued logic, NaN the largest, -0.0 equal to 0.0, casts as in Spark's ANSI mode."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.sql import parse_sql
 
 NAN = math.nan
-# 0.0 / 0.0 makes this one on common processors: another NaN by its bits, and the same by its meaning.
+# 0.0 / 0.0 gives this NaN on common processors: it has other bits, but the same meaning.
 OTHER_NAN = float(np.array([0xFFF8_0000_0000_0001], np.uint64).view(np.float64)[0])
 
 
 def values(sql: str, **columns: pa.Array) -> list[Any]:
-    """The value of an expression for each row."""
+    """Return the value of an expression for each row."""
     batch = pa.record_batch(columns)
     expr = bind(parse_sql(sql), batch.schema)
     assert can_evaluate(expr), sql
     return Evaluator(expr)(batch).to_pylist()
 
 
-def same(found: list[Any], expected: list[Any]) -> bool:
+def are_equal(found: list[Any], expected: list[Any]) -> bool:
     return repr(found) == repr(expected)
 
 
@@ -73,20 +73,20 @@ def test_nan_is_the_largest_and_equal_to_itself(data_type, predicate, expected):
     column = pa.array(halves if data_type == pa.float16() else FLOATS, data_type)
     wanted = [None if each is None else bool(each) for each in expected]
     assert values(predicate, x=column) == wanted
-    # And where no NaN is among the rows, nothing else changes.
+    # Without NaN among the rows, the results are the same.
     rest = [index for index, value in enumerate(FLOATS) if value is None or value == value]
     assert values(predicate, x=column.take(pa.array(rest))) == [wanted[index] for index in rest]
 
 
 @pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">=", "<=>"])
-def test_columns_of_floats_compare_as_the_judge_says(operator):
+def test_float_columns_compare_as_the_oracle(operator):
     pairs = [(left, right) for left in FLOATS for right in FLOATS]
     x, y = (pa.array([pair[side] for pair in pairs], pa.float64()) for side in (0, 1))
     theirs = {"<=>": "IS NOT DISTINCT FROM"}.get(operator, operator)
     assert values(f"x {operator} y", x=x, y=y) == truth(pa.table({"x": x, "y": y}), f"x {theirs} y")
 
 
-def test_null_compared_with_nan_is_null_whatever_else_the_batch_holds():
+def test_null_compared_with_nan_is_null_in_any_batch():
     nulls = pa.nulls(2, pa.float64())
     for operator in ("=", "<>", "<", "<=", ">", ">="):
         assert values(f"x {operator} double('NaN')", x=nulls) == [None, None]
@@ -121,7 +121,7 @@ Q = pa.array([True, False, None, True, False, None, True, False, None])
         ("p < q", [0, 0, None, 1, 0, None, None, None, None]),
     ],
 )
-def test_three_values(sql, expected):
+def test_three_valued_logic(sql, expected):
     assert values(sql, p=P, q=Q) == [None if each is None else bool(each) for each in expected]
 
 
@@ -182,7 +182,7 @@ TEXTS = ["abc", "ABC", "a%c", "a_c", "a\nc", "", None, "ac", "aÃ©c", "a\\c", "æ—
         ("lower(x) = 'abc'", ["abc", "ABC"]),
     ],
 )
-def test_S7_tests_of_texts(data_type, sql, expected):
+def test_S7_text_predicates(data_type, sql, expected):
     column = pa.array(TEXTS, pa.string()).cast(data_type)
     answers = values(sql, x=column)
     assert [text for text, answer in zip(TEXTS, answers, strict=True) if answer] == expected
@@ -210,8 +210,8 @@ def test_S7_tests_of_texts(data_type, sql, expected):
         (pa.array([1.5, math.inf]), "x * -2", [-3.0, -math.inf]),
     ],
 )
-def test_arithmetic_has_room(column, sql, expected):
-    assert same(values(sql, x=column), expected)
+def test_arithmetic_does_not_overflow_small_types(column, sql, expected):
+    assert are_equal(values(sql, x=column), expected)
 
 
 def test_a_decimal_times_a_small_number_needs_few_digits():
@@ -234,7 +234,7 @@ def test_a_decimal_times_a_small_number_needs_few_digits():
         (pa.array([100000], pa.int32()), "CAST(x AS DECIMAL(5,2)) = 1"),
     ],
 )
-def test_what_does_not_fit_is_an_error_that_names_the_expression(column, sql):
+def test_overflow_is_an_error_that_names_the_expression(column, sql):
     with pytest.raises(EvaluationError, match="cannot evaluate"):
         values(sql, x=column)
 
@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_an_error_that_names_the_expression(column, sql):
     ],
 )  # fmt: skip
 def test_casts(column, sql, expected):
-    assert same(values(sql, x=column), expected)
+    assert are_equal(values(sql, x=column), expected)
 
 
 # --- Time -----------------------------------------------------------------------------------------------------------
@@ -353,8 +353,8 @@ FAR_DAY = 2**31 - 1
         (-FAR, "x - INTERVAL 1 MONTH IS NULL"),
     ],
 )
-def test_a_timestamp_moved_out_of_its_range_is_an_error(unit, moment, sql):
-    with pytest.raises(EvaluationError, match=r"cannot evaluate .*(leaves the range|beyond)"):
+def test_a_timestamp_shifted_out_of_its_range_is_an_error(unit, moment, sql):
+    with pytest.raises(EvaluationError, match=r"cannot evaluate .*(leaves the range|out of the range)"):
         values(sql, x=pa.array([0, moment, None], pa.timestamp(unit)))
 
 
@@ -363,7 +363,7 @@ def test_an_interval_longer_than_the_range_of_the_column_is_an_error():
         values("x + INTERVAL 100000000 DAY IS NULL", x=pa.array([0], pa.timestamp("ns")))
 
 
-def test_a_timestamp_at_the_very_edge_is_not_out_of_range():
+def test_a_timestamp_at_the_limit_is_in_range():
     column = pa.array([FAR - 10**9, -FAR + 10**9, None], pa.timestamp("ns"))
     assert values("x + INTERVAL 1 SECOND < x", x=column) == [False, False, None]
     assert values("x - INTERVAL 1 SECOND > x", x=column) == [False, False, None]
@@ -380,7 +380,7 @@ def test_a_timestamp_at_the_very_edge_is_not_out_of_range():
         (0, "x + 3000000000 IS NULL"),
     ],
 )
-def test_a_date_moved_out_of_its_range_is_an_error(day, sql):
+def test_a_date_shifted_out_of_its_range_is_an_error(day, sql):
     with pytest.raises(EvaluationError, match="cannot evaluate"):
         values(sql, x=pa.array([0, day, None], pa.date32()))
 
@@ -395,12 +395,12 @@ def test_T6_years_beyond_the_calendar_of_arrow(unit, year):
 
 
 @pytest.mark.parametrize("sql", ["date_trunc('year', x) < '2000-01-01'", "x - INTERVAL 1 MONTH < '2000-01-01'"])
-def test_what_lies_beyond_the_first_moment_is_an_error_and_wraps_around_nowhere(sql):
+def test_truncation_before_the_first_timestamp_is_an_error_and_does_not_wrap(sql):
     with pytest.raises(EvaluationError, match="cannot evaluate"):
         values(sql, x=pa.array([-FAR], pa.timestamp("ns")))
 
 
-def test_T5_a_cast_to_a_coarser_unit_cuts_towards_the_past():
+def test_T5_a_cast_to_a_coarser_unit_rounds_towards_the_past():
     column = pa.array([-1, 1, -1_000_000, None], pa.timestamp("us"))
     assert values("CAST(x AS TIMESTAMP_S) = '1969-12-31 23:59:59'", x=column) == [True, False, True, None]
     extremes = pa.array([-FAR, FAR], pa.timestamp("ns"))
@@ -419,13 +419,13 @@ def test_N9_a_null_struct_makes_its_fields_null():
     assert values("s IS NULL", s=column) == [False, True, False]
 
 
-def test_a_literal_has_the_length_of_the_batch():
+def test_a_literal_is_repeated_to_the_length_of_the_batch():
     batch = pa.record_batch({"x": pa.array([1, 2, 3])})
     assert Evaluator(Literal(5, types.LONG))(batch).to_pylist() == [5, 5, 5]
     assert Evaluator(Literal(5, types.LONG))(batch.slice(0, 0)).to_pylist() == []
 
 
-def test_what_occurs_twice_is_computed_once():
+def test_a_repeated_sub_expression_is_computed_once():
     column = Column(("x",), type=types.LONG)
     # Without sharing this would be 2 to the power of 60 steps.
     shared: Expr = Call("is_null", (Call("is_null", (column,)),))
@@ -455,7 +455,7 @@ def test_constants_have_values_of_their_type(sql, expected):
     ["x / 2 = 1", "x % 2 = 1", "my_own(x) = 1", "concat(s, 'a') = 'b'", "s LIKE s", "CAST(f AS STRING) = '1'",
      "substr(s, -1) = 'a'", "x = x AND my_own(s)", "u + 1 = 5"],
 )  # fmt: skip
-def test_what_arrow_means_otherwise_is_left_to_the_embedded_engine(sql):
+def test_expressions_with_other_arrow_semantics_cannot_be_evaluated(sql):
     schema = pa.schema([("x", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ("u", pa.uint64())])
     assert not can_evaluate(bind(parse_sql(sql), schema))
 
@@ -480,6 +480,6 @@ def test_X11_a_list_of_a_hundred_thousand_items_is_one_step():
     assert Evaluator(Call("in", (x, *items)))(batch).to_pylist() == [True, False, True, False, None]
 
 
-def test_an_overflow_of_constants_says_the_way_out():
+def test_an_overflow_of_constants_has_a_hint():
     with pytest.raises(EvaluationError, match=r"overflow, the result does not fit into 64 bits.*DECIMAL\(38,0\)"):
         evaluate_constant(parse_sql("9223372036854775807 + 1"))

@@ -1,4 +1,4 @@
-"""Expressions as JSON come back exactly, whatever their literals and their depth."""
+"""Expressions round-trip through JSON exactly, for all literals and any depth."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 
 
-def there_and_back(expr: Expr) -> Expr:
+def round_trip(expr: Expr) -> Expr:
     return expression_from_json(json.loads(json.dumps(expression_to_json(expr), allow_nan=False)))
 
 
@@ -46,7 +46,7 @@ def there_and_back(expr: Expr) -> Expr:
     ids=repr,
 )
 def test_literals_keep_value_and_type(value: Literal) -> None:
-    back = there_and_back(value)
+    back = round_trip(value)
     assert isinstance(back, Literal)
     assert back == value
     assert back.type == value.type
@@ -54,14 +54,14 @@ def test_literals_keep_value_and_type(value: Literal) -> None:
 
 
 def test_negative_zero_keeps_its_sign() -> None:
-    back = there_and_back(Literal(-0.0, pa.float64()))
+    back = round_trip(Literal(-0.0, pa.float64()))
     assert isinstance(back, Literal)
     assert math.copysign(1, back.value) == -1
 
 
-def test_columns_keep_their_type_their_place_and_their_back_ticks() -> None:
+def test_columns_keep_their_type_position_and_quoting() -> None:
     column = Column(("a.b", "`"), 14, pa.struct([("x", pa.int8())]), exact=True)
-    (back,) = columns_of(there_and_back(Call("is_null", (column, Column(("plain",))))))[:1]
+    (back,) = columns_of(round_trip(Call("is_null", (column, Column(("plain",))))))[:1]
     assert (back.path, back.position, back.type, back.exact) == (column.path, 14, column.type, True)
 
 
@@ -69,20 +69,20 @@ def test_X11_depth_and_length_do_not_matter() -> None:
     deep: Expr = Column(("a",), type=pa.bool_())
     for _ in range(10_000):
         deep = not_(deep)
-    assert there_and_back(deep) == deep
+    assert round_trip(deep) == deep
     long = Call("in", (Column(("a",)), *(Literal(number, pa.int64()) for number in range(10_000))))
-    assert there_and_back(long) == long
+    assert round_trip(long) == long
 
 
-def test_a_part_that_occurs_twice_is_written_once() -> None:
+def test_a_repeated_sub_expression_is_written_once() -> None:
     part: Expr = Column(("a",))
     for _ in range(60):
         part = Call("+", (part, part))
     assert len(json.dumps(expression_to_json(part))) < 5000
-    assert to_steps(there_and_back(part)) == to_steps(part)
+    assert to_steps(round_trip(part)) == to_steps(part)
 
 
-def test_a_literal_that_has_no_form_is_refused() -> None:
+def test_an_unsupported_literal_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="a literal of object cannot be sent to another process"):
         expression_to_json(Literal(object(), pa.null()))
 
@@ -97,7 +97,7 @@ def test_a_literal_that_has_no_form_is_refused() -> None:
         PartitionFilter.eq("day", "x"),
     ],
 )
-def test_predicates_keep_all_that_pruning_needs(where: object) -> None:
+def test_predicates_round_trip_with_types(where: object) -> None:
     schema = pa.schema([("id", pa.int32()), ("s", pa.string()), ("day", pa.date32())])
     predicate = make_predicate(where, schema, "t", ("day",))
     back = predicate_from_json(json.loads(json.dumps(predicate_to_json(predicate))))

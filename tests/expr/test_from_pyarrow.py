@@ -14,7 +14,7 @@ from tamis.errors import ExpressionError
 from tamis.expr import pyarrow_layout
 from tamis.expr.from_pyarrow import from_pyarrow
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Literal, fold
-from tamis.expr.pyarrow_layout import layout_of, metadata_pairs
+from tamis.expr.pyarrow_layout import read_layout, read_metadata_pairs
 
 A, B, S = Column(("a",)), Column(("b",)), Column(("s",))
 a, b, s = pc.field("a"), pc.field("b"), pc.field("s")
@@ -105,16 +105,16 @@ def test_literals_keep_their_types():
         (a.cast(pa.int8(), safe=False), "unsafe cast to int8"),
         (a.cast(pa.list_(pa.int8())), "cast to list"),
         (a.cast(pa.timestamp("us", "Europe/Paris")), "cast to timestamp"),
-        (a / 2, "division cuts whole numbers"),
-        (pc.divide(pc.scalar(1.0), a), "gives infinity"),
-        (pc.divide(a, 0.0), "gives infinity"),
-        (pc.match_like(s, r"a\b%"), "backslash before something else"),
-        (pc.match_like(s, "a\\\\%"), "backslash before something else"),
+        (a / 2, "division truncates integers"),
+        (pc.divide(pc.scalar(1.0), a), "returns infinity"),
+        (pc.divide(a, 0.0), "returns infinity"),
+        (pc.match_like(s, r"a\b%"), "backslash that is not before"),
+        (pc.match_like(s, "a\\\\%"), "backslash that is not before"),
         (pc.struct_field(a, [0]), "not a plain path"),
         (pc.struct_field(pc.if_else(a, a, a), ["b"]), "not a plain path"),
     ],
 )
-def test_what_has_no_counterpart_is_an_error_that_names_it_and_the_way_out(expression, piece):
+def test_unsupported_expressions_are_errors_with_a_hint(expression, piece):
     with pytest.raises(ExpressionError, match=piece) as caught:
         from_pyarrow(expression)
     assert "SQL text" in str(caught.value)
@@ -134,11 +134,11 @@ def test_X11_a_hundred_thousand_values():
     assert len(translated.args[1].args) == 100_001
 
 
-# --- The layout, which pyarrow does not promise -----------------------------------------------------------------------
+# --- The serialisation, which pyarrow does not guarantee ------------------------------------------------------------
 
 
 def test_metadata_pairs_keep_repeated_keys_in_order():
-    assert [key for key, _ in layout_of((a == 1) & (b == 2)).pairs] == [
+    assert [key for key, _ in read_layout((a == 1) & (b == 2)).pairs] == [
         "call",
         *["call", "field_ref", "literal", "end"] * 2,
         "end",
@@ -146,12 +146,15 @@ def test_metadata_pairs_keep_repeated_keys_in_order():
 
 
 def test_metadata_pairs_of_an_ordinary_schema():
-    assert metadata_pairs(pa.schema([], metadata={"k": "v", "": "\x00é"})) == [(b"k", b"v"), (b"", b"\x00\xc3\xa9")]
-    assert metadata_pairs(pa.schema([])) == []
+    assert read_metadata_pairs(pa.schema([], metadata={"k": "v", "": "\x00é"})) == [
+        (b"k", b"v"),
+        (b"", b"\x00\xc3\xa9"),
+    ]
+    assert read_metadata_pairs(pa.schema([])) == []
 
 
 class Odd:
-    """Stands for an expression of a pyarrow that lays out its expressions in another way."""
+    """A stand-in for an expression of a pyarrow version with another serialisation."""
 
     def __init__(self, reduced):
         self.reduced = reduced
@@ -160,7 +163,7 @@ class Odd:
         return self.reduced
 
 
-def serialised(rows=1):
+def serialise(rows=1):
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([pa.array([1] * rows)], names=[""])
     with pa.ipc.new_file(sink, batch.schema) as writer:
@@ -174,12 +177,12 @@ def serialised(rows=1):
         (None, ("text",)),
         (None, (pa.py_buffer(b"no arrow"), 1)),
         (None, (pa.py_buffer(b"no arrow"),)),
-        (None, (serialised(rows=2),)),
-        (None, (serialised(),)),
+        (None, (serialise(rows=2),)),
+        (None, (serialise(),)),
     ],
 )
 def test_another_serialisation_is_a_clear_error(reduced):
-    with pytest.raises(ExpressionError, match=r"not known here.*SQL text"):
+    with pytest.raises(ExpressionError, match=r"unsupported format.*SQL text"):
         from_pyarrow(Odd(reduced))
 
 
@@ -203,23 +206,23 @@ def test_another_serialisation_is_a_clear_error(reduced):
         [("nested_field_ref", "2"), ("field_ref", "a"), ("literal", "0")],
     ],
 )
-def test_another_layout_is_a_clear_error_and_never_another_predicate(monkeypatch, pairs):
+def test_another_layout_is_a_clear_error(monkeypatch, pairs):
     encoded = [(key.encode(), value.encode()) for key, value in pairs]
-    monkeypatch.setattr(pyarrow_layout, "metadata_pairs", lambda schema: encoded)
-    with pytest.raises(ExpressionError, match=r"not known here.*SQL text"):
+    monkeypatch.setattr(pyarrow_layout, "read_metadata_pairs", lambda schema: encoded)
+    with pytest.raises(ExpressionError, match=r"unsupported format.*SQL text"):
         from_pyarrow(a == 1)
 
 
-# --- The same meaning -------------------------------------------------------------------------------------------------
+# --- Semantics --------------------------------------------------------------------------------------------------------
 
 
 def like_regex(pattern):
-    pieces = re.findall(r"\\.|.", pattern, re.DOTALL)
-    return "".join({"%": ".*", "_": "."}.get(piece, re.escape(piece[-1])) for piece in pieces)
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
 
 
-def plain_meaning(node, row):
-    """What an expression is for one row, in plain Python; None is NULL."""
+def evaluate_plainly(node, row):
+    """Evaluate an expression for one row in plain Python; None is NULL."""
     functions = {
         "=": lambda x, y: x == y,
         "<>": lambda x, y: x != y,
@@ -344,11 +347,11 @@ def test_the_translation_is_true_false_and_null_where_pyarrow_is(expression, dat
     table = pa.Table.from_pylist(data, SCHEMA)
     expected = ds.dataset(table).to_table(columns={"kept": expression})["kept"].to_pylist()
     translated = from_pyarrow(expression)
-    assert [plain_meaning(translated, row) for row in data] == expected
+    assert [evaluate_plainly(translated, row) for row in data] == expected
 
 
 def null_matching(behaviour, items):
-    """An `is_in` with a way of matching NULL that pyarrow's Python functions do not offer."""
+    """Return an `is_in` with a null matching behaviour that pyarrow's Python functions do not offer."""
     return [
         ("call", "is_in"),
         ("field_ref", "a"),
@@ -381,17 +384,17 @@ IS_IN_OPTIONS = pa.struct([("value_set", pa.list_(pa.int64())), ("null_matching_
         (3, [], [False, False, None]),
     ],
 )
-def test_N3_every_way_of_is_in_with_null(monkeypatch, behaviour, items, expected):
+def test_N3_every_null_matching_behaviour_of_is_in(monkeypatch, behaviour, items, expected):
     pairs, batch = null_matching(behaviour, items)
     layout = pyarrow_layout.Layout(tuple(pairs), batch)
-    monkeypatch.setattr("tamis.expr.from_pyarrow.layout_of", lambda expression: layout)
+    monkeypatch.setattr("tamis.expr.from_pyarrow.read_layout", lambda expression: layout)
     translated = from_pyarrow(a == 1)
-    assert [plain_meaning(translated, {"a": value}) for value in (1, 5, None)] == expected
+    assert [evaluate_plainly(translated, {"a": value}) for value in (1, 5, None)] == expected
 
 
-def test_an_unknown_way_of_is_in_with_null_is_an_error(monkeypatch):
+def test_an_unknown_null_matching_behaviour_of_is_in_is_an_error(monkeypatch):
     pairs, batch = null_matching(4, [1])
     layout = pyarrow_layout.Layout(tuple(pairs), batch)
-    monkeypatch.setattr("tamis.expr.from_pyarrow.layout_of", lambda expression: layout)
+    monkeypatch.setattr("tamis.expr.from_pyarrow.read_layout", lambda expression: layout)
     with pytest.raises(ExpressionError, match="null_matching_behavior 4"):
         from_pyarrow(a == 1)

@@ -100,7 +100,7 @@ def test_dots_separate_nested_fields(name, path):
     assert from_pyiceberg(iceberg.IsNull(name)) == call("is_null", Column(path))
 
 
-def test_the_members_of_in_have_one_order():
+def test_the_items_of_in_are_sorted():
     words = [f"word{number}" for number in range(50)]
     translated = from_pyiceberg(iceberg.In("s", words))
     assert [member.value for member in translated.args[1].args[1:]] == sorted(words)
@@ -164,8 +164,8 @@ SCANNED += [
 ]
 
 
-def comparable(expr):
-    """pyiceberg hands pyarrow a set, in any order, and writes negations with NOT in front."""
+def normalise_items(expr):
+    """Sort the items of IN, which pyiceberg passes to pyarrow as a set, and rewrite its negations with NOT first."""
 
     def rewrite(node):
         match node:
@@ -183,9 +183,9 @@ def comparable(expr):
 
 
 @pytest.mark.parametrize("expression", SCANNED, ids=str)
-def test_N7_null_fares_as_in_a_scan_of_pyiceberg(expression):
+def test_N7_null_is_treated_as_in_a_pyiceberg_scan(expression):
     scan_filter = expression_to_pyarrow(bind(SCHEMA, expression, True), SCHEMA)
-    assert comparable(from_pyiceberg(expression)) == comparable(from_pyarrow(scan_filter))
+    assert normalise_items(from_pyiceberg(expression)) == normalise_items(from_pyarrow(scan_filter))
 
 
 @pytest.mark.parametrize(
@@ -199,6 +199,6 @@ def test_N7_null_fares_as_in_a_scan_of_pyiceberg(expression):
     ],
     ids=str,
 )
-def test_the_scan_of_pyiceberg_is_what_the_table_of_meanings_says(expression, kept):
+def test_a_pyiceberg_scan_follows_the_documented_table(expression, kept):
     scan_filter = expression_to_pyarrow(bind(SCHEMA, expression, True), SCHEMA)
     assert ds.dataset(ROWS).to_table(filter=scan_filter)["a"].to_pylist() == kept

@@ -101,7 +101,7 @@ def test_literal_keeps_value_and_type(value: Any, expected: Any, data_type: pa.D
         pa.scalar([1]), pa.scalar({"a": 1}), int,
     ],
 )  # fmt: skip
-def test_what_cannot_be_a_literal_is_a_clear_error(value: Any) -> None:
+def test_an_unsupported_value_is_a_clear_error(value: Any) -> None:
     with pytest.raises(TypeMismatch):
         literal(value)
 
@@ -155,7 +155,7 @@ def test_literal_of_a_type_holds_the_same_value(value: Any, target: pa.DataType,
 )  # fmt: skip
 def test_T4_literal_that_a_type_cannot_hold_is_refused(value: Any, target: pa.DataType) -> None:
     assert cast_literal(literal(value), target) is None
-    with pytest.raises(TypeMismatch, match="is not a value of"):
+    with pytest.raises(TypeMismatch, match=r"cannot be converted to .* without loss"):
         literal(value, target)
 
 
@@ -181,7 +181,7 @@ def test_T6_parse_date(text: str, days: int | None) -> None:
     assert parse_date(text) == days
 
 
-def test_parse_date_ignores_the_time_only_when_told() -> None:
+def test_parse_date_ignores_the_time_only_with_allow_time() -> None:
     assert parse_date("1970-01-02T10:00:00", allow_time=True) == 1
     assert parse_date("1970-01-02 anything", allow_time=True) == 1
     assert parse_date("1970-01 10:00", allow_time=True) is None
@@ -240,7 +240,7 @@ def test_T8_zones_with_seconds_in_their_offset_are_exact() -> None:
     assert start[0] - parsed[0] == 561 * SECOND
 
 
-def test_hours_that_the_clock_skips_or_repeats() -> None:
+def test_local_times_in_gaps_and_overlaps() -> None:
     skipped = parse_timestamp("2024-03-31 02:30:00 Europe/Paris")
     repeated = parse_timestamp("2024-10-27 02:30:00 Europe/Paris")
     assert skipped == parse_timestamp("2024-03-31 01:30:00Z")
@@ -248,7 +248,7 @@ def test_hours_that_the_clock_skips_or_repeats() -> None:
 
 
 @given(st.integers(-(10**10), 10**10))
-def test_any_day_goes_to_its_date_and_back(days: int) -> None:
+def test_any_day_round_trips_through_its_date(days: int) -> None:
     assert days_of(*date_of(days)) == days
     assert parse_date(format_date(days)) == days
 
@@ -261,12 +261,12 @@ def test_days_agree_with_the_calendar_of_python(day: date) -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.sampled_from(["s", "ms", "us", "ns"]))
-def test_any_timestamp_goes_to_text_and_back(value: int, unit: str) -> None:
+def test_any_timestamp_round_trips_through_text(value: int, unit: str) -> None:
     parsed = parse_timestamp(format_timestamp(value, unit))
     assert parsed == (value * (SECOND // types.UNITS_PER_SECOND[unit]), False)
 
 
-def test_format_timestamp_writes_as_many_digits_as_asked() -> None:
+def test_format_timestamp_writes_the_given_number_of_digits() -> None:
     assert format_timestamp(1_500, "ms") == "1970-01-01 00:00:01.5"
     assert format_timestamp(1_500, "ms", digits=9) == "1970-01-01 00:00:01.500000000"
     assert format_timestamp(-1, "ns") == "1969-12-31 23:59:59.999999999"
@@ -304,5 +304,5 @@ def test_parse_interval(text: str, unit: str | None, last_unit: str | None, expe
 
 
 @given(st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)))
-def test_any_interval_goes_to_text_and_back(interval: tuple[int, int, int]) -> None:
+def test_any_interval_round_trips_through_text(interval: tuple[int, int, int]) -> None:
     assert parse_interval(format_interval(interval)) == interval

@@ -1,4 +1,4 @@
-"""Nodes as values: copies and pickles of any depth say the same, and what is shared stays shared."""
+"""Nodes as values: copies and pickles of any depth are equal, and shared nodes stay shared."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tamis.expr.nodes import Call, Column, Expr, Literal, walk
 from tamis.expr.sql import parse_sql
 
 
-def pickled(value: Expr | Expression) -> Expr | Expression:
+def pickle_and_load(value: Expr | Expression) -> Expr | Expression:
     return pickle.loads(pickle.dumps(value))
 
 
-@pytest.mark.parametrize("again", [pickled, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
+@pytest.mark.parametrize("again", [pickle_and_load, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
 @pytest.mark.parametrize(
     "node",
     [
@@ -34,7 +34,7 @@ def pickled(value: Expr | Expression) -> Expr | Expression:
         Call("now", ()),
     ],
 )
-def test_a_copy_says_the_same(again, node):
+def test_a_copy_is_equal(again, node):
     found = again(node)
     assert found == node
     assert hash(found) == hash(node)
@@ -43,7 +43,7 @@ def test_a_copy_says_the_same(again, node):
     ]
 
 
-@pytest.mark.parametrize("again", [pickled, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
+@pytest.mark.parametrize("again", [pickle_and_load, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
 def test_X11_an_expression_of_ten_thousand_levels_is_copied(again):
     deep = col("x") > 0
     for level in range(5_000):
@@ -53,16 +53,16 @@ def test_X11_an_expression_of_ten_thousand_levels_is_copied(again):
     assert found.node == deep.node
 
 
-@pytest.mark.parametrize("again", [pickled, copy.deepcopy], ids=["pickle", "deepcopy"])
-def test_what_occurs_twice_stays_one(again):
+@pytest.mark.parametrize("again", [pickle_and_load, copy.deepcopy], ids=["pickle", "deepcopy"])
+def test_a_shared_node_stays_shared(again):
     shared: Expr = Column(("x",))
     for _ in range(60):
-        # Written out, this would be 2^60 columns.
+        # Without sharing, this would be 2^60 columns.
         shared = Call("+", (shared, shared))
     assert len(list(walk(again(shared)))) == 61
 
 
-def test_a_pickle_is_found_equal_in_another_process(tmp_path):
+def test_a_pickle_is_equal_in_another_process(tmp_path):
     node = parse_sql("a = 'text' AND b IN ('x', 'y')")
     path = tmp_path / "node.pickle"
     path.write_bytes(pickle.dumps(node))

@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def normal(where: str) -> Expr:
+def to_normal_form(where: str) -> Expr:
     return normalise(bind(parse_sql(where), SCHEMA))
 
 
@@ -32,7 +32,7 @@ def changes(*pairs: tuple[str, str]) -> pytest.MarkDecorator:
 
 
 def check(before: str, after: str) -> None:
-    assert to_sql(normal(before)) == after
+    assert to_sql(to_normal_form(before)) == after
 
 
 @changes(
@@ -52,7 +52,7 @@ def check(before: str, after: str) -> None:
     ("NOT (a > 1 AND b < 2)", "a <= 1 OR b >= 2"),
     ("NOT (a BETWEEN 1 AND 5)", "a < 1 OR a > 5"),
     ("(NOT (a = 1)) IS NULL", "(a <> 1) IS NULL"),
-    # What has no opposite keeps its NOT.
+    # Functions without a negation keep their NOT.
     ("NOT (a IN (1, 2))", "a NOT IN (1, 2)"),
     ("NOT (s LIKE 'x%')", "s NOT LIKE 'x%'"),
     ("NOT startswith(s, 'x')", "NOT startswith(s, 'x')"),
@@ -77,7 +77,7 @@ def test_not_moves_to_the_leaves_by_three_valued_rules(before, after):
     ("p AND p", "p"),
     ("p OR p", "p"),
     ("NOT (p OR (q OR r))", "NOT p AND NOT q AND NOT r"),
-    # Of different kinds nothing is flattened.
+    # An AND in an OR is not flattened.
     ("p AND (q OR r)", "p AND (q OR r)"),
     ("p OR q AND r", "p OR q AND r"),
 )
@@ -116,7 +116,7 @@ def test_and_and_or_are_flat_without_repetition(before, after):
     ("t < 300", "t IS NOT NULL"),
     ("t > 300", "FALSE"),
     ("t = 5.5", "FALSE"),
-    # Where nothing is constant, or computing it would fail, nothing is folded.
+    # Expressions with columns, or that would fail, are not folded.
     ("a + 1 > 5", "a + 1 > 5"),
     ("my_own(1) = 1", "my_own(1) = 1"),
     ("a > 9223372036854775807 + 1", "a > 9223372036854775807 + 1"),
@@ -138,13 +138,13 @@ def test_constants_are_folded(before, after):
     ("s LIKE NULL", "FALSE"),
     ("NOT (p AND NULL)", "NOT p"),
     ("a <=> NULL", "a <=> NULL"),
-    # Inside a test for NULL, NULL and FALSE are two things.
+    # Inside IS NULL, NULL and FALSE differ.
     ("(p AND NULL) IS NULL", "(p AND NULL) IS NULL"),
     ("(a > 1 OR NULL) IS NULL", "(a > 1 OR NULL) IS NULL"),
     ("(a = NULL) IS NULL", "TRUE"),
     ("(p OR NULL) <=> NULL", "(p OR NULL) <=> NULL"),
 )
-def test_as_a_filter_null_is_false_and_elsewhere_it_is_not(before, after):
+def test_null_is_false_only_as_a_filter(before, after):
     check(before, after)
 
 
@@ -161,7 +161,7 @@ def test_as_a_filter_null_is_false_and_elsewhere_it_is_not(before, after):
     ("p IN (true, false)", "p IN (FALSE, TRUE)"),
     ("t IN (1, 300, 1.5)", "t = CAST(1 AS TINYINT)"),
     ("t NOT IN (300)", "t IS NOT NULL"),
-    # A list of columns is no list of constants.
+    # A list of columns is not a list of constants.
     ("a IN (b, 1)", "a = b OR a = 1"),
 )
 def test_lists_are_sorted_without_repetition(before, after):
@@ -184,13 +184,13 @@ def test_lists_are_sorted_without_repetition(before, after):
     ("a = 1 OR b = 2 OR a = 3", "a IN (1, 3) OR b = 2"),
     ("NOT (a <> 1 AND a <> 2)", "a IN (1, 2)"),
     ("f > 1 AND f > double('NaN')", "f > CAST('NaN' AS DOUBLE)"),
-    # Of different columns, or with functions, nothing is joined.
+    # Constraints on different columns, or with functions, are not merged.
     ("a > 3 AND b > 5", "a > 3 AND b > 5"),
     ("a > 3 OR a > 5", "a > 3 OR a > 5"),
     ("a + 1 > 3 AND a > 5", "a + 1 > 3 AND a > 5"),
     ("a > b AND a > 5", "a > b AND a > 5"),
 )
-def test_constraints_on_one_column_are_joined(before, after):
+def test_constraints_on_one_column_are_merged(before, after):
     check(before, after)
 
 
@@ -204,24 +204,24 @@ def test_constraints_on_one_column_are_joined(before, after):
     ],
 )  # fmt: skip
 def test_contradictions_are_false(contradiction):
-    assert normal(contradiction) == FALSE
-    assert normal(f"b = 1 AND ({contradiction})") == FALSE
-    assert normal(f"b = 1 OR ({contradiction})") == normal("b = 1")
+    assert to_normal_form(contradiction) == FALSE
+    assert to_normal_form(f"b = 1 AND ({contradiction})") == FALSE
+    assert to_normal_form(f"b = 1 OR ({contradiction})") == to_normal_form("b = 1")
 
 
 @pytest.mark.parametrize(
     "possible",
     ["a >= 5 AND a <= 5", "a > 5 AND a < 7", "a > 5 AND b < 3", "a > 5 OR a < 3", "f >= double('NaN') AND f > 5"],
 )
-def test_what_some_row_satisfies_is_no_contradiction(possible):
-    assert normal(possible) not in (FALSE, TRUE)
+def test_a_satisfiable_conjunction_is_not_a_contradiction(possible):
+    assert to_normal_form(possible) not in (FALSE, TRUE)
 
 
-def test_inside_a_test_for_null_a_contradiction_is_null_where_the_column_is():
+def test_inside_is_null_a_contradiction_is_null_where_the_column_is():
     batch = pa.record_batch({"a": pa.array([1, None], pa.int64())})
-    assert Evaluator(normal("(a > 5 AND a < 3) IS NULL"))(batch).to_pylist() == [False, True]
-    assert Evaluator(normal("(a > 5 AND a < 3) IS NOT NULL"))(batch).to_pylist() == [True, False]
-    assert Evaluator(normal("NOT (a > 5 AND a < 3)"))(batch).to_pylist() == [True, None]
+    assert Evaluator(to_normal_form("(a > 5 AND a < 3) IS NULL"))(batch).to_pylist() == [False, True]
+    assert Evaluator(to_normal_form("(a > 5 AND a < 3) IS NOT NULL"))(batch).to_pylist() == [True, False]
+    assert Evaluator(to_normal_form("NOT (a > 5 AND a < 3)"))(batch).to_pylist() == [True, None]
 
 
 LEAVES = [
@@ -264,7 +264,7 @@ def test_the_normal_form_is_true_for_the_same_rows(shape):
      "a = 1 OR a = 2 OR b = 3", "NOT (a IN (1, NULL))", "f <> double('NaN')"],
 )  # fmt: skip
 def test_the_normal_form_of_a_normal_form_is_itself(where):
-    once = normal(where)
+    once = to_normal_form(where)
     assert normalise(once) == once
 
 
@@ -275,7 +275,7 @@ def column(name: str) -> Column:
     return Column((name,), type=SCHEMA.field(name).type)
 
 
-def test_X11_ten_thousand_nots_are_none_or_one():
+def test_X11_ten_thousand_nots_become_zero_or_one():
     deep: Expr = column("p")
     for _ in range(10_000):
         deep = not_(deep)

@@ -83,12 +83,15 @@ filters = st.recursive(
 
 
 @given(filters)
-def test_json_and_pickle_round_trip(made):
-    assert F.from_json(made.to_json()) == made
-    assert json.dumps(json.loads(made.to_json()), separators=(",", ":"), ensure_ascii=False) == made.to_json()
-    copy = pickle.loads(pickle.dumps(made))
-    assert copy == made
-    assert hash(copy) == hash(made)
+def test_json_and_pickle_round_trip(partition_filter):
+    assert F.from_json(partition_filter.to_json()) == partition_filter
+    assert (
+        json.dumps(json.loads(partition_filter.to_json()), separators=(",", ":"), ensure_ascii=False)
+        == partition_filter.to_json()
+    )
+    copy = pickle.loads(pickle.dumps(partition_filter))
+    assert copy == partition_filter
+    assert hash(copy) == hash(partition_filter)
 
 
 @given(filters, filters)
@@ -106,12 +109,12 @@ def test_it_is_a_value():
         F.eq("a", 1).column = "b"
 
 
-def test_X9_a_pickled_filter_is_its_json_and_no_other_code():
-    made = F.and_(F.eq("a", 1), F.not_(F.in_("b", "x", "y")))
-    payload = pickle.dumps(made)
+def test_X9_a_pickled_filter_holds_only_its_json():
+    partition_filter = F.and_(F.eq("a", 1), F.not_(F.in_("b", "x", "y")))
+    payload = pickle.dumps(partition_filter)
     strings = [argument for opcode, argument, _ in pickletools.genops(payload) if isinstance(argument, str)]
-    assert made.to_json() in strings
-    # What is called on the other side is one function of this package.
+    assert partition_filter.to_json() in strings
+    # Unpickling calls only one function of this package.
     assert [name for name in strings if name.startswith(("tamis", "builtins", "os", "posix"))] == [
         "builtins",
         "tamis.expr.partition_filter",
@@ -119,64 +122,64 @@ def test_X9_a_pickled_filter_is_its_json_and_no_other_code():
 
 
 def test_the_deepest_filter_is_compared_hashed_pickled_and_evaluated():
-    made = F.eq("a", "1")
+    partition_filter = F.eq("a", "1")
     for _ in range(MAX_DEPTH - 1):
-        made = F.not_(made)
-    assert pickle.loads(pickle.dumps(made)) == made
-    assert made.columns == ("a",)
-    assert made.evaluate(pa.array([[("a", "1")], []], TEXT_MAP)).to_pylist() == [False, True]
+        partition_filter = F.not_(partition_filter)
+    assert pickle.loads(pickle.dumps(partition_filter)) == partition_filter
+    assert partition_filter.columns == ("a",)
+    assert partition_filter.evaluate(pa.array([[("a", "1")], []], TEXT_MAP)).to_pylist() == [False, True]
 
 
 def test_X8_the_json_limit_counts_the_brackets_of_nested_lists_too():
-    made = F.eq("a", "1")
+    partition_filter = F.eq("a", "1")
     for _ in range((MAX_DEPTH - 1) // 2):
-        made = F.and_(made)
-    assert F.from_json(made.to_json()) == made
+        partition_filter = F.and_(partition_filter)
+    assert F.from_json(partition_filter.to_json()) == partition_filter
     with pytest.raises(FilterFormatError, match=f"deeper than {MAX_DEPTH}"):
-        F.and_(made)
+        F.and_(partition_filter)
 
 
 def test_a_long_chain_of_operators_does_not_nest():
-    made = F.eq("a", 0)
+    partition_filter = F.eq("a", 0)
     for number in range(1, 2000):
-        made = made | F.eq("a", number)
-    assert len(made.filters) == 2000
-    assert F.from_json(made.to_json()) == made
+        partition_filter = partition_filter | F.eq("a", number)
+    assert len(partition_filter.filters) == 2000
+    assert F.from_json(partition_filter.to_json()) == partition_filter
 
 
 # --- Errors of the wire format ----------------------------------------------------------------------------------------
 
 NESTED = '{"op":"and","filters":[{"op":"is_null","column":"a"},%s]}'
 BAD = [
-    # what is wrong, the JSON, the place, a piece of the message
+    # what is wrong, the JSON, its path, a part of the message
     ("empty", "", "$", "not JSON: Expecting value at character 1"),
     ("cut off", '{"op":"eq",', "$", "at character 12"),
     ("trailing text", '{"op":"is_null","column":"a"} x', "$", "Extra data at character 31"),
     ("control character", '{"op":"is_null","column":"a\n"}', "$", "Invalid control character"),
     ("byte order mark", "\ufeff{}", "$", "not JSON"),
     ("not UTF-8", b'{"op":"\xff"}', "$", "not UTF-8: byte 8"),
-    ("null", "null", "$", "a filter object was expected, found null"),
+    ("null", "null", "$", "expected a filter object, found null"),
     ("array", "[]", "$", "found an array"),
     ("string", '"eq"', "$", "found a string"),
     ("number", "5", "$", "found a number"),
     ("boolean", "true", "$", "found a boolean"),
     ("not a text", {"op": "eq"}, "$", "found dict"),
     ("no op", "{}", "$.op", "missing key 'op'"),
-    ("op of another type", '{"op":1}', "$.op", "a string was expected, found a number"),
+    ("op of another type", '{"op":1}', "$.op", "expected a string, found a number"),
     ("unknown op", '{"op":"like","column":"a","value":"x"}', "$.op", "unknown op 'like'; ops are eq, neq, in"),
     ("op in capitals", '{"op":"EQ","column":"a","value":"x"}', "$.op", "unknown op 'EQ'"),
     ("no column", '{"op":"eq","value":"x"}', "$.column", "missing key 'column' of 'eq'"),
-    ("empty column", '{"op":"eq","column":"","value":"x"}', "$.column", "needs a name"),
+    ("empty column", '{"op":"eq","column":"","value":"x"}', "$.column", "expected the name of a column"),
     ("column of another type", '{"op":"is_null","column":["a"]}', "$.column", "found an array"),
     ("no value", '{"op":"gt","column":"a"}', "$.value", "missing key 'value' of 'gt'"),
-    ("value is a number", '{"op":"eq","column":"a","value":2024}', "$.value", "a string was expected, found a number"),
+    ("value is a number", '{"op":"eq","column":"a","value":2024}', "$.value", "expected a string, found a number"),
     ("value is a long number", '{"op":"eq","column":"a","value":%s}' % ("9" * 5000), "$.value", "found a number"),
     ("value is NaN", '{"op":"eq","column":"a","value":NaN}', "$.value", "found a number"),
-    ("value is null", '{"op":"eq","column":"a","value":null}', "$.value", "null value is tested with is_null"),
+    ("value is null", '{"op":"eq","column":"a","value":null}', "$.value", "use is_null to test for null"),
     ("value is an object", '{"op":"eq","column":"a","value":{}}', "$.value", "found an object"),
     ("value is half a pair", '{"op":"eq","column":"a","value":"\\ud800"}', "$.value", "surrogate"),
     ("no values", '{"op":"in","column":"a"}', "$.values", "missing key 'values'"),
-    ("values no list", '{"op":"in","column":"a","values":"x"}', "$.values", "an array was expected, found a string"),
+    ("values no list", '{"op":"in","column":"a","values":"x"}', "$.values", "expected an array, found a string"),
     ("one value wrong", '{"op":"in","column":"a","values":["x",true]}', "$.values[1]", "found a boolean"),
     ("unknown type", '{"op":"lt","column":"a","value":"1","type":"int"}', "$.type", "'int'; types are long, double"),
     ("type null", '{"op":"lt","column":"a","value":"1","type":null}', "$.type", "found null"),
@@ -184,11 +187,11 @@ BAD = [
     ("unknown key", '{"op":"is_null","column":"a","nulls":"first"}', "$.nulls", "unknown key 'nulls' of 'is_null'"),
     ("unknown odd key", '{"op":"is_null","column":"a","a b":1}', "$['a b']", "unknown key 'a b'"),
     ("no filters", '{"op":"and"}', "$.filters", "missing key 'filters' of 'and'"),
-    ("filters no list", '{"op":"or","filters":{}}', "$.filters", "an array was expected, found an object"),
+    ("filters no list", '{"op":"or","filters":{}}', "$.filters", "expected an array, found an object"),
     ("no filter", '{"op":"not"}', "$.filter", "missing key 'filter' of 'not'"),
-    ("filter no object", '{"op":"not","filter":[]}', "$.filter", "a filter object was expected, found an array"),
+    ("filter no object", '{"op":"not","filter":[]}', "$.filter", "expected a filter object, found an array"),
     ("inner value", NESTED % '{"op":"eq","column":"a","value":5}', "$.filters[1].value", "found a number"),
-    ("inner no object", NESTED % "7", "$.filters[1]", "a filter object was expected"),
+    ("inner no object", NESTED % "7", "$.filters[1]", "expected a filter object"),
     (
         "deep inside",
         NESTED % '{"op":"not","filter":{"op":"or","filters":[{"op":"in","column":"a","values":[1]}]}}',
@@ -206,25 +209,25 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "path", "piece"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_X8_bad_json_names_the_place(text, path, piece):
+@pytest.mark.parametrize(("text", "path", "part"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_X8_bad_json_is_an_error_with_its_path(text, path, part):
     with pytest.raises(FilterFormatError) as caught:
         F.from_json(text)
     assert caught.value.path == path
     assert str(caught.value).endswith(f"(at {path})")
-    assert piece in str(caught.value)
+    assert part in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
 def test_X8_brackets_inside_texts_do_not_count_as_depth():
-    made = F.eq("[" * 2000, '{"' * 2000)
-    assert F.from_json(made.to_json()) == made
+    partition_filter = F.eq("[" * 2000, '{"' * 2000)
+    assert F.from_json(partition_filter.to_json()) == partition_filter
 
 
 def test_X8_many_brackets_side_by_side_are_not_deep():
-    made = F.or_([F.in_("a", [str(number)]) for number in range(5000)])
-    assert F.from_json(made.to_json()) == made
+    partition_filter = F.or_([F.in_("a", [str(number)]) for number in range(5000)])
+    assert F.from_json(partition_filter.to_json()) == partition_filter
 
 
 def test_X8_deep_json_is_a_clear_error_also_when_the_stack_is_nearly_used_up():
@@ -234,15 +237,15 @@ def test_X8_deep_json_is_a_clear_error_also_when_the_stack_is_nearly_used_up():
         return F.from_json(text) if levels == 0 else descend(levels - 1)
 
     assert F.from_json(text).columns == ("a",)
-    with pytest.raises(FilterFormatError, match="too deep for the stack"):
+    with pytest.raises(FilterFormatError, match="too deeply for the remaining stack"):
         descend(600)
 
 
 def test_X11_a_hundred_thousand_values():
-    made = F.in_("a", range(100_000))
-    assert F.from_json(made.to_json()) == made
+    partition_filter = F.in_("a", range(100_000))
+    assert F.from_json(partition_filter.to_json()) == partition_filter
     values = pa.array([[("a", "99999")], [("a", "100000")]], TEXT_MAP)
-    assert made.evaluate(values).to_pylist() == [True, False]
+    assert partition_filter.evaluate(values).to_pylist() == [True, False]
 
 
 # --- Factories --------------------------------------------------------------------------------------------------------
@@ -277,7 +280,7 @@ def test_X11_a_hundred_thousand_values():
         ),
     ],
 )
-def test_values_are_spelled_as_partition_directories_spell_them(value, text):
+def test_values_are_formatted_as_in_partition_directories(value, text):
     assert F.eq("a", value).value == text
     assert F.in_("a", [value]).values == (text,)
 
@@ -296,19 +299,19 @@ def test_and_or_take_one_list_or_many_filters():
 
 
 def test_columns_are_distinct_and_in_order():
-    made = F.or_(F.eq("b", 1), F.not_(F.and_(F.is_null("a"), F.gt("b", 2))), F.in_("c", []))
-    assert made.columns == ("b", "a", "c")
-    assert made.column_names() == ["b", "a", "c"]
+    partition_filter = F.or_(F.eq("b", 1), F.not_(F.and_(F.is_null("a"), F.gt("b", 2))), F.in_("c", []))
+    assert partition_filter.columns == ("b", "a", "c")
+    assert partition_filter.column_names() == ["b", "a", "c"]
     assert F.and_().columns == ()
 
 
 @pytest.mark.parametrize(
-    ("make", "piece"),
+    ("make", "part"),
     [
         (lambda: F.eq("a", None), r"None: use is_null\(\)"),
         (lambda: F.in_("a", ["x", None]), r"None: use is_null\(\)"),
         (lambda: F.eq("a", b"x"), "bytes"),
-        (lambda: F.eq("a", object()), "cannot spell"),
+        (lambda: F.eq("a", object()), "cannot format"),
         (lambda: F.eq("a", "\ud800"), "not valid Unicode"),
         (lambda: F.eq("", "x"), "needs the name of a column"),
         (lambda: F.is_null(None), "needs the name of a column, found None"),
@@ -327,8 +330,8 @@ def test_columns_are_distinct_and_in_order():
         (lambda: F.eq("a", 1) and F.eq("b", 2), "combine filters with &, | and ~"),
     ],
 )
-def test_a_wrong_call_is_a_clear_error(make, piece):
-    with pytest.raises(InvalidArgument, match=piece):
+def test_a_wrong_call_is_a_clear_error(make, part):
+    with pytest.raises(InvalidArgument, match=part):
         make()
 
 
@@ -358,13 +361,13 @@ CASES = [
     (F.gte("k", "5.0").with_type("double"), "5", "4", False),
     (F.lt("k", "5").with_type("double"), "-1e300", "5.0", False),
     (F.lte("k", "5").with_type("double"), "5.", "5.0001", False),
-    # The value does not parse, so that comparison is of texts.
+    # The value does not parse, so this comparison is of texts.
     (F.gt("k", "5").with_type("long"), "x", "1.5", False),
     (F.gt("k", "5").with_type("double"), "x", "", False),
-    # The bound does not parse, so that all comparisons are of texts.
+    # The bound does not parse, so all comparisons are of texts.
     (F.gt("k", "five").with_type("long"), "six", "10", False),
     (F.gt("k", "5.5").with_type("long"), "6", "10", False),
-    # Beyond 64 bits a whole number is a text.
+    # Beyond 64 bits an integer is a text.
     (F.lt("k", "9").with_type("long"), "10000000000000000000", "9223372036854775807", False),
     (F.lt("k", "-1").with_type("long"), "-9223372036854775808", "9223372036854775807", False),
     # NaN is larger than every number and equal to itself.
@@ -409,16 +412,16 @@ def as_chunked_map(values):
 
 
 @pytest.mark.parametrize("layout", [as_map, as_struct, as_batch, as_table, as_chunked_map])
-@pytest.mark.parametrize(("made", "match", "no_match", "keeps_missing"), CASES)
-def test_each_operation_on_match_no_match_missing_and_null(layout, made, match, no_match, keeps_missing):
+@pytest.mark.parametrize(("partition_filter", "match", "no_match", "keeps_missing"), CASES)
+def test_each_operation_on_match_no_match_missing_and_null(layout, partition_filter, match, no_match, keeps_missing):
     rows = [match, no_match, "missing", None]
-    kept = made.evaluate(layout(rows))
+    kept = partition_filter.evaluate(layout(rows))
     assert isinstance(kept, pa.BooleanArray)
     assert kept.to_pylist() == [True, False, keeps_missing, keeps_missing]
 
 
 @pytest.mark.parametrize(
-    ("made", "kept"),
+    ("partition_filter", "kept"),
     [
         (F.eq("gone", "1"), False),
         (F.neq("gone", "1"), True),
@@ -433,11 +436,11 @@ def test_each_operation_on_match_no_match_missing_and_null(layout, made, match, 
     ],
 )
 @pytest.mark.parametrize("layout", [as_map, as_struct, as_batch, as_table, as_chunked_map])
-def test_a_column_that_no_row_has(layout, made, kept):
-    assert made.evaluate(layout(["1", None, "2"])).to_pylist() == [kept] * 3
+def test_a_column_that_no_row_has(layout, partition_filter, kept):
+    assert partition_filter.evaluate(layout(["1", None, "2"])).to_pylist() == [kept] * 3
 
 
-def test_an_and_of_nothing_keeps_all_and_an_or_or_in_of_nothing_keeps_none():
+def test_an_empty_and_keeps_all_and_an_empty_or_or_in_keeps_none():
     rows = as_map(["1", None])
     assert F.and_().evaluate(rows).to_pylist() == [True, True]
     assert F.or_().evaluate(rows).to_pylist() == [False, False]
@@ -488,7 +491,7 @@ def test_a_table_without_columns_keeps_its_rows():
 
 
 @pytest.mark.parametrize(
-    ("values", "made", "kept"),
+    ("values", "partition_filter", "kept"),
     [
         (pa.array([5, 10, None], pa.int8()), F.eq("k", 5), [True, False, False]),
         (pa.array([5, 10, None], pa.uint64()), F.gt("k", 5), [False, False, False]),
@@ -520,26 +523,26 @@ def test_a_table_without_columns_keeps_its_rows():
         (pa.nulls(2), F.is_null("k"), [True, True]),
     ],
 )
-def test_typed_values_compare_as_the_texts_of_partition_directories(values, made, kept):
+def test_typed_values_compare_as_the_texts_of_partition_directories(values, partition_filter, kept):
     struct = pa.StructArray.from_arrays([values], ["k"])
-    assert made.evaluate(struct).to_pylist() == kept
-    assert made.evaluate(pa.table({"k": values})).to_pylist() == kept
+    assert partition_filter.evaluate(struct).to_pylist() == kept
+    assert partition_filter.evaluate(pa.table({"k": values})).to_pylist() == kept
 
 
 @pytest.mark.parametrize("values", [pa.array([[1]]), pa.array([{"x": 1}]), pa.array([datetime.time(1)])])
-def test_values_that_no_partition_has_are_an_error_that_names_the_column(values):
+def test_values_of_an_unsupported_type_are_an_error_that_names_the_column(values):
     with pytest.raises(TypeMismatch, match="'k'"):
         F.eq("k", 1).evaluate(pa.table({"k": values}))
 
 
 @pytest.mark.parametrize("values", [pa.array(["x"]), pa.chunked_array([["x"]]), [{"k": "x"}], None])
-def test_something_else_than_partition_values_is_an_error(values):
+def test_values_that_are_not_partition_values_are_an_error(values):
     with pytest.raises(TamisError, match="a map, a struct, a record batch or a table"):
         F.eq("k", "x").evaluate(values)
 
 
-def parsed(text, kind):
-    """What `long` and `double` accept, in plain Python."""
+def parse_plainly(text, kind):
+    """Parse what `long` and `double` accept, in plain Python."""
     if not text.isascii() or text.strip() != text or "_" in text:
         return None
     try:
@@ -553,36 +556,38 @@ def ordering_key(number):
     return (1, 0) if number != number else (0, number)
 
 
-def keeps(made, row):
-    """The meaning of a filter for one row, as plainly as it can be said."""
-    match made.op:
+def keeps(partition_filter, row):
+    """Evaluate a filter for one row, as simply as possible."""
+    match partition_filter.op:
         case "and":
-            return all(keeps(inner, row) for inner in made.filters)
+            return all(keeps(inner, row) for inner in partition_filter.filters)
         case "or":
-            return any(keeps(inner, row) for inner in made.filters)
+            return any(keeps(inner, row) for inner in partition_filter.filters)
         case "not":
-            return not keeps(made.filters[0], row)
-    value = row.get(made.column)
+            return not keeps(partition_filter.filters[0], row)
+    value = row.get(partition_filter.column)
     if value is None:
-        return made.op in ("neq", "is_null")
-    match made.op:
+        return partition_filter.op in ("neq", "is_null")
+    match partition_filter.op:
         case "is_null":
             return False
         case "is_not_null":
             return True
         case "eq" | "in":
-            return value in made.values
+            return value in partition_filter.values
         case "neq":
-            return value != made.value
-    left, right = value, made.value
-    if made.type and None not in (numbers := [parsed(text, made.type) for text in (left, right)]):
+            return value != partition_filter.value
+    left, right = value, partition_filter.value
+    if partition_filter.type and None not in (
+        numbers := [parse_plainly(text, partition_filter.type) for text in (left, right)]
+    ):
         left, right = (ordering_key(number) for number in numbers)
-    return {"gt": left > right, "gte": left >= right, "lt": left < right, "lte": left <= right}[made.op]
+    return {"gt": left > right, "gte": left >= right, "lt": left < right, "lte": left <= right}[partition_filter.op]
 
 
 @given(filters, st.lists(st.dictionaries(columns, st.none() | texts, max_size=3), max_size=6))
-def test_evaluation_equals_the_plain_meaning(made, rows):
-    expected = [keeps(made, row) for row in rows]
-    assert made.evaluate(pa.array([list(row.items()) for row in rows], TEXT_MAP)).to_pylist() == expected
+def test_evaluation_equals_the_naive_semantics(partition_filter, rows):
+    expected = [keeps(partition_filter, row) for row in rows]
+    assert partition_filter.evaluate(pa.array([list(row.items()) for row in rows], TEXT_MAP)).to_pylist() == expected
     struct = pa.array(rows, pa.struct([(name, pa.string()) for name in "abc"]))
-    assert made.evaluate(struct).to_pylist() == expected
+    assert partition_filter.evaluate(struct).to_pylist() == expected

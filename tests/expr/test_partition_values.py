@@ -1,4 +1,4 @@
-"""`partition_value(text, type)`: what the texts of partitions mean, by the protocol of Delta."""
+"""`partition_value(text, type)`: parsing of partition values by Delta's protocol."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import Evaluator, evaluate_constant
 from tamis.expr.nodes import Call, Column, Literal
-from tamis.expr.partition_values import WrongPartitionText, read_partition_values
+from tamis.expr.partition_values import WrongPartitionText, parse_partition_values
 
 DAY = datetime.date(2024, 3, 1)
 MOMENT = datetime.datetime(2024, 3, 1, 10, 0, 0, 500_000)
 
 
-def evaluated(texts: pa.Array, data_type: str) -> pa.Array:
+def evaluate_texts(texts: pa.Array, data_type: str) -> pa.Array:
     call = Call("partition_value", (Column(("p",)), Literal(data_type, types.STRING)))
     return Evaluator(call)(pa.record_batch({"p": texts}))
 
@@ -54,9 +54,9 @@ def evaluated(texts: pa.Array, data_type: str) -> pa.Array:
     ],
 )
 def test_D3_D5_texts_of_every_type(data_type: str, text: str, expected: Any) -> None:
-    found = evaluated(pa.array([text, "", None, text]), data_type)
+    found = evaluate_texts(pa.array([text, "", None, text]), data_type)
     assert found.to_pylist() == [expected, None, None, expected]
-    assert evaluated(pa.array(["", None]), data_type).to_pylist() == [None, None]
+    assert evaluate_texts(pa.array(["", None]), data_type).to_pylist() == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_D3_D5_texts_of_every_type(data_type: str, text: str, expected: Any) -> 
         ("timestamp_ms", "2024-03-01 25:00:00"),
     ],
 )
-def test_a_text_that_is_no_value_of_the_type_is_an_error_that_names_it(data_type: str, text: str) -> None:
+def test_an_invalid_text_is_an_error_that_names_it(data_type: str, text: str) -> None:
     with pytest.raises(EvaluationError, match=r"partition_value.*: ") as caught:
-        evaluated(pa.array([None, text]), data_type)
+        evaluate_texts(pa.array([None, text]), data_type)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_the_cause_of_the_error_has_the_text() -> None:
-    with pytest.raises(WrongPartitionText, match="the partition value 'soon' is no date") as caught:
-        read_partition_values(pa.array(["2024-03-01", "soon", "never"]), types.DATE)
+    with pytest.raises(WrongPartitionText, match="the partition value 'soon' is not a valid date") as caught:
+        parse_partition_values(pa.array(["2024-03-01", "soon", "never"]), types.DATE)
     assert caught.value.text == "soon"
 
 
@@ -104,8 +104,8 @@ def test_the_cause_of_the_error_has_the_text() -> None:
     ids=["dictionary", "large", "view", "slice"],
 )
 def test_texts_in_every_form(texts: pa.Array) -> None:
-    assert evaluated(texts, "int").to_pylist() == [1, None, 1, None]
-    assert evaluated(texts, "string").to_pylist() == ["1", None, "1", None]
+    assert evaluate_texts(texts, "int").to_pylist() == [1, None, 1, None]
+    assert evaluate_texts(texts, "string").to_pylist() == ["1", None, "1", None]
 
 
 def test_a_constant() -> None:
@@ -119,4 +119,4 @@ def test_a_constant() -> None:
 
 
 def test_a_batch_without_rows() -> None:
-    assert evaluated(pa.array([], pa.string()), "timestamp").to_pylist() == []
+    assert evaluate_texts(pa.array([], pa.string()), "timestamp").to_pylist() == []

@@ -66,7 +66,7 @@ A, B, C = Column(("a",)), Column(("b",)), Column(("c",))
         (call("=", call("sql", text("a || b"), A, B), text("x")), "(a || b) = 'x'"),
     ],
 )  # fmt: skip
-def test_prints_minimal_brackets_and_reads_back(expr: Expr, printed: str) -> None:
+def test_prints_minimal_brackets_and_round_trips(expr: Expr, printed: str) -> None:
     assert to_sql(expr) == printed
     assert parse_sql(printed) == expr
 
@@ -122,7 +122,7 @@ def test_prints_minimal_brackets_and_reads_back(expr: Expr, printed: str) -> Non
         ((0, 0, 0), types.INTERVAL, "INTERVAL '0' DAY"),
     ],
 )  # fmt: skip
-def test_literals_print_with_their_type_and_read_back(value: Any, data_type: pa.DataType, printed: str) -> None:
+def test_literals_print_with_their_type_and_round_trip(value: Any, data_type: pa.DataType, printed: str) -> None:
     expr = Literal(value, data_type)
     assert to_sql(expr) == printed
     assert parse_sql(printed) == expr
@@ -142,7 +142,7 @@ def test_literals_print_with_their_type_and_read_back(value: Any, data_type: pa.
         (0, pa.date64(), "DATE '1970-01-01'"),
     ],
 )
-def test_literals_without_a_form_of_their_own_print_as_the_nearest(
+def test_literals_without_sql_syntax_print_as_the_nearest_form(
     value: Any, data_type: pa.DataType, printed: str
 ) -> None:
     assert to_sql(Literal(value, data_type)) == printed
@@ -174,7 +174,7 @@ def test_literals_without_a_form_of_their_own_print_as_the_nearest(
         (("a", "b", "c", "d", "e", "f"), "a.b.c.d.e.f"),
     ],
 )
-def test_X10_names_are_quoted_where_needed_and_read_back(path: tuple[str, ...], printed: str) -> None:
+def test_X10_names_are_quoted_where_needed_and_round_trip(path: tuple[str, ...], printed: str) -> None:
     assert to_sql(Column(path)) == printed
     assert parse_sql(printed) == Column(path)
 
@@ -194,13 +194,13 @@ HARMLESS = [
         "date_trunc('month', {})", "{} >= DATE '2024-01-01' AND {} <= 2", "{} = INTERVAL '1' DAY", "{} NOT IN (1)",
     ],
 )  # fmt: skip
-def test_names_printed_without_quotes_are_names_everywhere(name: str, template: str) -> None:
+def test_names_printed_without_quotes_parse_as_names_everywhere(name: str, template: str) -> None:
     plain = parse_sql(template.replace("{}", name))
     assert plain == parse_sql(template.replace("{}", f"`{name}`"))
     assert f"`{name}`" not in to_sql(plain)
 
 
-def test_long_lists_are_cut_short_for_people() -> None:
+def test_long_lists_are_shortened_for_display() -> None:
     expr = col("k").isin(range(1, 101)).node
     assert to_sql(expr, max_items=3) == "k IN (1, 2, 3, … 97 more)"
     assert to_sql(not_(expr), max_items=3) == "k NOT IN (1, 2, 3, … 97 more)"
@@ -208,14 +208,14 @@ def test_long_lists_are_cut_short_for_people() -> None:
     assert to_sql(expr).count(",") == 99
 
 
-def test_X11_ten_thousand_levels_print_and_read_back() -> None:
+def test_X11_ten_thousand_levels_print_and_round_trip() -> None:
     nested: Expr = call("=", A, number(0))
     for level in range(10_000):
         nested = not_(nested) if level % 2 else or_(nested, call("=", A, number(level)))
     assert parse_sql(to_sql(nested)) == nested
 
 
-def test_intervals_are_not_joined_with_what_is_added_to_them() -> None:
+def test_an_interval_does_not_absorb_the_literal_added_to_it() -> None:
     day = Literal((0, 1, 0), types.INTERVAL)
     for added in (number(5), text("5"), day, call("*", number(5), A)):
         for left in (day, call("+", A, day), call("*", A, day)):
@@ -312,7 +312,7 @@ def calls(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LITERALS)
-def test_any_literal_reads_back_with_its_type(value: Literal) -> None:
+def test_any_literal_round_trips_with_its_type(value: Literal) -> None:
     again = parse_sql(to_sql(value))
     assert again == value
     assert isinstance(again, Literal)
@@ -325,5 +325,5 @@ def test_any_literal_reads_back_with_its_type(value: Literal) -> None:
 @example(call("negate", call("cast", number(128), text("tinyint"))))
 @example(call("cast", call("negate", number(5)), text("string")))
 @example(call("-", call("negate", number(1)), call("negate", number(-1))))
-def test_any_expression_reads_back_as_itself(expr: Expr) -> None:
+def test_any_expression_round_trips(expr: Expr) -> None:
     assert parse_sql(to_sql(expr)) == expr

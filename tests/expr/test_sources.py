@@ -33,7 +33,7 @@ def test_sql_text():
     assert (translated.function, translated.args[0], translated.args[1].value) == (">", Column(("a",)), 5)
 
 
-def test_sql_text_that_is_none_keeps_its_own_error():
+def test_invalid_sql_text_raises_the_parse_error():
     with pytest.raises(ParseError):
         to_expr("a >")
 
@@ -65,7 +65,7 @@ def test_a_pyiceberg_expression():
     assert to_expr(iceberg.AlwaysTrue()) == Literal(True, types.BOOLEAN)
 
 
-def test_a_list_means_all_of_its_items():
+def test_a_list_is_the_and_of_its_items():
     assert to_expr([A_GREATER_5, pc.field("b") > 5]) == Call("and", (A_GREATER_5, B_GREATER_5))
     assert to_expr((A_GREATER_5, None)) == A_GREATER_5
 
@@ -82,7 +82,7 @@ def test_a_list_means_all_of_its_items():
         ([["a = 1", "b = 3"]], "a = 1 AND b = 3"),
     ],
 )
-def test_a_list_of_lists_means_any_of_the_lists(where, sql):
+def test_a_list_of_lists_is_the_or_of_the_lists(where, sql):
     assert to_expr(where) == parse_sql(sql)
 
 
@@ -93,7 +93,7 @@ def test_a_list_of_lists_of_partition_filters_is_their_or():
         to_expr([[one], [A_GREATER_5]])
 
 
-def test_a_scan_of_a_list_of_lists_finds_the_rows_of_any(tmp_path):
+def test_a_scan_with_a_list_of_lists_returns_the_rows_of_any(tmp_path):
     pq.write_table(pa.table({"i": [1, 2, 3]}), tmp_path / "f.parquet")
     table = tamis.open(tmp_path / "f.parquet")
     for where in ([["i = 1"], ["i = 2"]], [[col("i") == 1], [col("i") == 2]], [[("i", "=", 1)], [("i", "=", 2)]]):
@@ -123,11 +123,11 @@ def test_a_scan_of_a_list_of_lists_finds_the_rows_of_any(tmp_path):
         (("a", "flag", "b"), "a AND flag AND b"),
     ],
 )
-def test_conditions_as_tuples_mean_what_pyarrow_means_by_them(where, sql):
+def test_tuple_conditions_have_the_semantics_of_pyarrow(where, sql):
     assert to_expr(where) == parse_sql(sql)
 
 
-def test_conditions_as_tuples_find_the_rows_that_pyarrow_finds(tmp_path):
+def test_tuple_conditions_match_the_same_rows_as_pyarrow(tmp_path):
     rows = pa.table({"id": [1, 2, 3, None, 5], "s": ["a", "b", None, "d", "e"]})
     pq.write_table(rows, tmp_path / "f.parquet", row_group_size=2)
     table = tamis.open(tmp_path / "f.parquet")
@@ -149,23 +149,23 @@ def test_conditions_as_tuples_find_the_rows_that_pyarrow_finds(tmp_path):
         (("id", "=", None), r"\('id', '=', None\) is never TRUE: .*'id IS NULL'"),
         ([("id", "in", "eu")], r"needs a list of values after 'in', as in \('id', 'in', \['eu'\]\)"),
         ([("id", "in", 5)], "needs a list of values"),
-        ([("id", "~", 5)], "'~' is no operator of a condition. Operators: = "),
-        ([("id", "like", "a%")], "'like' is no operator of a condition.*LIKE 'a%'"),
+        ([("id", "~", 5)], "conditions have no operator '~'. Operators: = "),
+        ([("id", "like", "a%")], "conditions have no operator 'like'.*LIKE 'a%'"),
         ([["id", "=", 5]], r"a condition is a tuple of three, as in \('id', '=', 5\)"),
         ([("id", "=")], r"a condition is a tuple of three, as in \('id', '=', '…'\)"),
-        ([[("a", "=", 1)], "b = 2"], "mixes lists of filters.*col"),
-        ([[("a", "=", 1)], ("b", "=", 2)], "mixes lists of filters"),
-        ([["a = 1"], []], "mixes lists of filters"),
-        (["a = 1", ["b = 2"]], "mixes lists of filters"),
+        ([[("a", "=", 1)], "b = 2"], "mixes lists.*col"),
+        ([[("a", "=", 1)], ("b", "=", 2)], "mixes lists"),
+        ([["a = 1"], []], "mixes lists"),
+        (["a = 1", ["b = 2"]], "mixes lists"),
         ([[["a = 1"]]], "lists inside of lists of lists"),
     ],
 )
-def test_a_condition_that_is_none_says_the_way_out(where, message):
+def test_an_invalid_condition_is_an_error_with_a_hint(where, message):
     with pytest.raises(InvalidArgument, match=message):
         to_expr(where)
 
 
-def test_the_time_is_asked_for_once():
+def test_the_clock_is_read_once():
     before = datetime.datetime.now(datetime.UTC)
     found = to_expr(["a < now()", "b < current_timestamp AND c < now() - INTERVAL 1 DAY", "d = current_date()"])
     after = datetime.datetime.now(datetime.UTC)
@@ -188,25 +188,25 @@ def test_a_list_that_mixes_partition_filters_and_expressions_is_an_error():
 
 
 @pytest.mark.parametrize("value", [True, False, np.bool_(True)])
-def test_a_python_bool_points_to_col(value):
-    with pytest.raises(InvalidArgument, match=r"comparison was made in Python.*col\('name'\) == 5"):
+def test_a_python_bool_is_an_error_with_a_hint_to_col(value):
+    with pytest.raises(InvalidArgument, match=r"Python evaluated the comparison.*col\('name'\) == 5"):
         to_expr(value)
 
 
 class Elsewhere:
-    """Stands for an expression of another library."""
+    """A stand-in for an expression of another library."""
 
 
 @pytest.mark.parametrize(
     ("where", "name"),
     [(5, "an int"), (b"a > 5", "a bytes"), ({"a": 5}, "a dict"), (Elsewhere(), "Elsewhere"), (["a > 5", 5], "an int")],
 )
-def test_anything_else_names_the_type_and_the_way_out(where, name):
+def test_an_unsupported_where_is_an_error_that_names_the_type(where, name):
     with pytest.raises(InvalidArgument, match=f"where cannot be .*{name}: give SQL text, a tamis expression"):
         to_expr(where)
 
 
-def test_a_class_that_only_borrows_the_name_is_not_taken_for_pyiceberg():
+def test_a_class_with_the_same_name_is_not_a_pyiceberg_expression():
     class BooleanExpression:
         pass
 
@@ -214,7 +214,7 @@ def test_a_class_that_only_borrows_the_name_is_not_taken_for_pyiceberg():
         to_expr(BooleanExpression())
 
 
-def test_pyiceberg_is_not_imported_where_it_is_not_used():
+def test_pyiceberg_is_not_imported_if_it_is_not_used():
     code = "import sys; from tamis.expr.sources import to_expr; to_expr('a > 5'); print('pyiceberg' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -45,7 +45,7 @@ CONDITIONS = {
     "id NOTNULL": "no NOTNULL",
     "id ISNULL": "no ISNULL",
     "xs[1:2] = array(1)": "no slices",
-    "k = N'a'": "with an N",
+    "k = N'a'": "no N prefix",
     "k = ANY(['a'])": "does not make an array",
 }
 
@@ -125,7 +125,7 @@ SYNTAX = {
     "SELECT t.* EXCLUDE k FROM t": "EXCLUDE",
     "SELECT id FROM t WHERE id = ANY(SELECT id FROM m)": "ANY",
     "SELECT id FROM t WHERE id > ALL (SELECT id FROM m)": "ALL",
-    "SELECT N'x'": "with an N",
+    "SELECT N'x'": "no N prefix",
     "SELECT 1e400": "larger than every DOUBLE",
     "SELECT 1e400D": "larger than every DOUBLE",
     "SELECT -1e400": "larger than every DOUBLE",

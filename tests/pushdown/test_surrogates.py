@@ -54,11 +54,11 @@ def session_of(place: Path, *, has_policies: bool) -> tamis.Session:
 def test_X15_in_queries(place: Path, query: str, has_policies: bool) -> None:
     c = session_of(place, has_policies=has_policies)
     for ask in (lambda: c.sql(query).to_arrow(), lambda: c.explain(query)):
-        with pytest.raises(ParseError, match="half of a surrogate pair") as caught:
+        with pytest.raises(ParseError, match="surrogate") as caught:
             ask()
         str(caught.value).encode()
     if not has_policies:
-        with pytest.raises(ParseError, match="half of a surrogate pair"):
+        with pytest.raises(ParseError, match="surrogate"):
             c.sql(query, dialect="duckdb")
 
 
@@ -141,7 +141,7 @@ def test_X15_on_the_command_line(place: Path) -> None:
 
 @pytest.mark.parametrize("uri", [f"/tmp/{HALF}", f"/tmp/{HALF}.parquet", f"file:///tmp/{HALF}"])
 def test_a_path_with_half_of_a_pair_is_an_error_that_can_be_printed(uri: str) -> None:
-    with pytest.raises(TamisError, match="half of a surrogate pair") as raised:
+    with pytest.raises(TamisError, match="surrogate") as raised:
         tamis.open(uri)
     assert "\\ud800" in str(raised.value)
     str(raised.value).encode()

@@ -40,7 +40,7 @@ def test_an_exact_name_of_python_wins_over_one_in_another_case(table: tamis.Tabl
 def test_back_ticks_are_exact_and_plain_text_is_ambiguous(table: tamis.Table) -> None:
     assert table.scan("`user_id` = 2").count() == table.scan("`uSeR_Id` = 20").count() == 1
     for where in ("user_id = 2", "uSeR_Id = 20", "s.a = 3", "hex(user_id) = '2'"):
-        with pytest.raises(AmbiguousColumn, match="fits several columns"):
+        with pytest.raises(AmbiguousColumn, match="matches several columns"):
             table.scan(where)
 
 

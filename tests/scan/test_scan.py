@@ -292,7 +292,7 @@ def test_errors_name_the_thing_and_the_way_out(table: tamis.Table) -> None:
         table.scan(columns=["nmae"])
     with pytest.raises(UnknownColumn, match=r"no field 'code' in column 'address\.city' of orders.*not a struct"):
         table.scan("address.city.code = 1")
-    with pytest.raises(TypeMismatch, match="'soon' is no timestamp"):
+    with pytest.raises(TypeMismatch, match="'soon' is not a valid timestamp"):
         table.scan("ts > 'soon'")
     with pytest.raises(TypeMismatch, match="is a bigint, not a predicate"):
         table.scan("id + 1")

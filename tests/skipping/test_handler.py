@@ -200,7 +200,7 @@ def test_partition_value_parses_the_text_as_the_type(value, data_type, expected)
 
 
 def test_partition_value_of_a_text_that_is_no_such_value_is_an_error_that_names_it():
-    with pytest.raises(EvaluationError, match="the partition value '2024-03-03' is no int"):
+    with pytest.raises(EvaluationError, match="the partition value '2024-03-03' is not a valid int"):
         evaluated(Call("=", (partition("day", "int"), Literal(1, pa.int32()))), MAPS)
 
 

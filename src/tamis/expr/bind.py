@@ -105,7 +105,7 @@ def _refuse_quoted_name(call: Call, schema: pa.Schema) -> None:
         if field.name.casefold() in texts:
             raise ExpressionError(
                 f"{shown(call)} compares the text {field.name!r}, not the column of that name: in Spark's SQL "
-                f"double quotes delimit a text. Write `{field.name}`, or in Python col({field.name!r})"
+                f"double quotes delimit a text. Write `{field.name}`, and in Python as col({field.name!r})"
             )
 
 

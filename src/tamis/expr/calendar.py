@@ -30,7 +30,7 @@ _OUT_OF_RANGE = "a date or timestamp is out of the range of 64 bits"
 # --- Parts and periods ----------------------------------------------------------------------------------------------
 
 
-def calendar_part(value: Value, part: str) -> Value:
+def extract_part(value: Value, part: str) -> Value:
     """Extract the year, month, day of the month, hour or minute as int64."""
     by_arrow, by_numpy = _PARTS[part]
     if not _is_beyond_arrow(value):
@@ -39,7 +39,7 @@ def calendar_part(value: Value, part: str) -> Value:
     return _apply_to_counts(value, lambda counts: by_numpy(*np.divmod(counts, per_day), per_day), pa.int64())
 
 
-def start_of(value: Value, unit: str) -> Value:
+def truncate_to_unit(value: Value, unit: str) -> Value:
     """Truncate dates or timestamps to the start of their year, quarter, month, week, day, …."""
     if not _is_beyond_arrow(value):
         return pc.floor_temporal(value, unit=unit)
@@ -51,7 +51,7 @@ def start_of(value: Value, unit: str) -> Value:
     return _apply_to_counts(value, lambda counts: _multiply(counts // step, step), value.type)
 
 
-def day_of(value: Value) -> Value:
+def cast_to_date(value: Value) -> Value:
     """Return timestamps as dates."""
     if not _is_beyond_arrow(value):
         return pc.cast(value, pa.date32())

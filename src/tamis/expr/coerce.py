@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis import types
-from tamis.expr.literals import number_in_text, parse_timestamp, special_float_in_text
+from tamis.expr.literals import parse_number, parse_special_float, parse_timestamp
 from tamis.expr.nodes import Literal
 from tamis.expr.temporal import parse_time
 from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_number, is_text
@@ -112,10 +112,10 @@ def _to_number(value: Any, source: pa.DataType) -> int | float | Fraction | None
     if isinstance(value, bool) or not (is_number(source) or is_text(source)):
         return None
     if isinstance(value, str):
-        special = special_float_in_text(value)
+        special = parse_special_float(value)
         if special is not None:
             return special
-        value = number_in_text(value)
+        value = parse_number(value)
         if value is None:
             return None
         if abs(value.adjusted()) > 400:

@@ -23,7 +23,7 @@ from tamis.expr.kernels import (
     Value,
     evaluation_type,
     literal_array,
-    literal_value,
+    to_arrow_scalar,
     to_evaluation_form,
 )
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold, operands_of
@@ -336,7 +336,7 @@ class Evaluator:
         """Return a constant as a scalar, created on first use because many predicates are never evaluated."""
         found = self._constants.get(step)
         if found is None:
-            found = self._constants[step] = literal_value(literal)
+            found = self._constants[step] = to_arrow_scalar(literal)
         return found
 
     def _read(self, batch: pa.RecordBatch, column: Column) -> Value:

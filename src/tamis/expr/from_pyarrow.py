@@ -15,7 +15,7 @@ from tamis import types
 from tamis.errors import ExpressionError, TypeMismatch
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, not_, or_
-from tamis.expr.pyarrow_layout import WAY_OUT, Layout, layout_of, unknown_layout
+from tamis.expr.pyarrow_layout import ADVICE, Layout, read_layout, unknown_layout_error
 from tamis.types import type_from_name, type_name
 
 _NAN = Literal(float("nan"), types.DOUBLE)
@@ -43,7 +43,7 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
     pyarrow's `divide` truncates integers and returns infinity where `/` returns NULL, so that it is translated only
     where the two agree.
     """
-    layout = layout_of(expression)
+    layout = read_layout(expression)
     tokens = iter(layout.pairs)
     root = _OpenCall("")
     calls = [root]
@@ -63,9 +63,9 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
                 done = calls.pop()
                 calls[-1].args.append(_translate(done))
             case _:
-                raise unknown_layout(f"{key} {text}")
+                raise unknown_layout_error(f"{key} {text}")
     if len(calls) != 1 or len(root.args) != 1:
-        raise unknown_layout("an unfinished tree")
+        raise unknown_layout_error("an unfinished tree")
     return root.args[0]
 
 
@@ -82,7 +82,7 @@ class _OpenCall:
         if self.options is not None and name in self.options:
             return self.options[name]
         if default is None or self.options is not None:
-            raise unknown_layout(f"{self.function} without {name}")
+            raise unknown_layout_error(f"{self.function} without {name}")
         return default
 
     def flag(self, name: str) -> bool:
@@ -94,27 +94,27 @@ def _read_nested_path(count: str, tokens: Iterator[tuple[str, str]]) -> tuple[st
     for _ in range(int(count) if count.isdecimal() else 0):
         key, text = next(tokens, ("", ""))
         if key != "field_ref":
-            raise unknown_layout(f"{key} in a nested field")
+            raise unknown_layout_error(f"{key} in a nested field")
         path.append(text)
     if not path:
-        raise unknown_layout("an empty nested field")
+        raise unknown_layout_error("an empty nested field")
     return tuple(path)
 
 
 def _read_options(layout: Layout, index: str) -> dict[str, pa.Scalar]:
     value = layout.value(index)
     if not isinstance(value, pa.StructScalar):
-        raise unknown_layout("options that are not a struct")
+        raise unknown_layout_error("options that are not a struct")
     return dict(value.items())
 
 
 def _translate(call: _OpenCall) -> Expr:
     known = _TRANSLATIONS.get(call.function)
     if known is None:
-        raise ExpressionError(f"the pyarrow function {call.function!r} has no counterpart here: {WAY_OUT}")
+        raise ExpressionError(f"the pyarrow function {call.function!r} has no counterpart here: {ADVICE}")
     arguments, translate = known
     if arguments is not None and len(call.args) != arguments:
-        raise unknown_layout(f"{call.function} of {len(call.args)} arguments")
+        raise unknown_layout_error(f"{call.function} of {len(call.args)} arguments")
     return translate(call)
 
 
@@ -180,7 +180,7 @@ def _translate_is_in(call: _OpenCall) -> Expr:
             # `x <> x` is FALSE, and NULL for NULL.
             return Call("<>", (value, value)) if is_member is None else is_member
         case _:
-            raise unknown_layout(f"null_matching_behavior {behaviour}")
+            raise unknown_layout_error(f"null_matching_behavior {behaviour}")
 
 
 def _translate_text_match(function: str) -> Callable[[_OpenCall], Expr]:
@@ -197,7 +197,7 @@ def _translate_match_like(call: _OpenCall) -> Expr:
         # pyarrow interprets such a backslash in one of two ways, depending on the rest of the pattern.
         raise ExpressionError(
             f"the pattern {pattern!r} of pyarrow's match_like has a backslash that is not before % or _, "
-            f"which is ambiguous in pyarrow: {WAY_OUT}"
+            f"which is ambiguous in pyarrow: {ADVICE}"
         )
     return Call("like", (value, Literal(pattern, types.STRING)))
 
@@ -206,10 +206,10 @@ def _value_and_pattern(call: _OpenCall) -> tuple[Expr, str]:
     try:
         pattern = call.option("pattern").as_py()
     except UnicodeDecodeError as error:
-        raise ExpressionError(f"the pattern of pyarrow's {call.function} is not UTF-8: {WAY_OUT}") from error
+        raise ExpressionError(f"the pattern of pyarrow's {call.function} is not UTF-8: {ADVICE}") from error
     value = call.args[0]
     if not isinstance(pattern, str):
-        raise unknown_layout(f"{call.function} without a pattern")
+        raise unknown_layout_error(f"{call.function} without a pattern")
     if call.flag("ignore_case"):
         return Call("lower", (value,)), pc.utf8_lower(pattern).as_py()
     return value, pattern
@@ -220,7 +220,7 @@ def _translate_cast(call: _OpenCall) -> Expr:
     if any(call.flag(name) for name in call.options or {} if name.startswith("allow_")):
         raise ExpressionError(
             f"pyarrow's unsafe cast to {target} wraps and truncates values, which has no counterpart here: "
-            f"cast with safe=True, or {WAY_OUT}"
+            f"cast with safe=True, or {ADVICE}"
         )
     if types.is_text(target):
         target = types.STRING
@@ -230,7 +230,7 @@ def _translate_cast(call: _OpenCall) -> Expr:
     except TypeMismatch:
         has_name = False
     if not has_name:
-        raise ExpressionError(f"pyarrow's cast to {target} has no counterpart here: {WAY_OUT}")
+        raise ExpressionError(f"pyarrow's cast to {target} has no counterpart here: {ADVICE}")
     return Call("cast", (call.args[0], Literal(name, types.STRING)))
 
 
@@ -239,12 +239,12 @@ def _translate_divide(call: _OpenCall) -> Expr:
     if not (_is_floating(dividend) or _is_floating(divisor)):
         raise ExpressionError(
             "pyarrow's division truncates integers, but here / does not: "
-            f"cast one side with .cast('double') to get fractions, or {WAY_OUT}"
+            f"cast one side with .cast('double') to get fractions, or {ADVICE}"
         )
     if call.function == "divide" and not (isinstance(divisor, Literal) and divisor.value):
         raise ExpressionError(
             "pyarrow's divide returns infinity for a divisor of zero, but here it is NULL: "
-            f"use the / operator of pyarrow expressions, which raises for zero, or {WAY_OUT}"
+            f"use the / operator of pyarrow expressions, which raises for zero, or {ADVICE}"
         )
     return Call("/", (dividend, divisor))
 
@@ -265,7 +265,7 @@ def _translate_struct_field(call: _OpenCall) -> Expr:
         case Column(path=outer) if isinstance(path, str) and re.fullmatch(r"(?:\.[^.\[\\]+)+", path):
             return Column((*outer, *path[1:].split(".")), exact=True)
         case _:
-            raise ExpressionError(f"pyarrow's struct_field {path!r} is not a plain path of a column: {WAY_OUT}")
+            raise ExpressionError(f"pyarrow's struct_field {path!r} is not a plain path of a column: {ADVICE}")
 
 
 _TRANSLATIONS: dict[str, tuple[int | None, Callable[[_OpenCall], Expr]]] = {

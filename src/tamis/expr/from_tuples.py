@@ -40,7 +40,7 @@ def is_condition(item: object) -> TypeGuard[Condition]:
     )
 
 
-def refuse_misspelled(item: list[object] | tuple[object, ...]) -> None:
+def refuse_malformed(item: list[object] | tuple[object, ...]) -> None:
     """Raise for a malformed condition, which would be treated as a list of filters."""
     if len(item) not in (2, 3) or not _is_name(item[0]):
         return

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from pyarrow import lib
 
 from tamis import types
-from tamis.expr.calendar import add_interval, calendar_part, day_of, start_of
-from tamis.expr.map_lookup import map_element
+from tamis.expr.calendar import add_interval, cast_to_date, extract_part, truncate_to_unit
+from tamis.expr.map_lookup import look_up_key
 from tamis.expr.nodes import Call, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 
@@ -77,7 +77,7 @@ def to_evaluation_form(values: pa.Array) -> pa.Array:
     return pc.cast(values, target)
 
 
-def literal_value(literal: Literal) -> pa.Scalar:
+def to_arrow_scalar(literal: Literal) -> pa.Scalar:
     return pa.scalar(literal.value, evaluation_type(literal.type))
 
 
@@ -385,19 +385,19 @@ def _date_trunc(call: Call, args: list[Value]) -> Value:
     value = args[1]
     if pa.types.is_date(value.type):
         value = pc.cast(value, pa.timestamp("us"))
-    return start_of(value, DATE_TRUNC_UNITS[args[0].as_py()])
+    return truncate_to_unit(value, DATE_TRUNC_UNITS[args[0].as_py()])
 
 
 def _trunc(call: Call, args: list[Value]) -> Value:
-    date = day_of(args[0]) if pa.types.is_timestamp(args[0].type) else args[0]
-    return start_of(date, TRUNC_UNITS[args[1].as_py()])
+    date = cast_to_date(args[0]) if pa.types.is_timestamp(args[0].type) else args[0]
+    return truncate_to_unit(date, TRUNC_UNITS[args[1].as_py()])
 
 
 # --- Metadata functions ---------------------------------------------------------------------------------------------
 
 
 def _element_at(call: Call, args: list[Value]) -> Value:
-    return map_element(args[0], args[1].as_py())
+    return look_up_key(args[0], args[1].as_py())
 
 
 KERNELS: dict[str, Kernel] = {
@@ -426,7 +426,7 @@ KERNELS: dict[str, Kernel] = {
     "negate": _negate,
     "abs": _abs,
     **dict.fromkeys(
-        ("year", "month", "day", "hour", "minute"), lambda call, args: calendar_part(args[0], call.function)
+        ("year", "month", "day", "hour", "minute"), lambda call, args: extract_part(args[0], call.function)
     ),
     "date_trunc": _date_trunc,
     "trunc": _trunc,

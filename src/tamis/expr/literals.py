@@ -29,7 +29,7 @@ from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_text
 
 __all__ = ["literal", "cast_literal", "parse_date", "parse_timestamp", "format_date", "format_timestamp"]
 
-MOST_DIGITS = 76
+MAX_DIGITS = 76
 """The precision of Arrow's widest decimal."""
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -114,8 +114,8 @@ def _from_integer(value: int) -> Literal:
     smallest, largest = integer_range(types.LONG)
     if smallest <= value <= largest:
         return Literal(value, types.LONG)
-    if abs(value) >= 10**MOST_DIGITS:
-        raise TypeMismatch(f"an integer of more than {MOST_DIGITS} digits exceeds the largest decimal type")
+    if abs(value) >= 10**MAX_DIGITS:
+        raise TypeMismatch(f"an integer of more than {MAX_DIGITS} digits exceeds the largest decimal type")
     return _from_decimal(Decimal(value))
 
 
@@ -124,10 +124,10 @@ def _from_decimal(value: Decimal) -> Literal:
     if not isinstance(exponent, int):
         raise TypeMismatch(f"the decimal {value} is not a number: use float('{str(value).lower()}')")
     if exponent > 0:
-        digits, exponent = digits + (0,) * min(exponent, MOST_DIGITS + 1), 0
+        digits, exponent = digits + (0,) * min(exponent, MAX_DIGITS + 1), 0
     precision, scale = max(len(digits), -exponent, 1), -exponent
-    if precision > MOST_DIGITS:
-        raise TypeMismatch(f"a decimal of more than {MOST_DIGITS} digits exceeds the largest decimal type: {value}")
+    if precision > MAX_DIGITS:
+        raise TypeMismatch(f"a decimal of more than {MAX_DIGITS} digits exceeds the largest decimal type: {value}")
     # Arithmetic would round to the precision of the thread's decimal context, so the value is built from its digits.
     return Literal(Decimal((sign, digits, exponent)), _decimal_type(precision, scale))
 
@@ -288,7 +288,7 @@ def _to_integer(value: Any, source: pa.DataType, target: pa.DataType) -> Literal
 
 def _to_float(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
     if isinstance(value, str):
-        special = special_float_in_text(value)
+        special = parse_special_float(value)
         return None if special is None else Literal(special, target)
     if not types.is_number(source):
         return None
@@ -305,7 +305,7 @@ def _to_float(value: Any, source: pa.DataType, target: pa.DataType) -> Literal |
 
 def _to_decimal(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
     if isinstance(value, str):
-        value = decimal_in_text(value)
+        value = parse_decimal(value)
     if not isinstance(value, int | Decimal) or isinstance(value, bool):
         return None
     sign, digits, exponent = Decimal(value).as_tuple()
@@ -313,7 +313,7 @@ def _to_decimal(value: Any, source: pa.DataType, target: pa.DataType) -> Literal
     shift = exponent + target.scale
     if not any(digits):
         return Literal(Decimal((0, (0,), -target.scale)), target)
-    if shift > MOST_DIGITS or any(digits[shift:] if shift < 0 else ()):
+    if shift > MAX_DIGITS or any(digits[shift:] if shift < 0 else ()):
         return None
     kept = digits + (0,) * shift if shift >= 0 else digits[:shift]
     while kept and kept[0] == 0:
@@ -321,12 +321,12 @@ def _to_decimal(value: Any, source: pa.DataType, target: pa.DataType) -> Literal
     return Literal(Decimal((sign, kept, -target.scale)), target) if len(kept) <= target.precision else None
 
 
-def special_float_in_text(text: str) -> float | None:
+def parse_special_float(text: str) -> float | None:
     """Return the NaN or infinity that a text names, or None for any other text."""
     return _SPECIAL_FLOATS.get(text.strip().lower())
 
 
-def number_in_text(text: str) -> Decimal | None:
+def parse_number(text: str) -> Decimal | None:
     """Parse a number such as `-1.50` or `1e3`, however large; return None for text that is not a number.
 
     Python's own parser accepts more than SQL: `1_000`, `sNaN`, and the digits of every script.
@@ -339,10 +339,10 @@ def number_in_text(text: str) -> Decimal | None:
         return None  # the exponent has too many digits for Python
 
 
-def decimal_in_text(text: str) -> Decimal | None:
+def parse_decimal(text: str) -> Decimal | None:
     """Parse a number; return None if no decimal type could hold it."""
-    number = number_in_text(text)
-    return number if number is not None and abs(number.adjusted()) <= MOST_DIGITS else None
+    number = parse_number(text)
+    return number if number is not None and abs(number.adjusted()) <= MAX_DIGITS else None
 
 
 def _to_date(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:

@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 from tamis.errors import TypeMismatch
 
 
-def map_element(map_array: pa.MapArray, key: Any) -> pa.Array:
+def look_up_key(map_array: pa.MapArray, key: Any) -> pa.Array:
     """Return the value of a key in every map: null if the map is null or lacks the key, the last of repeated keys.
 
     Arrow's own `map_lookup` searches map by map. This function compares all keys in one pass and assigns the matches
     to their rows: 45 ms against 90 ms for a million maps of three keys.
 
     >>> maps = pa.array([[("a", 1), ("a", 2)], [("b", 3)], None], pa.map_(pa.string(), pa.int64()))
-    >>> map_element(maps, "a").to_pylist()
+    >>> look_up_key(maps, "a").to_pylist()
     [2, None, None]
     """
     if not isinstance(map_array, pa.MapArray):

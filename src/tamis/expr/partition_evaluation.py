@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import TypeMismatch
-from tamis.expr.map_lookup import map_element
+from tamis.expr.map_lookup import look_up_key
 from tamis.expr.partition_text import parse_double, parse_long, partition_text
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class _Columns:
     def _values(self, column: str) -> pa.Array | None:
         match self._batch:
             case pa.MapArray():
-                return map_element(self._batch, column)
+                return look_up_key(self._batch, column)
             case pa.StructArray():
                 indices = self._batch.type.get_all_field_indices(column)
                 # Unlike `field`, `struct_field` returns null for the fields of a null struct.

@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from tamis.errors import AmbiguousColumn, FilterFormatError, InvalidArgument, UnknownColumn, with_article
 from tamis.expr import partition_evaluation
-from tamis.expr.partition_text import spell
+from tamis.expr.partition_text import format_partition_value
 
 MAX_DEPTH = 500
 """The maximum nesting depth of objects and lists in the JSON of a filter."""
@@ -97,32 +97,32 @@ class PartitionFilter:
 
     @classmethod
     def eq(cls, column: str, value: object) -> PartitionFilter:
-        return cls("eq", column, (spell(value),))
+        return cls("eq", column, (format_partition_value(value),))
 
     @classmethod
     def neq(cls, column: str, value: object) -> PartitionFilter:
-        return cls("neq", column, (spell(value),))
+        return cls("neq", column, (format_partition_value(value),))
 
     @classmethod
     def in_(cls, column: str, *values: object) -> PartitionFilter:
         """Return a filter for one of several values: `in_("region", ["eu", "us"])` or `in_("region", "eu", "us")`."""
-        return cls("in", column, tuple(spell(value) for value in _unpack(values)))
+        return cls("in", column, tuple(format_partition_value(value) for value in _unpack(values)))
 
     @classmethod
     def gt(cls, column: str, value: object) -> PartitionFilter:
-        return cls("gt", column, (spell(value),))
+        return cls("gt", column, (format_partition_value(value),))
 
     @classmethod
     def gte(cls, column: str, value: object) -> PartitionFilter:
-        return cls("gte", column, (spell(value),))
+        return cls("gte", column, (format_partition_value(value),))
 
     @classmethod
     def lt(cls, column: str, value: object) -> PartitionFilter:
-        return cls("lt", column, (spell(value),))
+        return cls("lt", column, (format_partition_value(value),))
 
     @classmethod
     def lte(cls, column: str, value: object) -> PartitionFilter:
-        return cls("lte", column, (spell(value),))
+        return cls("lte", column, (format_partition_value(value),))
 
     @classmethod
     def is_null(cls, column: str) -> PartitionFilter:
@@ -168,7 +168,7 @@ class PartitionFilter:
         return PartitionFilter.not_(self)
 
     def _combine(self, op: str, other: object) -> PartitionFilter:
-        """Return the AND or OR of two filters; `a & b & c` is one AND of three, so that a generated chain stays flat."""
+        """Return the AND or OR of two filters. `a & b & c` is one AND of three, so that generated chains stay flat."""
         if not isinstance(other, PartitionFilter):
             return cast("PartitionFilter", NotImplemented)
         parts = (part.filters if part.op == op else (part,) for part in (self, other))
@@ -239,9 +239,9 @@ class PartitionFilter:
     @classmethod
     def from_json(cls, text: str | bytes) -> PartitionFilter:
         """Parse the wire format; raise a `FilterFormatError` with the JSON path if it is invalid."""
-        from tamis.expr.partition_filter_json import read_filter
+        from tamis.expr.partition_filter_json import parse_filter
 
-        return read_filter(text)
+        return parse_filter(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PartitionFilter.from_json, (self.to_json(),)

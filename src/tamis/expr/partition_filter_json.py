@@ -51,7 +51,7 @@ class _Number:
     """A JSON number: no key of the format accepts one, so its digits are not parsed."""
 
 
-def read_filter(text: str | bytes) -> PartitionFilter:
+def parse_filter(text: str | bytes) -> PartitionFilter:
     document = _decode(_check_text(text))
     frames: list[_Frame] = []
     node: Any = document

@@ -23,11 +23,11 @@ _SHORT_INTEGER = r"^-?[0-9]{1,18}$"
 _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf|infinity))$"
 
 
-def spell(value: object) -> str:
+def format_partition_value(value: object) -> str:
     """Return the text of a Python value in a partition directory.
 
-    >>> spell(True), spell(7), spell(1e10), spell(datetime.date(2024, 3, 1))
-    ('true', '7', '1.0E10', '2024-03-01')
+    >>> [format_partition_value(value) for value in (True, 7, 1e10, datetime.date(2024, 3, 1))]
+    ['true', '7', '1.0E10', '2024-03-01']
     """
     match value:
         case None:

@@ -48,14 +48,14 @@ def partition_value(call: Call, args: list[Value]) -> Value:
     target = types.type_from_name(args[1].as_py())
     texts = args[0]
     if isinstance(texts, pa.Scalar):
-        return read_partition_values(pa.array([texts.as_py()], types.STRING), target)[0]
-    return read_partition_values(texts, target)
+        return parse_partition_values(pa.array([texts.as_py()], types.STRING), target)[0]
+    return parse_partition_values(texts, target)
 
 
-def read_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
+def parse_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array:
     """Parse partition values into the evaluation form of a type; NULL where a text is empty or null.
 
-    >>> read_partition_values(pa.array(["007", "", None, "7"]), pa.int8()).to_pylist()
+    >>> parse_partition_values(pa.array(["007", "", None, "7"]), pa.int8()).to_pylist()
     [7, None, None, 7]
     """
     texts = _replace_empty_by_null(texts)

@@ -61,7 +61,7 @@ def to_sql(expr: Expr, max_items: int | None = None) -> str:
             case Column(path):
                 fragments.append(".".join(map(_quote_name if node.exact else _format_name, path)))
             case Literal():
-                text = literal_text(node)
+                text = format_literal(node)
                 fragments.append(f"({text})" if _continues_interval(fragments, text) else text)
             case Call():
                 precedence, parts = _layout(node, max_items)
@@ -78,8 +78,8 @@ def _continues_interval(fragments: list[str], text: str) -> bool:
 # --- Calls ----------------------------------------------------------------------------------------------------------
 
 
-SHOWN_ITEMS = 5
-SHOWN_CHARACTERS = 400
+MAX_DISPLAY_ITEMS = 5
+MAX_DISPLAY_CHARACTERS = 400
 
 
 def shown(expr: Expr) -> str:
@@ -89,10 +89,10 @@ def shown(expr: Expr) -> str:
     >>> shown(Call("<", (Column(("a",)), Literal(5, pa.int8()))))
     'a < 5'
     """
-    text = to_sql(transform(expr, _simplify_literals), max_items=SHOWN_ITEMS)
-    if len(text) <= SHOWN_CHARACTERS:
+    text = to_sql(transform(expr, _simplify_literals), max_items=MAX_DISPLAY_ITEMS)
+    if len(text) <= MAX_DISPLAY_CHARACTERS:
         return text
-    return f"{text[:SHOWN_CHARACTERS]} … ({len(text) - SHOWN_CHARACTERS:,} more characters)"
+    return f"{text[:MAX_DISPLAY_CHARACTERS]} … ({len(text) - MAX_DISPLAY_CHARACTERS:,} more characters)"
 
 
 def _simplify_literals(node: Expr) -> Expr:
@@ -107,9 +107,10 @@ def _simplify_literals(node: Expr) -> Expr:
         case Call("in", (value, *items)):
             # The items that are shown, and one more. Of the rest only the number is printed.
             plain = [
-                _simplify_literals(item) if isinstance(item, Literal) else item for item in items[: SHOWN_ITEMS + 1]
+                _simplify_literals(item) if isinstance(item, Literal) else item
+                for item in items[: MAX_DISPLAY_ITEMS + 1]
             ]
-            return Call("in", (value, *plain, *items[SHOWN_ITEMS + 1 :]))
+            return Call("in", (value, *plain, *items[MAX_DISPLAY_ITEMS + 1 :]))
         case _:
             return node
 
@@ -247,7 +248,7 @@ def _format_function_name(name: str) -> str:
 # --- Literals -------------------------------------------------------------------------------------------------------
 
 
-def literal_text(value: Literal) -> str:
+def format_literal(value: Literal) -> str:
     """Return the SQL text of a literal."""
     data_type = value.type
     if value.is_null:

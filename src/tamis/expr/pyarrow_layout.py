@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import ExpressionError
 
-WAY_OUT = "write the filter as SQL text instead"
+ADVICE = "write the filter as SQL text instead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +30,39 @@ class Layout:
 
     def value(self, index: str) -> pa.Scalar:
         if not index.isdecimal() or int(index) >= self.values.num_columns:
-            raise unknown_layout(f"no value {index!r}")
+            raise unknown_layout_error(f"no value {index!r}")
         return self.values.column(int(index))[0]
 
 
-def layout_of(expression: pc.Expression) -> Layout:
+def read_layout(expression: pc.Expression) -> Layout:
     try:
         reduced = expression.__reduce__()
     except pa.ArrowException as error:
         raise ExpressionError(
-            f"a pyarrow expression could not be serialised ({error}): name columns with pc.field(name), or {WAY_OUT}"
+            f"a pyarrow expression could not be serialised ({error}): name columns with pc.field(name), or {ADVICE}"
         ) from error
     match reduced:
         case (_, (pa.Buffer() as buffer,)):
             pass
         case _:
-            raise unknown_layout("no buffer")
+            raise unknown_layout_error("no buffer")
     try:
         reader = pa.ipc.open_file(buffer)
         batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
     except (pa.ArrowException, OSError) as error:
-        raise unknown_layout(str(error)) from error
+        raise unknown_layout_error(str(error)) from error
     if len(batches) != 1 or batches[0].num_rows != 1:
-        raise unknown_layout(f"{len(batches)} batches")
+        raise unknown_layout_error(f"{len(batches)} batches")
     try:
-        pairs = tuple((key.decode(), value.decode()) for key, value in metadata_pairs(reader.schema))
+        pairs = tuple((key.decode(), value.decode()) for key, value in read_metadata_pairs(reader.schema))
     except UnicodeDecodeError as error:
-        raise ExpressionError(f"a pyarrow expression names a column that is not UTF-8: {WAY_OUT}") from error
+        raise ExpressionError(f"a pyarrow expression names a column that is not UTF-8: {ADVICE}") from error
     return Layout(pairs, batches[0])
 
 
-def unknown_layout(detail: str) -> ExpressionError:
+def unknown_layout_error(detail: str) -> ExpressionError:
     return ExpressionError(
-        f"pyarrow {pa.__version__} serialises expressions in an unsupported format ({detail}): {WAY_OUT}"
+        f"pyarrow {pa.__version__} serialises expressions in an unsupported format ({detail}): {ADVICE}"
     )
 
 
@@ -77,7 +77,7 @@ class _ArrowSchema(ctypes.Structure):
     )
 
 
-def metadata_pairs(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
+def read_metadata_pairs(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
     """Return the metadata of a schema as pairs in order, repeated keys included."""
     capsule = schema.__arrow_c_schema__()
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer

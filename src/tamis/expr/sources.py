@@ -15,7 +15,7 @@ from tamis.expr.clock import stop_clocks
 from tamis.expr.from_pyarrow import from_pyarrow
 from tamis.expr.from_pyiceberg import from_pyiceberg
 from tamis.expr.from_pyspark import from_pyspark, is_pyspark_column
-from tamis.expr.from_tuples import from_condition, is_condition, refuse_misspelled
+from tamis.expr.from_tuples import from_condition, is_condition, refuse_malformed
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_, or_
 from tamis.expr.partition_filter import PartitionFilter
 
@@ -76,7 +76,7 @@ def _items(where: object) -> list[object]:
     """Return the items of a list without None; a single filter is a list of one."""
     if not _is_list(where):
         return [] if where is None else [where]
-    refuse_misspelled(where)
+    refuse_malformed(where)
     return [item for item in where if item is not None]
 
 

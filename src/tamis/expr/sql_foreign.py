@@ -22,7 +22,7 @@ def no_syntax(node: exp.Expr, message: str, hint: str | None = None) -> ParseErr
 
 # --- Tokens -----------------------------------------------------------------------------------------------------------
 
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 
 _POSTFIXES = {TokenType.ISNULL: "IS NULL", TokenType.NOTNULL: "IS NOT NULL"}
 _VALUES = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN})
@@ -80,9 +80,9 @@ def refuse_unrepresentable_numbers(tokens: Sequence[Token], position: Callable[[
                 hint="The largest one is 1.7976931348623157E308",
             )
         digits = text.replace(".", "").lstrip("0")
-        if "E" not in text and not has_suffix and len(digits) > MOST_DIGITS:
+        if "E" not in text and not has_suffix and len(digits) > MAX_DIGITS:
             raise ParseError(
-                f"a number has at most {MOST_DIGITS} digits, not {len(digits)}",
+                f"a number has at most {MAX_DIGITS} digits, not {len(digits)}",
                 position=position(token.start),
                 hint="Write it with an exponent, or with a D after it, for a DOUBLE",
             )

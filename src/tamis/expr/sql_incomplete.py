@@ -83,9 +83,9 @@ _KEYWORDS = (
 
 _ALTERNATIVES = {
     "SHOW": "c.tables lists the tables of a session",
-    "DESCRIBE": "c.open(uri).schema lists the columns of a table",
-    "DESC": "c.open(uri).schema lists the columns of a table",
-    "EXPLAIN": "c.explain(query) describes the plan of a query",
+    "DESCRIBE": "c.open(uri).schema tells the columns of a table",
+    "DESC": "c.open(uri).schema tells the columns of a table",
+    "EXPLAIN": "c.explain(query) tells how a query runs",
 }
 
 

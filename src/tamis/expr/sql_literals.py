@@ -12,7 +12,7 @@ from sqlglot import exp
 from tamis import types
 from tamis.errors import ParseError, TypeMismatch
 from tamis.expr.interval_literals import IntervalLiteral, NotAnInterval, of_node
-from tamis.expr.literals import MOST_DIGITS, cast_literal, literal
+from tamis.expr.literals import MAX_DIGITS, cast_literal, literal
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal
 from tamis.expr.sql_parts import Conversion, Pending, opaque, pending_call
 from tamis.expr.sql_refusals import position_of
@@ -29,8 +29,8 @@ def _to_number(node: exp.Expr, *, negative: bool) -> Literal:
     if len(text) < 19 and text.isdecimal():
         # Fast path for long lists of integers.
         return Literal(int(text), types.LONG)
-    if len(text) > MOST_DIGITS + 10:
-        raise ParseError(f"a number has more than {MOST_DIGITS} digits", position=position_of(node))
+    if len(text) > MAX_DIGITS + 10:
+        raise ParseError(f"a number has more than {MAX_DIGITS} digits", position=position_of(node))
     try:
         value = float(text) if "e" in text.lower() else Decimal(text) if "." in text else int(text)
         found = literal(value)

@@ -67,9 +67,9 @@ def refuse_reserved(tree: exp.Expr) -> None:
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower().startswith(_RESERVED_PREFIXES) and call.name.lower() != "spark_partition_id":
             raise ParseError(
-                f"the embedded engine has no function {call.name} with Spark's semantics",
+                f"there is no function {call.name} with Spark's meaning on the embedded engine",
                 position=position_of(call),
-                hint="docs/expressions.md lists the functions; those of DuckDB run with c.sql(…, dialect='duckdb')",
+                hint="docs/expressions.md lists what there is; functions of DuckDB run with c.sql(…, dialect='duckdb')",
             )
 
 

@@ -223,7 +223,7 @@ def parse_interval(text: str, unit: str | None = None, last_unit: str | None = N
     """
     text = text.strip()
     if unit is not None and last_unit is not None:
-        pattern = _SPANS.get((singular(unit), singular(last_unit)))
+        pattern = _SPANS.get((to_singular(unit), to_singular(last_unit)))
         match = pattern.fullmatch(text) if pattern is not None else None
         if match is None:
             return None
@@ -238,7 +238,7 @@ def parse_interval(text: str, unit: str | None = None, last_unit: str | None = N
             return None
     total = (0, 0, 0)
     for number, name in parts:
-        part = _parse_interval_part(number, singular(name))
+        part = _parse_interval_part(number, to_singular(name))
         if part is None:
             return None
         total = add_intervals(total, part)
@@ -266,7 +266,7 @@ def _is_in_range(interval: Interval) -> bool:
     return -(2**31) <= months < 2**31 and -(2**31) <= days < 2**31 and -(2**63) <= nanoseconds < 2**63
 
 
-def singular(unit: str) -> str:
+def to_singular(unit: str) -> str:
     return unit.lower().removesuffix("s")
 
 
