@@ -2,7 +2,7 @@
 
 pyarrow's `FileMetaData` exposes neither the locations of page indexes and Bloom filters nor the exactness of bounds, so
 the bytes of the footer are parsed a second time. Chunks have no fixed length: to find one, all chunks before it must be
-skipped. `map_footer` does this once per footer (callers cache its result); afterwards only requested chunks are decoded.
+skipped. `map_footer` does this once per footer (callers cache it); afterwards only requested chunks are decoded.
 """
 
 from __future__ import annotations

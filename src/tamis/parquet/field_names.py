@@ -38,7 +38,7 @@ class FieldName:
     name: str
     inner: Mapping[Hashable, FieldName] = field(default_factory=dict)
     default: pa.Scalar | None = None
-    """The value in files that lack the field; None means NULL. For a struct it only means that the struct is not NULL."""
+    """The value in files that lack the field; None means NULL. For a struct, any value means that it is not NULL."""
     called: str | None = None
     """The physical name beside the field id. A column with only that name is meant but would not be found."""
 
@@ -214,7 +214,7 @@ def _walk_defaults(path: FieldPath, fields: Mapping[Hashable, FieldName]) -> Ite
         own = (*path, each.name or str(key))
         if each.default is not None:
             yield own, each.default
-        yield from _defaults(own, each.inner)
+        yield from _walk_defaults(own, each.inner)
 
 
 def _fields_to_json(fields: Mapping[Hashable, FieldName]) -> list[list[Any]]:
