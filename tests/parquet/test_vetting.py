@@ -185,7 +185,7 @@ def test_S1_truncated_bounds_of_a_fixed_length_column_are_unknown_beside_full_on
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"in_metadata": {1: ("i32", BYTE_ARRAY)}}, "column of BYTE_ARRAY in row group 0 that its schema calls INT32"),
+        ({"in_metadata": {1: ("i32", BYTE_ARRAY)}}, "column of BYTE_ARRAY in row group 0, expected INT32"),
         ({"in_metadata": {1: ("i32", 77)}}, "unknown type"),
         ({"in_metadata": {1: ("i32", -1)}}, "unknown type"),
         ({"chunks": 2}, "has 2 columns in row group 0 and 1 in its schema"),

@@ -154,9 +154,9 @@ class _Converter:
         try:
             cast = values.cast(target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise CorruptFile(f"{self._misfit(values, target, path)} ({one_line(error)})") from error
+            raise CorruptFile(f"{self._describe_mismatch(values, target, path)} ({one_line(error)})") from error
         if _loses_digits(values, cast):
-            raise CorruptFile(f"{self._misfit(values, target, path)} (a value would be rounded)")
+            raise CorruptFile(f"{self._describe_mismatch(values, target, path)} (a value would be rounded)")
         return cast
 
     def _describe_mismatch(self, values: pa.Array, target: pa.DataType, path: FieldPath) -> str:

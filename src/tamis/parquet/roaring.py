@@ -4,9 +4,9 @@
 Shifting the whole bitmap by one and subtracting leaves exactly those rows, without decompression: one run of 2^31 rows
 gives two numbers.
 
-*To a bitmap.* pyroaring cannot add many ranges in one call: adding them one by one is a loop in Python, and adding their
-rows takes memory for each row. But its portable format, which every Roaring library reads, has run containers, and
-numpy can write that format completely:
+*To a bitmap.* pyroaring cannot add many ranges in one call: adding them one by one is a loop in Python, and adding
+their rows takes memory for each row. But its portable format, which every Roaring library reads, has run containers,
+and numpy can write that format completely:
 
     cookie (12347, and the number of containers − 1) · a bit for each container, set: it holds runs ·
     for each container: key (bits 16–31 of its rows), number of its rows − 1 · for each its offset, if there are

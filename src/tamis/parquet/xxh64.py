@@ -22,7 +22,7 @@ _PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
 _PRIME_5 = np.uint64(0x27D4EB2F165667C5)
 
 _MAX_WIDTH = 31
-"""The maximum width for the vectorised code. From 32 bytes on the hash has four lanes, which are not implemented here."""
+"""The maximum width here. From 32 bytes on the hash has four lanes, which are left to the library."""
 
 
 def xxh64_of_rows(rows: Array) -> Array:
