@@ -145,16 +145,16 @@ class FooterMap:
         return self.column_orders[leaf] if self.column_orders and leaf < len(self.column_orders) else None
 
 
-def map_footer(footer: bytes, place: str, known: RowGroupPlaces | None = None) -> FooterMap:
+def map_footer(footer: bytes, location: str, known: RowGroupPlaces | None = None) -> FooterMap:
     """Find the row groups and the chunks of a footer (the bytes before its length and the magic).
 
     `known` are their positions from an earlier walk over the same footer.
     """
-    return decoded(partial(_read_map, known=known), footer, 0, f"the footer of '{place}'")
+    return decoded(partial(_read_map, known=known), footer, 0, f"the footer of '{location}'")
 
 
-def row_group_rows(footer: bytes | FooterMap, place: str = "the file") -> Int64Array:
-    return _ensure_map(footer, place).rows
+def row_group_rows(footer: bytes | FooterMap, location: str = "the file") -> Int64Array:
+    return _ensure_map(footer, location).rows
 
 
 def chunk_layouts(
@@ -162,23 +162,23 @@ def chunk_layouts(
     leaves: Collection[int],
     row_groups: Collection[int] | None,
     file_size: int,
-    place: str,
+    location: str,
 ) -> dict[tuple[int, int], ChunkLayout]:
     """Decode the chunks of these leaves in these row groups (None: in all), by row group and leaf.
 
     A chunk outside the data of the file, or a leaf or row group that the footer does not have, raises CorruptFile. An
     index or Bloom filter outside the file is ignored, because both are optional.
     """
-    where = _ensure_map(footer, place)
+    where = _ensure_map(footer, location)
     groups, columns = where.chunks.shape
     wanted = range(groups) if row_groups is None else row_groups
     if any(not 0 <= group < groups for group in wanted) or any(not 0 <= leaf < columns for leaf in leaves):
-        raise CorruptFile(f"'{place}' has {groups} row groups of {columns} columns, and others were requested")
+        raise CorruptFile(f"'{location}' has {groups} row groups of {columns} columns, and others were requested")
     end = file_size - TRAILER_LENGTH - len(where.footer)
     layouts = {}
     for group in wanted:
         for leaf in leaves:
-            what = f"column {leaf} in row group {group} of '{place}'"
+            what = f"column {leaf} in row group {group} of '{location}'"
             found = decoded(_read_chunk, where.footer, int(where.chunks[group, leaf]), what)
             layouts[group, leaf] = _make_layout(found, group, leaf, end, what, is_short=where.may_be_short)
     return layouts
@@ -187,8 +187,8 @@ def chunk_layouts(
 # --- Finding the chunks ----------------------------------------------------------------------------------------------
 
 
-def _ensure_map(footer: bytes | FooterMap, place: str) -> FooterMap:
-    return footer if isinstance(footer, FooterMap) else map_footer(footer, place)
+def _ensure_map(footer: bytes | FooterMap, location: str) -> FooterMap:
+    return footer if isinstance(footer, FooterMap) else map_footer(footer, location)
 
 
 def _read_map(footer: bytes, position: int, known: RowGroupPlaces | None) -> tuple[FooterMap, int]:

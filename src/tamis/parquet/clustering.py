@@ -3,7 +3,7 @@
 The measure is the *overlap*: among all pages that have values, the share whose min/max range contains a typical value
 of the file. A lookup by `=` reads about that share of the column.
 
-    1 / pages   every value lies in one page: the column is sorted, or as good as sorted
+    1 / pages   every value lies in one page: the column is sorted, or equivalent to sorted
     100 %       every page covers everything: the row order is unrelated to this column
 
 The values themselves are unknown, only the bounds of the pages. Bounds are extremes, not typical values: if rows are

@@ -26,7 +26,7 @@ def conform_batch(
     batch: pa.RecordBatch,
     schema: pa.Schema,
     constants: Constants,
-    place: str,
+    location: str,
     names: FieldNames | None = None,
 ) -> pa.RecordBatch:
     """Return the batch with exactly the columns of a schema.
@@ -36,7 +36,9 @@ def conform_batch(
     """
     inside = _nested_constants(constants)
     converter = (
-        _Converter(place, inside) if names is None else _Converter(place, {**names.defaults, **inside}, exact=True)
+        _Converter(location, inside)
+        if names is None
+        else _Converter(location, {**names.defaults, **inside}, exact=True)
     )
     arrays = []
     for each in schema:
@@ -82,7 +84,7 @@ def _loses_digits(values: pa.Array, cast: pa.Array) -> bool:
 class _Converter:
     """The conversion of one file's values to the table's types."""
 
-    place: str
+    location: str
     defaults: Mapping[FieldPath, pa.Scalar] = field(default_factory=dict)
     exact: bool = False
 
@@ -119,7 +121,7 @@ class _Converter:
         size = target.byte_width * count if pa.types.is_fixed_size_binary(target) else 0
         if size > _MAX_NULL_BYTES:
             raise UnsupportedFeature(
-                f"column {'.'.join(path)!r} of {self.place} is NULL in {count:,} rows, and {a_type(target)} takes "
+                f"column {'.'.join(path)!r} of {self.location} is NULL in {count:,} rows, and {a_type(target)} takes "
                 f"{size / 2**30:.1f} GiB for them: leave it out with columns=…"
             )
 
@@ -160,7 +162,7 @@ class _Converter:
         return cast
 
     def _describe_mismatch(self, values: pa.Array, target: pa.DataType, path: FieldPath) -> str:
-        return misfit(".".join(path), self.place, target, values.type, exact=self.exact)
+        return misfit(".".join(path), self.location, target, values.type, exact=self.exact)
 
 
 def _slice_elements(values: pa.Array) -> pa.Array:

@@ -36,7 +36,7 @@ def decode_pages(
     dictionary: pa.Buffer | None,
     data: Sequence[pa.Buffer],
     num_rows: int,
-    place: str,
+    location: str,
     *,
     row_counts: Sequence[int] | None = None,
     created_by: bytes | None = None,
@@ -51,7 +51,7 @@ def decode_pages(
     With `may_stay_coded`, dictionary-encoded strings may be returned as a dictionary array with unchecked indices.
     `plain_texts` decodes the rows that are needed; the other rows are never decoded.
     """
-    what = f"column {layout.leaf} in row group {layout.row_group} of '{place}'"
+    what = f"column {layout.leaf} in row group {layout.row_group} of '{location}'"
     _check_codec(layout.codec, what)
     headers = [header for buffer in data for header in _read_page_headers(buffer, layout, what)]
     if dictionary is not None:
@@ -104,7 +104,7 @@ def decode_dictionary(
     layout: ChunkLayout,
     schema: LeafSchema,
     field: pa.Field,
-    place: str,
+    location: str,
     *,
     created_by: bytes | None = None,
 ) -> pa.Array:
@@ -113,7 +113,7 @@ def decode_dictionary(
     `field` is the field of the leaf itself, without the groups around it, see `leaf_value_field`. A dictionary is a
     page of plain values, so pyarrow decodes it under the header of a data page, as a required column.
     """
-    what = f"the dictionary of column {layout.leaf} in row group {layout.row_group} of '{place}'"
+    what = f"the dictionary of column {layout.leaf} in row group {layout.row_group} of '{location}'"
     _check_codec(layout.codec, what)
     header = _read_dictionary_header(page, layout.codec, what)
     _check_uncompressed_size([header], layout, what)

@@ -33,7 +33,7 @@ def decoded_size_of_row_group(
     leaves: Sequence[int],
     file: pa.NativeFile | PrefetchedFile,
     file_size: int,
-    place: str,
+    location: str,
 ) -> int:
     """Return the approximate decoded size of some leaves in bytes. `file` has at least the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
@@ -43,22 +43,22 @@ def decoded_size_of_row_group(
         size = chunk.total_uncompressed_size
         # A string in the dictionary is never longer than the chunk.
         if size * group.num_rows > MOST_BYTES and chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":
-            size = max(size, _estimate_text_size(footer, row_group, leaf, file, file_size, place))
+            size = max(size, _estimate_text_size(footer, row_group, leaf, file, file_size, location))
         total += size
     return total
 
 
 def _estimate_text_size(
-    footer: Footer, row_group: int, leaf: int, file: pa.NativeFile | PrefetchedFile, file_size: int, place: str
+    footer: Footer, row_group: int, leaf: int, file: pa.NativeFile | PrefetchedFile, file_size: int, location: str
 ) -> int:
     try:
-        where = footer.keep("map", lambda: map_footer(footer.content, place, footer.places))
-        layout = chunk_layouts(where, [leaf], [row_group], file_size, place)[row_group, leaf]
+        where = footer.keep("map", lambda: map_footer(footer.content, location, footer.places))
+        layout = chunk_layouts(where, [leaf], [row_group], file_size, location)[row_group, leaf]
         if layout.text_bytes is not None or layout.dictionary_page_offset is None:
             return decoded_size(layout)
         file.seek(layout.dictionary_page_offset)
         start = pa.py_buffer(file.read(min(_LONGEST_HEADER, layout.byte_range[1])))
-        header = decode_page_header(start.to_pybytes(), place)
+        header = decode_page_header(start.to_pybytes(), location)
     except CorruptFile:
         # This is only an estimate. If the chunk is damaged, reading its rows reports the error.
         return 0

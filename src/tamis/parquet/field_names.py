@@ -85,14 +85,14 @@ class FieldNames:
         """The values of fields in files that lack them, by path in the table; NULL for fields without an entry."""
         return dict(_walk_defaults((), self.fields))
 
-    def check(self, schema: FileSchema, place: str) -> None:
+    def check(self, schema: FileSchema, location: str) -> None:
         """Raise if a column of the file lacks the field id that identifies it, since it would be read as NULL."""
         if schema in self._schema_cache:
             return
-        lacking = self.for_file(schema.own_arrow, place)._find_field_without_id(schema.own_arrow)
+        lacking = self.for_file(schema.own_arrow, location)._find_field_without_id(schema.own_arrow)
         if lacking is not None:
             raise CorruptFile(
-                f"'{place}' has no field id for its column {lacking!r}, and its table maps columns by id: write it "
+                f"'{location}' has no field id for its column {lacking!r}, and its table maps columns by id: write it "
                 "again with ids, or map the table's columns by name"
             )
 
@@ -114,15 +114,15 @@ class FieldNames:
                 pending += [(each, names[part].inner) for part, each in _list_parts(data_type) if part in names]
         return None
 
-    def for_file(self, own: pa.Schema, place: str) -> FieldNames:
+    def for_file(self, own: pa.Schema, location: str) -> FieldNames:
         """Return the mapping that applies to a file with this physical schema."""
         if not self.by_id or not len(own) or any(map(_get_field_id, own)):
             return self
         if self.wrong_mapping is not None and not _has_ids(own):
-            raise CorruptFile(f"'{place}' has no field ids, and {self.wrong_mapping}")
+            raise CorruptFile(f"'{location}' has no field ids, and {self.wrong_mapping}")
         if self.without_ids is None:
             raise CorruptFile(
-                f"'{place}' has no field ids, and its table maps columns by id: write it again with ids, or map the "
+                f"'{location}' has no field ids, and its table maps columns by id: write it again with ids, or map the "
                 "table's columns by name"
             )
         return self if _has_ids(own) else self.without_ids

@@ -115,13 +115,13 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
 
 def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
     """Read the footer; also return the end of the file that was read with it."""
-    place = storage.place(path)
+    location = storage.place(path)
     # Readers of data check that the file is the one that was listed; for the footer alone it does not matter.
     with RangedFile(storage, path, size, modified_ns if is_never_changed(modified_ns) else None) as file:
-        _check_size(size, place)
+        _check_size(size, location)
         is_short = storage.is_local and size > WHOLE_FILE
         tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)
-        length = _read_footer_length(tail[-_TRAILER:].to_pybytes(), size, place)
+        length = _read_footer_length(tail[-_TRAILER:].to_pybytes(), size, location)
         missing = length + _TRAILER - tail.size
         if missing > 0:
             before = file.read([(size - length - _TRAILER, missing)])[0]
@@ -129,64 +129,66 @@ def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int 
         return tail[-_TRAILER - length : -_TRAILER].to_pybytes(), tail
 
 
-def about_empty_file(place: str) -> str:
+def about_empty_file(location: str) -> str:
     return (
-        f"the file '{place}' is empty: it has 0 bytes, but a Parquet file without rows has a footer. "
+        f"the file '{location}' is empty: it has 0 bytes, but a Parquet file without rows has a footer. "
         "Its writer did not finish: write it again"
     )
 
 
-def _suggest_fix(place: str) -> str:
-    if place.lower().endswith(NAMES_OF_FILES):
+def _suggest_fix(location: str) -> str:
+    if location.lower().endswith(NAMES_OF_FILES):
         return "If its writer did not finish, write it again"
     return "If it is not table data, hide it with a name that starts with _ or ."
 
 
-def _check_size(size: int, place: str) -> None:
+def _check_size(size: int, location: str) -> None:
     if not size:
-        raise CorruptFile(about_empty_file(place))
+        raise CorruptFile(about_empty_file(location))
     if size < _SHORTEST_FILE:
         raise CorruptFile(
-            f"'{place}' is not a Parquet file: it has {size} bytes, expected at least {_SHORTEST_FILE}. "
-            f"{_suggest_fix(place)}"
+            f"'{location}' is not a Parquet file: it has {size} bytes, expected at least {_SHORTEST_FILE}. "
+            f"{_suggest_fix(location)}"
         )
 
 
-def _read_footer_length(trailer: bytes, size: int, place: str) -> int:
+def _read_footer_length(trailer: bytes, size: int, location: str) -> int:
     magic = trailer[4:]
     if magic == ENCRYPTED_MAGIC:
-        raise UnsupportedFeature(f"'{place}' has an encrypted footer, which is not supported; decrypt the file first")
+        raise UnsupportedFeature(
+            f"'{location}' has an encrypted footer, which is not supported; decrypt the file first"
+        )
     if magic != MAGIC:
         raise CorruptFile(
-            f"'{place}' is not a Parquet file, or is truncated: it does not end in PAR1. {_suggest_fix(place)}"
+            f"'{location}' is not a Parquet file, or is truncated: it does not end in PAR1. {_suggest_fix(location)}"
         )
     length = int.from_bytes(trailer[:4], "little")
     if not 0 < length <= size - _SHORTEST_FILE:
         raise CorruptFile(
-            f"'{place}' is damaged: its footer has {length} bytes in a file of {size}; write the file again"
+            f"'{location}' is damaged: its footer has {length} bytes in a file of {size}; write the file again"
         )
     return length
 
 
-def parse_footer(footer: bytes, place: str) -> pq.FileMetaData:
-    """Parse the bytes of a footer, without length and magic; `place` names the file in messages."""
-    return footer_from_bytes(footer, place).metadata
+def parse_footer(footer: bytes, location: str) -> pq.FileMetaData:
+    """Parse the bytes of a footer, without length and magic; `location` names the file in messages."""
+    return footer_from_bytes(footer, location).metadata
 
 
-def footer_from_bytes(content: bytes, place: str) -> Footer:
-    """Parse and validate the bytes of a footer, without length and magic; `place` names the file in messages."""
-    metadata = _parse(content, place)
-    schema = file_schema(metadata, place)
-    vetted, places = vet_footer(content, schema.types, f"'{place}'")
-    metadata = metadata if vetted is content else _parse(vetted, place)
+def footer_from_bytes(content: bytes, location: str) -> Footer:
+    """Parse and validate the bytes of a footer, without length and magic; `location` names the file in messages."""
+    metadata = _parse(content, location)
+    schema = file_schema(metadata, location)
+    validated, places = vet_footer(content, schema.types, f"'{location}'")
+    metadata = metadata if validated is content else _parse(validated, location)
     # One column of each row group is enough to detect a wrong number of rows; others are checked when read.
     leaf = next((number for number, each in enumerate(schema.types) if not each.repetition_level), 0)
     for number in range(metadata.num_row_groups if schema.types else 0):
-        check_values(metadata, schema, number, leaf, place)
+        check_values(metadata, schema, number, leaf, location)
     return Footer(content, metadata, schema, places=places)
 
 
-def check_values(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, place: str) -> None:
+def check_values(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, location: str) -> None:
     """Raise if a column has fewer values than its row group has rows, or more without being repeated."""
     group = metadata.row_group(row_group)
     rows, values = group.num_rows, group.column(leaf).num_values
@@ -194,26 +196,26 @@ def check_values(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, 
         return
     name = schema.parquet.column(leaf).path
     raise CorruptFile(
-        f"the footer of '{place}' has {rows:,} rows in row group {row_group}, but {values:,} values in its column "
+        f"the footer of '{location}' has {rows:,} rows in row group {row_group}, but {values:,} values in its column "
         f"{name!r}; write the file again"
     )
 
 
-def _parse(footer: bytes, place: str) -> pq.FileMetaData:
+def _parse(footer: bytes, location: str) -> pq.FileMetaData:
     try:
         return _read_metadata(footer)
     except NotImplementedError as error:
         wide = _find_wide_integers(footer) if "more than 64 bits" in str(error) else []
         if not wide:
-            raise UnsupportedFeature(f"'{place}' cannot be read: {one_line(error)}") from error
+            raise UnsupportedFeature(f"'{location}' cannot be read: {one_line(error)}") from error
         names, casts = " and ".join(map(repr, wide)), ", ".join(f"{name!r}: polars.Decimal(38, 0)" for name in wide)
         raise UnsupportedFeature(
-            f"'{place}' cannot be read, because Arrow has no integers of 128 bits ({names}): write it again with "
+            f"'{location}' cannot be read, because Arrow has no integers of 128 bits ({names}): write it again with "
             f"decimals, as in polars.read_parquet(…).cast({{{casts}}}).write_parquet(…), or without "
             f"{'them' if len(wide) > 1 else 'the column'}"
         ) from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFile(f"the footer of '{place}' is damaged: {one_line(error)}") from error
+        raise CorruptFile(f"the footer of '{location}' is damaged: {one_line(error)}") from error
 
 
 def _read_metadata(footer: bytes) -> pq.FileMetaData:

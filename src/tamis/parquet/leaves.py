@@ -179,7 +179,7 @@ class _SchemaCache:
         self._entries: OrderedDict[tuple[Any, ...], FileSchema] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, metadata: pq.FileMetaData, place: str) -> FileSchema:
+    def get(self, metadata: pq.FileMetaData, location: str) -> FileSchema:
         schema = metadata.schema
         try:
             # pyarrow compares only the leaves of two schemas, not the names of the groups around them. Types that are
@@ -192,11 +192,11 @@ class _SchemaCache:
                 if found is not None and found.parquet.equals(schema):
                     self._entries.move_to_end(key)
                     return found
-            found = _read_schema(schema, calendar, place)
+            found = _read_schema(schema, calendar, location)
         except NotImplementedError as error:
-            raise UnsupportedFeature(f"the schema of '{place}' cannot be read: {error}") from error
+            raise UnsupportedFeature(f"the schema of '{location}' cannot be read: {error}") from error
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFile(f"the schema of '{place}' is damaged: {error}") from error
+            raise CorruptFile(f"the schema of '{location}' is damaged: {error}") from error
         with self._lock:
             self._entries[key] = found
             while len(self._entries) > self._capacity:
@@ -212,24 +212,24 @@ def _render_schema(schema: pq.ParquetSchema) -> str:
     return repr(schema).partition("\n")[2]
 
 
-def file_schema(metadata: pq.FileMetaData, place: str = "the file") -> FileSchema:
+def file_schema(metadata: pq.FileMetaData, location: str = "the file") -> FileSchema:
     """Return the schema of a file: the same object for files with equal schemas."""
-    return _SCHEMAS.get(metadata, place)
+    return _SCHEMAS.get(metadata, location)
 
 
-def leaf_columns(metadata: pq.FileMetaData, place: str = "the file") -> dict[FieldPath, Leaf]:
+def leaf_columns(metadata: pq.FileMetaData, location: str = "the file") -> dict[FieldPath, Leaf]:
     """Return the leaves of a file outside lists and maps, by path. Files share the result: do not modify it."""
-    return _SCHEMAS.get(metadata, place).leaves
+    return _SCHEMAS.get(metadata, location).leaves
 
 
-def lacks_column(metadata: pq.FileMetaData, path: FieldPath, place: str = "the file") -> bool:
+def lacks_column(metadata: pq.FileMetaData, path: FieldPath, location: str = "the file") -> bool:
     """Return whether a file has nothing at a path: see `FileSchema.lacks`."""
-    return _SCHEMAS.get(metadata, place).lacks(path)
+    return _SCHEMAS.get(metadata, location).lacks(path)
 
 
-def leaf_types(metadata: pq.FileMetaData, place: str = "the file") -> tuple[LeafType, ...]:
+def leaf_types(metadata: pq.FileMetaData, location: str = "the file") -> tuple[LeafType, ...]:
     """Return the physical types of all leaves of a file, in order."""
-    return _SCHEMAS.get(metadata, place).types
+    return _SCHEMAS.get(metadata, location).types
 
 
 def leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> list[int]:
@@ -312,7 +312,7 @@ def count_leaves(data_type: pa.DataType) -> int:
 _PARAMETRIC = ("INT", "TIME", "TIMESTAMP")
 
 
-def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, place: str) -> FileSchema:
+def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, location: str) -> FileSchema:
     columns = [schema.column(index) for index in range(len(schema))]
     types = tuple(
         LeafType(column.physical_type, column.length, column.max_definition_level, column.max_repetition_level)
@@ -327,16 +327,16 @@ def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, place: 
         structs.update(path[:depth] for depth in range(1, len(path)))
         end = indices.stop
         if pa.types.is_timestamp(arrow_type) and not (arrow_type.tz or "").isprintable():
-            raise CorruptFile(f"'{place}' has a column '{'.'.join(path)}' with an invalid time zone name")
+            raise CorruptFile(f"'{location}' has a column '{'.'.join(path)}' with an invalid time zone name")
         if path in leaves or len(indices) != 1 or end > len(columns) or columns[end - 1].max_repetition_level > 0:
             others.add(path)
             continue
         column = columns[end - 1]
         if column.path != ".".join(path):
-            raise UnsupportedFeature(f"'{place}': pyarrow reads the column '{column.path}' as '{'.'.join(path)}'")
+            raise UnsupportedFeature(f"'{location}': pyarrow reads the column '{column.path}' as '{'.'.join(path)}'")
         leaves[path] = Leaf.of_column(end - 1, path, column, arrow_type, calendar)
     if end != len(columns):
-        raise UnsupportedFeature(f"'{place}': pyarrow reads {len(columns)} columns as {end} fields")
+        raise UnsupportedFeature(f"'{location}': pyarrow reads {len(columns)} columns as {end} fields")
     old = () if calendar is None else (number for number, column in enumerate(columns) if calendar.covers(column))
     more = {"calendar": calendar, "old_leaves": frozenset(old)}
     return _make_file_schema(schema, arrow, arrow, types, leaves, structs, others, **more)

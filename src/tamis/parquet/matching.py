@@ -52,7 +52,7 @@ def find_path(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) 
     return tuple(found)
 
 
-def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str, *, exact: bool = False) -> None:
+def check_fits(schema: pa.Schema, columns: Iterable[Column], location: str, *, exact: bool = False) -> None:
     """Raise if a file may hold values that the table's type cannot represent.
 
     A filter is bound to the table's type: `x > 3000000000` is never TRUE for an int, nor is `x = 5.5`. If such a filter
@@ -66,10 +66,10 @@ def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str, *, exac
         for part in found[1:]:
             field = field.type.field(part)
         if not holds(column.type, field.type):
-            raise CorruptFile(misfit(column.name, f"'{place}'", column.type, field.type, exact=exact))
+            raise CorruptFile(misfit(column.name, f"'{location}'", column.type, field.type, exact=exact))
 
 
-def misfit(name: str, place: str, table_type: pa.DataType, file_type: pa.DataType, *, exact: bool = False) -> str:
+def misfit(name: str, location: str, table_type: pa.DataType, file_type: pa.DataType, *, exact: bool = False) -> str:
     """Return the error message for a file's column whose type is incompatible with the table's, with a remedy.
 
     A table with `exact` names has a schema that files do not change.
@@ -78,13 +78,13 @@ def misfit(name: str, place: str, table_type: pa.DataType, file_type: pa.DataTyp
     wider = None if exact else _find_wider_type(table_type, file_type)
     merging = f"open the table with merge_schema=True (--merge-schema), which makes it {wider}, or " if wider else ""
     return (
-        f"column {name!r} of {place} is {a_type(file_type)}, which is incompatible with the table's type {wanted}: "
+        f"column {name!r} of {location} is {a_type(file_type)}, which is incompatible with the table's type {wanted}: "
         f"{merging}write the file again with {name!r} as {wanted}"
     )
 
 
 def _find_wider_type(table_type: pa.DataType, file_type: pa.DataType) -> str | None:
-    """Return the type that merging the schemas would give; None if there is none, or the table already has it."""
+    """Return the type that merging the schemas would give; None if no such type exists, or the table already has it."""
     schemas = [pa.schema([("", each)]) for each in (table_type, file_type)]
     try:
         merged = pa.unify_schemas(schemas, promote_options="permissive").field(0).type

@@ -13,7 +13,7 @@ from tamis.parquet.leaves import FieldPath
 _SHOWN_COLUMNS = 12
 
 
-def find_leaves(leaves: Sequence[AnyLeaf], name: str, place: str) -> list[AnyLeaf]:
+def find_leaves(leaves: Sequence[AnyLeaf], name: str, location: str) -> list[AnyLeaf]:
     """Return the leaf of this name, or all leaves inside the struct, list or map of this name.
 
     Names match ignoring case, as in filters, unless that is ambiguous.
@@ -25,10 +25,10 @@ def find_leaves(leaves: Sequence[AnyLeaf], name: str, place: str) -> list[AnyLea
             meant = list(dict.fromkeys(each.leaf.path[: len(path)] for each in found))
             if len(meant) > 1:
                 spelled = ", ".join(repr(name_of(each)) for each in meant)
-                raise AmbiguousColumn(f"the name {name!r} matches several columns of '{place}': {spelled}")
+                raise AmbiguousColumn(f"the name {name!r} matches several columns of '{location}': {spelled}")
             if found:
                 return found
-    raise _unknown_column_error(leaves, name, place)
+    raise _unknown_column_error(leaves, name, location)
 
 
 def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
@@ -36,7 +36,7 @@ def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
     return tuple(map(str.casefold, start)) == tuple(map(str.casefold, wanted)) if fold else start == wanted
 
 
-def _unknown_column_error(leaves: Sequence[AnyLeaf], name: str, place: str) -> UnknownColumn:
+def _unknown_column_error(leaves: Sequence[AnyLeaf], name: str, location: str) -> UnknownColumn:
     paths = [each.leaf.path[:depth] for each in leaves for depth in range(1, len(each.leaf.path) + 1)]
     names = {name_of(path).casefold(): name_of(path) for path in paths}
     near = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.6)
@@ -44,4 +44,4 @@ def _unknown_column_error(leaves: Sequence[AnyLeaf], name: str, place: str) -> U
     shown = [each.name for each in leaves[:_SHOWN_COLUMNS]]
     if len(leaves) > _SHOWN_COLUMNS:
         shown.append(f"… {len(leaves) - _SHOWN_COLUMNS} more")
-    return UnknownColumn(f"no column {name!r} in '{place}'.{hint} Columns: {', '.join(shown) or 'none'}.")
+    return UnknownColumn(f"no column {name!r} in '{location}'.{hint} Columns: {', '.join(shown) or 'none'}.")

@@ -272,11 +272,11 @@ class FileNarrower:
         def read_filters() -> list[dict[Chunk, Found]]:
             return list(read_bloom_filters(storage, path, layouts, hashes, file=self._file))
 
-        def read_page_indexes() -> list[dict[Chunk, Found]]:
+        def prefetch_indexes() -> list[dict[Chunk, Found]]:
             self._read_page_indexes(groups)
             return []
 
-        found, _ = run_in_threads(lambda read: read(), (read_filters, read_page_indexes), 2)
+        found, _ = run_in_threads(lambda read: read(), (read_filters, prefetch_indexes), 2)
         yield from found
 
     def _read_page_indexes(self, groups: Iterable[int]) -> PageIndexes:

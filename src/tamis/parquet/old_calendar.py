@@ -78,17 +78,17 @@ class OldCalendar:
         return self.dates and (logical.type == "DATE" or is_instant)
 
 
-def old_calendar(notes: Mapping[bytes, bytes] | None) -> OldCalendar | None:
+def old_calendar(key_values: Mapping[bytes, bytes] | None) -> OldCalendar | None:
     """Return the legacy calendar that a footer's key-value metadata implies by Spark's rules; None if there is none.
 
     >>> old_calendar({b"org.apache.spark.version": b"2.4.8"})
     OldCalendar(dates=True, int96=True, is_utc=False)
     """
-    version = (notes or {}).get(_VERSION)
-    if notes is None or version is None:
+    version = (key_values or {}).get(_VERSION)
+    if key_values is None or version is None:
         return None
-    dates, int96 = version < b"3.0.0" or _LEGACY_DATES in notes, version < b"3.1.0" or _LEGACY_INT96 in notes
-    return OldCalendar(dates, int96, notes.get(_ZONE) in _UTC) if dates or int96 else None
+    dates, int96 = version < b"3.0.0" or _LEGACY_DATES in key_values, version < b"3.1.0" or _LEGACY_INT96 in key_values
+    return OldCalendar(dates, int96, key_values.get(_ZONE) in _UTC) if dates or int96 else None
 
 
 def new_days(days: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -125,12 +125,12 @@ def beyond_old(values: pa.Array, *, up: bool) -> tuple[pa.Array, pa.BooleanArray
 
 
 def batch_in_new_calendar(
-    batch: pa.RecordBatch, calendar: OldCalendar, is_old: Iterable[bool], place: str
+    batch: pa.RecordBatch, calendar: OldCalendar, is_old: Iterable[bool], location: str
 ) -> pa.RecordBatch:
     """Rebase rows to the Gregorian calendar. `is_old` tells for each leaf, in order, whether it needs a rebase."""
     each = iter(is_old)
     arrays = [
-        _rebase(array, calendar, each, f"column {name!r} of '{place}'")
+        _rebase(array, calendar, each, f"column {name!r} of '{location}'")
         for name, array in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)

@@ -72,15 +72,15 @@ class PageHeader(NamedTuple):
         return self.length + self.compressed_size
 
 
-def decode_page_header(data: bytes, place: str, position: int = 0) -> PageHeader:
+def decode_page_header(data: bytes, location: str, position: int = 0) -> PageHeader:
     """Decode the header at a position; the page behind it may be incomplete."""
-    return decoded(_read_header, data, position, f"a page header in {place}")
+    return decoded(_read_header, data, position, f"a page header in {location}")
 
 
-def check_page_fits(header: PageHeader, available: int, place: str) -> None:
+def check_page_fits(header: PageHeader, available: int, location: str) -> None:
     if header.page_length > available:
         raise CorruptFile(
-            f"a page in {place} has {header.page_length} bytes in its header, but only {available} are available; "
+            f"a page in {location} has {header.page_length} bytes in its header, but only {available} are available; "
             "write the file again"
         )
 

@@ -81,13 +81,13 @@ class PageLocations:
         return self.ends - self.first_rows
 
 
-def decode_offset_index(data: bytes, layout: ChunkLayout, row_count: int, place: str) -> PageLocations:
+def decode_offset_index(data: bytes, layout: ChunkLayout, row_count: int, location: str) -> PageLocations:
     """Return the page locations. `row_count` is the number of rows of the row group.
 
     An index that is inconsistent in itself, with the row count or with the range of the chunk raises CorruptFile,
     because rows would be read from wrong offsets.
     """
-    what = f"the offset index of column {layout.leaf} in row group {layout.row_group} of '{place}'"
+    what = f"the offset index of column {layout.leaf} in row group {layout.row_group} of '{location}'"
     offsets, lengths, first_rows = decoded(_read_offset_index, data, 0, what)
     pages = PageLocations(offsets, lengths, first_rows, row_count)
     wrong = _find_inconsistency(pages, layout)
@@ -207,9 +207,9 @@ class ColumnIndex:
         return len(self.null_pages)
 
 
-def decode_column_index(data: bytes, num_pages: int, place: str) -> ColumnIndex:
+def decode_column_index(data: bytes, num_pages: int, location: str) -> ColumnIndex:
     """Decode the page statistics; raise CorruptFile unless there are `num_pages`, the number in the offset index."""
-    what = f"the column index of {place}"
+    what = f"the column index of {location}"
     found = decoded(_read_column_index, data, 0, what)
     counts = {len(found.null_pages), len(found.min_values), len(found.max_values)}
     counts |= {len(numbers) for numbers in (found.null_counts, found.nan_counts) if numbers is not None}
@@ -219,15 +219,15 @@ def decode_column_index(data: bytes, num_pages: int, place: str) -> ColumnIndex:
 
 
 def usable_column_index(
-    data: bytes, pages: PageLocations, place: str, *, is_repeated: bool = False
+    data: bytes, pages: PageLocations, location: str, *, is_repeated: bool = False
 ) -> tuple[ColumnIndex | None, str | None]:
     """Decode the page statistics; if they are invalid, return None and the reason."""
     try:
-        found = decode_column_index(data, pages.num_pages, place)
+        found = decode_column_index(data, pages.num_pages, location)
     except CorruptFile as error:
         return None, str(error)
     wrong = _find_contradiction(found, None if is_repeated else pages.row_counts)
-    return (found, None) if wrong is None else (None, f"the column index of {place} {wrong}")
+    return (found, None) if wrong is None else (None, f"the column index of {location} {wrong}")
 
 
 def _find_contradiction(index: ColumnIndex, row_counts: Int64Array | None) -> str | None:

@@ -109,25 +109,25 @@ class FetchedPages:
     dictionary: pa.Buffer | None
     data: Sequence[pa.Buffer]
 
-    def rows(self, place: str, created_by: bytes | None) -> pa.Array:
+    def rows(self, location: str, created_by: bytes | None) -> pa.Array:
         """Decode the selected rows."""
         leaf, row_count = self.leaf, self.selection.row_count
         starts, ends = leaf.first_rows[self.pages], leaf.ends[self.pages]
         counts = (ends - starts).tolist()
         positions = None if sum(counts) == row_count else pa.array(self._find_positions(starts, ends))
         try:
-            chosen = self._decode_rows_at(positions, counts, place, created_by)
+            chosen = self._decode_rows_at(positions, counts, location, created_by)
             rows = chosen.chunk(0) if chosen.num_chunks == 1 else chosen.combine_chunks()
         except pa.ArrowException as error:
             # One array holds at most 2 GiB of text.
-            what = f"{row_count} rows of column '{leaf.field.name}' of '{place}'"
+            what = f"{row_count} rows of column '{leaf.field.name}' of '{location}'"
             raise UnsupportedFeature(f"{what} cannot be one batch: {one_line(error)}") from error
         if leaf.calendar is not None:
-            rows = in_new_calendar(rows, leaf.calendar, f"column {leaf.field.name!r} of '{place}'")
+            rows = in_new_calendar(rows, leaf.calendar, f"column {leaf.field.name!r} of '{location}'")
         return rows if rows.type == leaf.named_type else rows.view(leaf.named_type)
 
     def _decode_rows_at(
-        self, positions: pa.Array | None, row_counts: list[int], place: str, created_by: bytes | None
+        self, positions: pa.Array | None, row_counts: list[int], location: str, created_by: bytes | None
     ) -> pa.ChunkedArray:
         """Decode the rows at some positions of the concatenated pages; None means all. `row_counts` is per page."""
         leaf = self.leaf
@@ -139,7 +139,7 @@ class FetchedPages:
             self.dictionary,
             self.data,
             sum(row_counts),
-            place,
+            location,
             row_counts=None if leaf.locations is None else row_counts,
             created_by=created_by,
         )
@@ -187,25 +187,25 @@ Columns = Sequence[tuple[pa.Field, range]]
 
 
 def read_rows(
-    columns: Columns, fetched: Sequence[FetchedPages], place: str, created_by: bytes | None
+    columns: Columns, fetched: Sequence[FetchedPages], location: str, created_by: bytes | None
 ) -> pa.RecordBatch:
     """Decode the selected rows of the fetched leaves as columns of the file, narrowed to those leaves."""
-    return put_together(columns, decode_rows(fetched, place, created_by), place)
+    return put_together(columns, decode_rows(fetched, location, created_by), location)
 
 
-def decode_rows(fetched: Sequence[FetchedPages], place: str, created_by: bytes | None) -> dict[int, pa.Array]:
+def decode_rows(fetched: Sequence[FetchedPages], location: str, created_by: bytes | None) -> dict[int, pa.Array]:
     """Decode the selected rows of each fetched leaf."""
-    return {each.leaf.layout.leaf: each.rows(place, created_by) for each in fetched}
+    return {each.leaf.layout.leaf: each.rows(location, created_by) for each in fetched}
 
 
-def put_together(columns: Columns, leaves: Mapping[int, pa.Array], place: str) -> pa.RecordBatch:
+def put_together(columns: Columns, leaves: Mapping[int, pa.Array], location: str) -> pa.RecordBatch:
     """Assemble leaves into columns of the file, narrowed to those leaves."""
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
     for field, numbers in columns:
         own = [(number - numbers.start, leaves[number]) for number in numbers if number in leaves]
         if own:
-            arrays.append(assemble(field.type, own, f"column '{field.name}' of '{place}'"))
+            arrays.append(assemble(field.type, own, f"column '{field.name}' of '{location}'"))
             fields.append(field.with_type(arrays[-1].type))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 

@@ -147,14 +147,14 @@ class Pruner:
 
     def _prune(self, source: ParquetFile | Footer) -> PruneResult:
         footer = source.footer if isinstance(source, ParquetFile) else source
-        place = source.place if isinstance(source, ParquetFile) else "the file"
-        check_fits(footer.schema.arrow, self.bound.mentioned, place)
+        location = source.place if isinstance(source, ParquetFile) else "the file"
+        check_fits(footer.schema.arrow, self.bound.mentioned, location)
         names = {
             column.path: found
             for column in self.bound.columns
             if (found := find_path(footer.schema.arrow, column.path)) is not None
         }
-        units = row_group_metadata(footer.metadata, self.bound.columns, names=names, place=place)
+        units = row_group_metadata(footer.metadata, self.bound.columns, names=names, place=location)
         remaining, report = _prune_row_groups(units, self.bound)
         reports = [report]
         if isinstance(source, ParquetFile) and self.levels and len(remaining.starts) and self.bound.expr != TRUE:

@@ -113,11 +113,11 @@ def joined(one: Remaining, other: Remaining) -> Remaining:
     )
 
 
-def concatenated(stretches: Sequence[Stretches]) -> pa.RecordBatch:
+def concatenated(row_ranges: Sequence[Stretches]) -> pa.RecordBatch:
     """Concatenate the metadata of row ranges of several row groups; columns that one lacks are unknown there."""
-    if len(stretches) == 1:
-        return pa.record_batch(dict(stretches[0].metadata))
-    table = pa.concat_tables([pa.table(dict(each.metadata)) for each in stretches], promote_options="default")
+    if len(row_ranges) == 1:
+        return pa.record_batch(dict(row_ranges[0].metadata))
+    table = pa.concat_tables([pa.table(dict(each.metadata)) for each in row_ranges], promote_options="default")
     return _as_batch(table)
 
 

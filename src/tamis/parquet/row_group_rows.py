@@ -28,15 +28,15 @@ def decode_row_group(
     leaves: Sequence[int],
     source: pa.NativeFile | PrefetchedFile,
     file_size: int,
-    place: str,
+    location: str,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some leaves of a row group. `reader` reads `source`, which has the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
-    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=file_size, place=place)
+    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=file_size, place=location)
     for leaf, (start, _) in zip(leaves, ranges, strict=True):
-        check_values(footer.metadata, footer.schema, row_group, leaf, place)
-        _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{place}'")
-    size = decoded_size_of_row_group(footer, row_group, leaves, source, file_size, place)
+        check_values(footer.metadata, footer.schema, row_group, leaf, location)
+        _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{location}'")
+    size = decoded_size_of_row_group(footer, row_group, leaves, source, file_size, location)
     rows = batches.rows_of_a_batch(group.num_rows, size)
     decoded = 0
     calendar = footer.schema.calendar
@@ -45,11 +45,11 @@ def decode_row_group(
         rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
     ):
         decoded += batch.num_rows
-        yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, place)
+        yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, location)
     if decoded != group.num_rows:
         # Without this check, rows of truncated pages would be lost silently.
         raise CorruptFile(
-            f"row group {row_group} of '{place}' has {group.num_rows} rows in its footer, and {decoded} in its pages"
+            f"row group {row_group} of '{location}' has {group.num_rows} rows in its footer, and {decoded} in its pages"
         )
 
 

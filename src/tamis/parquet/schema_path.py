@@ -130,9 +130,9 @@ class LeafSchema:
         return sum(element.repetition in (OPTIONAL, REPEATED) for element in self.elements)
 
 
-def leaf_schemas(footer: FooterMap, leaves: Collection[int], place: str) -> dict[int, LeafSchema]:
+def leaf_schemas(footer: FooterMap, leaves: Collection[int], location: str) -> dict[int, LeafSchema]:
     """Return the schema paths to these leaves."""
-    what = f"the schema of '{place}'"
+    what = f"the schema of '{location}'"
     try:
         tree = _parse_tree(footer.schema)
         return {leaf: LeafSchema(_narrow_path(tree.path(leaf))) for leaf in leaves}

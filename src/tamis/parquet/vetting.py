@@ -85,7 +85,7 @@ def vet_footer(footer: bytes, leaves: Sequence[LeafType], path: str) -> tuple[by
     """
     walk = _Walk(footer, leaves, path)
     try:
-        walk.file()
+        walk.walk_file()
     except (IndexError, RecursionError) as error:
         raise CorruptFile(f"the footer of {path} is truncated or malformed; write the file again") from error
     if not walk.unusable:
@@ -144,71 +144,71 @@ class _Walk:
     shapes: dict[int, ChunkShape | None] = field(default_factory=dict)
     """The shape of each leaf's first chunk in a file with many row groups, if that chunk is valid."""
 
-    def file(self) -> None:
+    def walk_file(self) -> None:
         start = next((known for known in _starts.parts if self.footer.startswith(known)), b"")
         position, identifier, end, total = len(start), 2 if start else 0, None, None
         while True:
-            identifier, kind, position = self.header(position, identifier)
+            identifier, kind, position = self.read_header(position, identifier)
             if kind == 0:
                 break
             if identifier == 4 and kind == _LIST:
                 if end is not None:
-                    raise self.corrupt("lists its row groups twice")
+                    raise self.make_error("lists its row groups twice")
                 self.check_elements(position)
-                count, position = self.list_size(position)
+                count, position = self.read_list_size(position)
                 seen = RowGroupPlaces([], [], 0)
                 for row_group in range(count):
-                    position = self.row_group(position, row_group, seen if count >= MANY_ROW_GROUPS else None)
+                    position = self.walk_row_group(position, row_group, seen if count >= MANY_ROW_GROUPS else None)
                 end = self.footer[position:]
                 if count >= MANY_ROW_GROUPS and not self.is_odd and len(seen.rows) == len(seen.chunks) == count:
                     self.places = seen._replace(end=position)
                 if total is not None and end in _ends.parts:
                     break
             elif identifier == 3 and kind == _INT64:
-                total, position = self.varint(position)
+                total, position = self.read_varint(position)
             else:
-                position = self.skip(kind, position)
+                position = self.skip_value(kind, position)
                 if identifier == 2 and end is None:
                     _starts.add(self.footer[:position])
         if end is not None:
             _ends.add(end)
         if total not in (None, 2 * self.rows):  # zigzag, as stored
-            raise self.corrupt(f"has {total // 2:,} rows for the file, but {self.rows:,} in its row groups")
+            raise self.make_error(f"has {total // 2:,} rows for the file, but {self.rows:,} in its row groups")
 
-    def row_group(self, position: int, row_group: int, seen: RowGroupPlaces | None) -> int:
+    def walk_row_group(self, position: int, row_group: int, seen: RowGroupPlaces | None) -> int:
         """Walk a row group; `seen` collects positions if there are many row groups."""
         identifier, chunks = 0, None
         while True:
-            identifier, kind, position = self.header(position, identifier)
+            identifier, kind, position = self.read_header(position, identifier)
             if kind == 0:
                 break
             if identifier == 1 and kind == _LIST and chunks is None:
                 self.check_elements(position)
-                chunks, position = self.list_size(position)
+                chunks, position = self.read_list_size(position)
                 if chunks != len(self.leaves):
                     break
                 starts = []
                 for number, leaf in enumerate(self.leaves):
                     starts.append(position)
                     end = self.match_known_chunk(position, number)
-                    position = self.chunk(position, leaf, row_group) if end is None else end
+                    position = self.walk_chunk(position, leaf, row_group) if end is None else end
                     if seen is not None and row_group == 0 and not self.unusable:
                         any_bounds = leaf.physical == "BYTE_ARRAY"
                         self.shapes[number] = ChunkShape.of(self.footer, starts[-1], any_bounds=any_bounds)
                 if seen is not None:
                     seen.chunks.append(starts)
             elif identifier == 3 and kind == _INT64:
-                rows, position = self.varint(position)
+                rows, position = self.read_varint(position)
                 if rows & 1:  # zigzag: odd is negative
-                    raise self.corrupt(f"has a negative number of rows in row group {row_group}")
+                    raise self.make_error(f"has a negative number of rows in row group {row_group}")
                 self.rows += rows >> 1
                 if seen is not None:
                     seen.rows.append(rows >> 1)
             else:
                 self.is_odd |= identifier == 1
-                position = self.skip(kind, position)
+                position = self.skip_value(kind, position)
         if chunks != len(self.leaves):
-            raise self.corrupt(f"has {chunks} columns in row group {row_group} and {len(self.leaves)} in its schema")
+            raise self.make_error(f"has {chunks} columns in row group {row_group} and {len(self.leaves)} in its schema")
         return position
 
     def check_elements(self, position: int) -> None:
@@ -224,86 +224,86 @@ class _Walk:
         match = None if pattern is None else pattern.match(self.footer, position)
         return None if match is None else match.end()
 
-    def chunk(self, position: int, leaf: LeafType, row_group: int) -> int:
+    def walk_chunk(self, position: int, leaf: LeafType, row_group: int) -> int:
         identifier, has_metadata = 0, False
         while True:
-            identifier, kind, position = self.header(position, identifier)
+            identifier, kind, position = self.read_header(position, identifier)
             if kind == 0:
                 break
             if identifier == 3 and kind == _STRUCT:
                 if has_metadata:
-                    raise self.corrupt(f"has two sets of metadata for a column of row group {row_group}")
+                    raise self.make_error(f"has two sets of metadata for a column of row group {row_group}")
                 has_metadata = True
-                position = self.chunk_metadata(position, leaf, row_group)
+                position = self.walk_chunk_metadata(position, leaf, row_group)
             elif identifier in (8, 9):
                 raise UnsupportedFeature(
                     f"{self.path} has encrypted columns, which are not supported; decrypt the file first"
                 )
             else:
-                position = self.skip(kind, position)
+                position = self.skip_value(kind, position)
         if not has_metadata:
-            raise self.corrupt(f"has a column without metadata in row group {row_group}")
+            raise self.make_error(f"has a column without metadata in row group {row_group}")
         return position
 
-    def chunk_metadata(self, position: int, leaf: LeafType, row_group: int) -> int:
+    def walk_chunk_metadata(self, position: int, leaf: LeafType, row_group: int) -> int:
         identifier, physical, statistics = 0, None, None
         while True:
-            identifier, kind, position = self.header(position, identifier)
+            identifier, kind, position = self.read_header(position, identifier)
             if kind == 0:
                 break
             if identifier == 1 and kind == _INT32:
-                number, position = self.varint(position)
+                number, position = self.read_varint(position)
                 physical = _TYPES_BY_NUMBER.get(number, "an unknown type")
             elif identifier == 12 and kind == _STRUCT:
                 if statistics is not None:
-                    raise self.corrupt(f"has two sets of statistics for a column of row group {row_group}")
-                statistics = self.statistics(position)
+                    raise self.make_error(f"has two sets of statistics for a column of row group {row_group}")
+                statistics = self.read_statistics(position)
                 position = statistics.end
             elif identifier == 16 and kind == _STRUCT:
-                position = self.size_statistics(position, leaf)
+                position = self.check_size_statistics(position, leaf)
             else:
-                position = self.skip(kind, position)
+                position = self.skip_value(kind, position)
         if physical != leaf.physical:
-            raise self.corrupt(f"has a column of {physical} in row group {row_group}, expected {leaf.physical}")
+            raise self.make_error(f"has a column of {physical} in row group {row_group}, expected {leaf.physical}")
         if statistics is not None and not _is_usable(statistics.lengths, leaf):
             # Only the null count is kept: field 3, a 64-bit integer.
             kept = b"\x36" + statistics.null_count if statistics.null_count else b""
             self.unusable.append((statistics.begin, statistics.end, kept + b"\x00"))
         return position
 
-    def statistics(self, position: int) -> _Statistics:
+    def read_statistics(self, position: int) -> _Statistics:
         found = _Statistics({}, b"", position, position)
         identifier = 0
         while True:
-            identifier, kind, position = self.header(position, identifier)
+            identifier, kind, position = self.read_header(position, identifier)
             if kind == 0:
                 found.end = position
                 return found
             if kind == _BINARY:
-                found.lengths[identifier], position = self.varint(position)
+                found.lengths[identifier], position = self.read_varint(position)
                 position += found.lengths[identifier]
             else:
-                start, position = position, self.skip(kind, position)
+                start, position = position, self.skip_value(kind, position)
                 if identifier == 3 and kind == _INT64:
                     found.null_count = self.footer[start:position]
 
-    def size_statistics(self, position: int, leaf: LeafType) -> int:
+    def check_size_statistics(self, position: int, leaf: LeafType) -> int:
         begin, identifier, usable = position, 0, True
         while True:
-            identifier, kind, position = self.header(position, identifier)
+            identifier, kind, position = self.read_header(position, identifier)
             if kind == 0:
                 break
             if identifier in (2, 3) and kind == _LIST:
                 level = leaf.repetition_level if identifier == 2 else leaf.definition_level
-                usable &= self.list_size(position)[0] in (0, level + 1)
+                usable &= self.read_list_size(position)[0] in (0, level + 1)
             elif identifier == 1:
                 usable &= leaf.physical == "BYTE_ARRAY"
-            position = self.skip(kind, position)
+            position = self.skip_value(kind, position)
         if not usable:
             self.unusable.append((begin, position, b"\x00"))
         return position
 
-    def header(self, position: int, identifier: int) -> tuple[int, int, int]:
+    def read_header(self, position: int, identifier: int) -> tuple[int, int, int]:
         """Return the id and the type of the next field, and the position of its value; type 0 ends the struct."""
         byte = self.footer[position]
         position += 1
@@ -311,10 +311,10 @@ class _Walk:
             return identifier, 0, position
         if byte >> 4:
             return identifier + (byte >> 4), byte & 15, position
-        number, position = self.varint(position)
+        number, position = self.read_varint(position)
         return (number >> 1) ^ -(number & 1), byte & 15, position
 
-    def varint(self, position: int) -> tuple[int, int]:
+    def read_varint(self, position: int) -> tuple[int, int]:
         footer = self.footer
         value = shift = 0
         for at in range(position, position + _LONGEST_VARINT):
@@ -322,49 +322,49 @@ class _Walk:
             if footer[at] < 0x80:
                 return value, at + 1
             shift += 7
-        raise self.corrupt("has a number of more than 64 bits")
+        raise self.make_error("has a number of more than 64 bits")
 
-    def list_size(self, position: int) -> tuple[int, int]:
+    def read_list_size(self, position: int) -> tuple[int, int]:
         size = self.footer[position] >> 4
-        return (size, position + 1) if size < 15 else self.varint(position + 1)
+        return (size, position + 1) if size < 15 else self.read_varint(position + 1)
 
-    def skip(self, kind: int, position: int) -> int:
+    def skip_value(self, kind: int, position: int) -> int:
         if kind in _VARINTS:
-            return self.varint(position)[1]
+            return self.read_varint(position)[1]
         if kind == _BINARY:
-            length, position = self.varint(position)
+            length, position = self.read_varint(position)
             return position + length
         if kind in (_TRUE, _FALSE):
             return position
         if kind == _STRUCT:
             identifier = 0
             while kind:
-                identifier, kind, position = self.header(position, identifier)
-                position = self.skip(kind, position) if kind else position
+                identifier, kind, position = self.read_header(position, identifier)
+                position = self.skip_value(kind, position) if kind else position
             return position
         if kind in (_LIST, _SET):
             element = self.footer[position] & 15
-            size, position = self.list_size(position)
+            size, position = self.read_list_size(position)
             return self.skip_elements((element,), size, position)
         if kind == _MAP:
-            size, position = self.varint(position)
+            size, position = self.read_varint(position)
             if size == 0:
                 return position
             both = self.footer[position]
             return self.skip_elements((both >> 4, both & 15), size, position + 1)
         if kind in (_BYTE, _DOUBLE):
             return position + (1 if kind == _BYTE else 8)
-        raise self.corrupt(f"has a field of the unsupported type {kind}")
+        raise self.make_error(f"has a field of the unsupported type {kind}")
 
     def skip_elements(self, kinds: tuple[int, ...], size: int, position: int) -> int:
         # Every element takes at least one byte, so a size beyond the remaining bytes ends in an IndexError.
         for _ in range(size):
             for kind in kinds:
-                position = position + 1 if kind in (_TRUE, _FALSE) else self.skip(kind, position)
+                position = position + 1 if kind in (_TRUE, _FALSE) else self.skip_value(kind, position)
             self.footer[position - 1]
         return position
 
-    def corrupt(self, what: str) -> CorruptFile:
+    def make_error(self, what: str) -> CorruptFile:
         return CorruptFile(f"the footer of {self.path} {what}; write the file again")
 
 

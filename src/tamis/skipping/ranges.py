@@ -49,7 +49,7 @@ class Range:
 
     @property
     def may_be_null(self) -> Expr:
-        """Whether some row may have no value. A failing row has none either: the unit is read, and reports the error."""
+        """Whether some row may have no value. A failing row has none either: the unit is read and raises the error."""
         return any_of(self.has_null, self.failure.possible)
 
     @property
