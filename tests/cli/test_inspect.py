@@ -210,8 +210,8 @@ def test_picture_that_cannot_be_drawn_leaves_no_file(run: Run, tmp_path: Path) -
     [
         (["nowhere.parquet"], ["nowhere.parquet", "a Parquet file"]),
         (["."], ["is a folder", "one of its files", "tamis files"]),
-        (["text.parquet"], ["text.parquet", "no Parquet file"]),
-        (["cut.parquet"], ["cut.parquet", "cut off"]),
+        (["text.parquet"], ["text.parquet", "not a Parquet file"]),
+        (["cut.parquet"], ["cut.parquet", "truncated"]),
         (["encrypted.parquet"], ["encrypted"]),
         ([""], ["empty"]),
         (["foo://bar"], ["foo://", "s3://"]),

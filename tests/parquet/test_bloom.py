@@ -73,7 +73,7 @@ def test_B8_a_size_that_no_filter_has_is_unavailable(size: int | None) -> None:
 def test_another_algorithm_hash_or_compression_is_unavailable(choice: str, other: bytes | None) -> None:
     found = parse_header(header(**{choice: other}))
     assert isinstance(found, Unavailable)
-    assert "unknown" in found.reason
+    assert "unsupported" in found.reason
 
 
 @pytest.mark.parametrize("length", range(len(header())))

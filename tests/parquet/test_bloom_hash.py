@@ -192,7 +192,7 @@ def test_decimals_of_variable_length_are_not_asked(tmp_path: Path) -> None:
     variable = Leaf(**{name: getattr(leaf, name) for name in Leaf.__slots__} | {"physical": "BYTE_ARRAY", "length": 0})
     refused = hashes_of(pa.array([Decimal("1.50")], pa.decimal128(10, 2)), variable)
     assert isinstance(refused, Unavailable)
-    assert "more than one form" in refused.reason
+    assert "more than one stored form" in refused.reason
 
 
 # --- Time -------------------------------------------------------------------------------------------------------------

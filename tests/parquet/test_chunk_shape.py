@@ -87,5 +87,5 @@ def test_a_chunk_of_another_type_is_found_among_many() -> None:
     start = map_footer(footer, "f").chunks.tolist()[GROUPS - 1][NUMBER]
     place = footer.index(b"\x1c\x15", start) + 2
     damaged = footer[:place] + b"\x02" + footer[place + 1 :]
-    with pytest.raises(CorruptFile, match=f"a column of INT32 in row group {GROUPS - 1} that its schema calls INT64"):
+    with pytest.raises(CorruptFile, match=f"a column of INT32 in row group {GROUPS - 1}, expected INT64"):
         footer_from_bytes(damaged, "f")

@@ -73,8 +73,10 @@ def test_names_in_other_case_within_lists_are_those_of_the_table_unless_it_has_i
 def test_what_does_not_fit_within_a_list_is_named() -> None:
     values = pa.array([[{"a": "x"}]], pa.list_(pa.struct([("a", pa.string())])))
     target = pa.list_(pa.struct([("a", pa.int32())]))
-    with pytest.raises(CorruptFile, match=r"column 'x.element.a' of 'f' is a string, which does not fit into the int"):
+    with pytest.raises(
+        CorruptFile, match=r"column 'x.element.a' of 'f' is a string, which is incompatible with the table's type int"
+    ):
         conformed(values, target)
-    with pytest.raises(CorruptFile, match="does not fit into the int") as caught:
+    with pytest.raises(CorruptFile, match="incompatible with the table's type int") as caught:
         conformed(values, target, BY_ID)
     assert "merge_schema" not in str(caught.value)

@@ -389,7 +389,7 @@ def test_X5_pages_that_unpack_to_more_than_their_chunk_are_not_unpacked(monkeypa
         assert len(decode_with(file, **given, layout=layout)) == 20_000
         with monkeypatch.context() as patch:
             patch.setattr(decode, "MOST_BYTES", 100_000)
-            with pytest.raises(CorruptFile, match=rf"unpack to \d+ bytes in a chunk of {claimed};"):
+            with pytest.raises(CorruptFile, match=rf"pages of \d+ uncompressed bytes in a chunk of {claimed};"):
                 decode_with(file, **given, layout=layout)
             assert len(decode_with(file, **given)) == 20_000
 
@@ -429,14 +429,14 @@ def test_pages_without_their_dictionary_are_an_error() -> None:
     with pytest.raises(CorruptFile, match="cannot be decoded"):
         decode_with(file, dictionary=None)
     places = file.locations(0, 0)
-    with pytest.raises(CorruptFile, match="where its dictionary must be"):
+    with pytest.raises(CorruptFile, match="expected its dictionary page"):
         decode_with(file, dictionary=file.buffer.slice(int(places.offsets[0]), int(places.lengths[0])))
 
 
 def test_codecs_that_pyarrow_lacks_are_unsupported() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"])))
     for codec in (3, 99, -1):
-        with pytest.raises(UnsupportedFeature, match=r"column 0 in row group 0 of 'f\.parquet' is compressed by"):
+        with pytest.raises(UnsupportedFeature, match=r"column 0 in row group 0 of 'f\.parquet' is compressed with"):
             decode_with(file, layout=replace(file.layouts[0, 0], codec=codec))
 
 

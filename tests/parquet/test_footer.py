@@ -177,16 +177,16 @@ def test_the_cache_stays_in_its_bounds_under_many_threads(tmp_path: Path) -> Non
     [
         (lambda raw: b"", CorruptFile, "is empty: it has 0 bytes"),
         (lambda raw: b"PAR1PAR1", CorruptFile, "8 bytes"),
-        (lambda raw: b"PAR1\x00\x00\x00\x00PAR1", CorruptFile, "its footer would have 0 bytes"),
-        (lambda raw: raw[:-1], CorruptFile, "or is cut off"),
-        (lambda raw: raw[: len(raw) // 2], CorruptFile, "or is cut off"),
+        (lambda raw: b"PAR1\x00\x00\x00\x00PAR1", CorruptFile, "its footer has 0 bytes"),
+        (lambda raw: raw[:-1], CorruptFile, "or is truncated"),
+        (lambda raw: raw[: len(raw) // 2], CorruptFile, "or is truncated"),
         (lambda raw: raw[:-4] + b"NOPE", CorruptFile, "it does not end in PAR1"),
         (lambda raw: raw[:-4] + b"PARE", UnsupportedFeature, "encrypted footer"),
-        (lambda raw: raw[:-8] + b"\xff\xff\xff\xff" + b"PAR1", CorruptFile, "4294967295 bytes, in a file of"),
+        (lambda raw: raw[:-8] + b"\xff\xff\xff\xff" + b"PAR1", CorruptFile, "4294967295 bytes in a file of"),
         (lambda raw: raw[:-8] + (len(raw) - 11).to_bytes(4, "little") + b"PAR1", CorruptFile, "in a file of"),
         (lambda raw: raw[:-8] + (3).to_bytes(4, "little") + b"PAR1", CorruptFile, "damaged"),
         (lambda raw: raw[:-8] + (len(raw) - 12).to_bytes(4, "little") + b"PAR1", CorruptFile, "damaged"),
-        (lambda raw: b"\n".join([b"a,b,c"] * 20), CorruptFile, "no Parquet file"),
+        (lambda raw: b"\n".join([b"a,b,c"] * 20), CorruptFile, "not a Parquet file"),
     ],
 )
 def test_X1_what_is_no_footer_is_an_error_that_names_the_file(

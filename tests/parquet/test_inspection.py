@@ -172,7 +172,7 @@ def test_pages_of_which_some_lack_bounds_give_way_to_row_groups(tmp_path: Path) 
     # pyarrow writes no bounds for any page of a row group that has a page of NaN only.
     values = [float("nan")] * 10 + [float(number) for number in range(190)]
     facts = summary(written(tmp_path, pa.table({"x": values}), row_group_size=100, max_rows_per_page=10), "x")
-    assert [group["page_index"] for group in facts["row_groups"]] == ["places only", "yes"]
+    assert [group["page_index"] for group in facts["row_groups"]] == ["locations only", "yes"]
     assert (facts["overlap_of"], facts["overlap_units"], facts["overlap"]) == ("row_groups", 2, pytest.approx(0.5))
     assert (facts["min"], facts["max"]) == (0.0, 189.0)
 
@@ -331,12 +331,12 @@ def test_every_golden_file_is_told_or_refused(golden: Path) -> None:
 
 
 def test_X1_no_file_no_parquet_file_and_encrypted_ones(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFound, match=r"nothing\.parquet' is no file: give the path of a Parquet file"):
+    with pytest.raises(TableNotFound, match=r"nothing\.parquet' is not a file: give the path of a Parquet file"):
         inspect(tmp_path / "nothing.parquet")
     with pytest.raises(TableNotFound, match="is a folder: give one of its files"):
         inspect(tmp_path)
-    (tmp_path / "text.parquet").write_text("no Parquet file at all")
-    with pytest.raises(CorruptFile, match="no Parquet file"):
+    (tmp_path / "text.parquet").write_text("not a Parquet file at all")
+    with pytest.raises(CorruptFile, match="not a Parquet file"):
         inspect(tmp_path / "text.parquet")
     content = parquet_bytes(rows())
     (tmp_path / "encrypted.parquet").write_bytes(content[:-4] + b"PARE")
@@ -353,8 +353,8 @@ def test_a_column_index_that_contradicts_itself_is_told_and_not_believed(tmp_pat
     path.write_bytes(content.replace(old, new))
     (only,) = inspect(path).columns
     assert len(only.remarks) == 1
-    assert "contradicts itself" in only.remarks[0]
-    assert only.row_groups["page_index"].to_pylist() == ["places only"]
+    assert "is inconsistent" in only.remarks[0]
+    assert only.row_groups["page_index"].to_pylist() == ["locations only"]
     assert only.summary["min"][0].as_py() == 1
 
 

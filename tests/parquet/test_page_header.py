@@ -116,7 +116,7 @@ def test_headers_of_golden_files_fill_their_chunks(golden: Path) -> None:
         (header(DATA_PAGE_V2, 100, 50, v2=V2 | {5: 49}), "levels of 49 and 2 bytes in a page of 50"),
         (header(DATA_PAGE_V2, 10, 50, v2=V2 | {5: 9}), "levels of 9 and 2 bytes"),
         (header(DATA_PAGE_V2, 100, 50, v2=V2 | {5: -1}), "levels of -1"),
-        (b"", "cut off"),
+        (b"", "truncated"),
     ],
 )
 def test_headers_that_cannot_be_are_an_error(data: bytes, message: str) -> None:
@@ -128,7 +128,9 @@ def test_headers_that_cannot_be_are_an_error(data: bytes, message: str) -> None:
 def test_X1_pages_longer_than_what_is_there_are_an_error() -> None:
     found = decode_page_header(header(DATA_PAGE, 100, 50, v1=V1), PLACE)
     check_page_fits(found, found.page_length, PLACE)
-    with pytest.raises(CorruptFile, match=rf"has {found.page_length} bytes by its header, and {found.length + 49}"):
+    with pytest.raises(
+        CorruptFile, match=rf"has {found.page_length} bytes in its header, but only {found.length + 49}"
+    ):
         check_page_fits(found, found.length + 49, PLACE)
 
 

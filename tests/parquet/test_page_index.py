@@ -148,15 +148,15 @@ def test_P9_more_rows_than_32_bits_count() -> None:
         ([], "no page"),
         ([(150, 10, 1)], "starts at row 1"),
         ([(150, 10, -1)], "starts at row -1"),
-        ([(150, 10, 0), (160, 10, 8), (170, 10, 4)], "goes back in its rows"),
-        ([(150, 10, 0), (160, 10, 2**63 - 1), (170, 10, -5)], "goes back in its rows"),
+        ([(150, 10, 0), (160, 10, 8), (170, 10, 4)], "first rows that are not ascending"),
+        ([(150, 10, 0), (160, 10, 2**63 - 1), (170, 10, -5)], "first rows that are not ascending"),
         ([(150, 10, 0), (160, 10, 11)], "a page from row 11 on"),
         ([(150, 10, 0), (160, 0, 5)], "a page of 0 bytes"),
         ([(150, 10, 0), (160, -10, 5)], "a page of -10 bytes"),
-        ([(99, 10, 0)], "outside of the chunk"),
-        ([(-1, 10, 0)], "outside of the chunk"),
-        ([(2**63 - 1, 10, 0)], "outside of the chunk"),
-        ([(150, 10, 0), (995, 10, 5)], "outside of the chunk"),
+        ([(99, 10, 0)], "outside the chunk"),
+        ([(-1, 10, 0)], "outside the chunk"),
+        ([(2**63 - 1, 10, 0)], "outside the chunk"),
+        ([(150, 10, 0), (995, 10, 5)], "outside the chunk"),
         ([(150, 10, 0), (159, 10, 5)], "overlap"),
         ([(150, 10, 0), (140, 10, 5)], "overlap"),
         ([(150, 10, 0), (150, 10, 5)], "overlap"),
@@ -533,19 +533,19 @@ def test_P7_the_order_of_pages_decides_nothing() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (raw_index([True, False], [b"", b"a"], [b"", b"b"], [9, 1]), "contradicts itself"),
-        (raw_index([True, False], [b"", b"a"], [b"", b"b"], [0, 1]), "contradicts itself"),
-        (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [10, 1]), "contradicts itself"),
+        (raw_index([True, False], [b"", b"a"], [b"", b"b"], [9, 1]), "is inconsistent"),
+        (raw_index([True, False], [b"", b"a"], [b"", b"b"], [0, 1]), "is inconsistent"),
+        (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [10, 1]), "is inconsistent"),
         (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [11, 1]), "more nulls than rows"),
-        (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [-1, 1]), "fewer than no nulls"),
+        (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [-1, 1]), "negative null count"),
         (raw_index([False], [b"a", b"a"], [b"b", b"b"], [1, 1]), r"describes \[1, 2\] pages"),
         (raw_index([False, False], [b"a"], [b"b", b"b"], [1, 1]), "describes"),
         (raw_index([False, False], [b"a", b"a"], [b"b"] * 3, [1, 1]), "describes"),
         (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [1]), "describes"),
         (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [1, 1], [1]), "describes"),
-        (raw_index([False] * 3, [b"a"] * 3, [b"b"] * 3, [1] * 3), r"describes \[3\] pages, and there are 2"),
+        (raw_index([False] * 3, [b"a"] * 3, [b"b"] * 3, [1] * 3), r"has \[3\] pages, expected 2"),
         (encode_struct([(1, LIST, encode_list(STRUCT, []))]), "no list of lower bounds"),
-        (b"", "cut off"),
+        (b"", "truncated"),
         (b"\x19\xf1\xff\xff\xff\xff\x0f", "announced"),
     ],
 )
@@ -577,7 +577,7 @@ def test_column_indexes_that_are_used() -> None:
 
 
 def test_column_indexes_of_another_number_of_pages_can_be_an_error() -> None:
-    with pytest.raises(CorruptFile, match=r"the column index of f\.parquet describes \[1\] pages, and there are 2"):
+    with pytest.raises(CorruptFile, match=r"the column index of f\.parquet has \[1\] pages, expected 2"):
         decode_column_index(raw_index([False], [b"a"], [b"b"]), 2, PLACE)
 
 

@@ -177,9 +177,9 @@ def test_P11_pages_with_more_rows_than_all_of_the_footer_says_are_an_error(
     add_to_numbers(path, GROUP_ROWS, -50, 0)
     add_to_numbers(path, FILE_ROWS, -50)
     add_to_numbers(path, CHUNK_VALUES, -50, -(values[1] // 2), -50, 0)
-    with pytest.raises(CorruptFile, match=r"has \d+ values by its footer, and \d+ in its pages"):
+    with pytest.raises(CorruptFile, match=r"has \d+ values in its footer, and \d+ in its pages"):
         tamis.open(path).scan(columns=[column]).to_arrow()
-    with pytest.raises(CorruptFile, match=r"values by its footer, and|rows in pages of"):
+    with pytest.raises(CorruptFile, match=r"values in its footer, and|rows in its pages, expected"):
         list(read_selection(path, [0], RowSelection.all(50), [column]))
 
 

@@ -214,7 +214,7 @@ LEAF: Element = {1: 2, REPETITION: OPTIONAL, NAME: b"a"}
         ([], "no root"),
         ([ROOT], "fewer elements"),
         ([ROOT | {CHILDREN: 2}, LEAF], "fewer elements"),
-        ([ROOT, LEAF, LEAF], "outside of its root"),
+        ([ROOT, LEAF, LEAF], "outside its root"),
         ([ROOT | {CHILDREN: -1}, LEAF], "-1 children"),
         ([ROOT, {1: 2, REPETITION: REQUIRED}], "no name"),
         ([ROOT, LEAF], "no leaf 1"),

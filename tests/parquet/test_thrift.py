@@ -199,7 +199,7 @@ def test_X1_lengths_beyond_the_bytes_at_hand_are_an_error(data: bytes, wanted: d
 @pytest.mark.parametrize("opening", [bytes([1 << 4 | STRUCT]), bytes([0x19]), bytes([1 << 4 | MAP, 1, 0xCC])])
 def test_X2_nesting_is_limited_without_recursion(opening: bytes) -> None:
     deep = bytes([1 << 4 | LIST]) + b"\x19" * 100_000 if opening == b"\x19" else opening * 100_000
-    with pytest.raises(CorruptFile, match=r"nested more than|announced"):
+    with pytest.raises(CorruptFile, match=r"nested deeper than|but only"):
         read(deep + b"\x00" * 100_001, {})
 
 
@@ -211,7 +211,7 @@ def test_nesting_below_the_limit_is_fine() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\x15\x02\x05\x02\x04\x00", "field 1 comes twice"),
+        (b"\x15\x02\x05\x02\x04\x00", "field 1 occurs twice"),
         (b"\x18\x01a\x00", "field 1 has type 8, not 5"),
         (b"\x11\x00", "field 1 has type 1, not 5"),
         (b"\x65\x02\x00", "field 6 has type 5, not 1"),
@@ -219,7 +219,7 @@ def test_nesting_below_the_limit_is_fine() -> None:
         (bytes([0x26]) + b"\xff" * 9 + b"\x02\x00", "more than 64 bits"),
         (bytes([0x26]) + b"\x80" * 11 + b"\x00\x00", "more than 64 bits"),
         (bytes([0x59, 0x16, 0x02]) + b"\x00", "elements of type 6, not 5"),
-        (b"\x8e\x00", "no type 14"),
+        (b"\x8e\x00", "type 14 is not supported"),
         (b"\x80\x00", "has no type"),
         (bytes([I32]) + encode_varint(2**16) + b"\x00\x00", "more than 16 bits"),
     ],

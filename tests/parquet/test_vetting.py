@@ -185,7 +185,7 @@ def test_S1_truncated_bounds_of_a_fixed_length_column_are_unknown_beside_full_on
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"in_metadata": {1: ("i32", BYTE_ARRAY)}}, "column of BYTE_ARRAY in row group 0 that its schema calls INT32"),
+        ({"in_metadata": {1: ("i32", BYTE_ARRAY)}}, "column of BYTE_ARRAY in row group 0, expected INT32"),
         ({"in_metadata": {1: ("i32", 77)}}, "unknown type"),
         ({"in_metadata": {1: ("i32", -1)}}, "unknown type"),
         ({"chunks": 2}, "has 2 columns in row group 0 and 1 in its schema"),
@@ -355,13 +355,13 @@ def test_real_footers_pass_unchanged_with_and_without_the_quick_way(tmp_path: An
 def test_the_quick_way_takes_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
     walked: list[str] = []
-    original = vetting._Walk.chunk
+    original = vetting._Walk.walk_chunk
 
     def chunk(self: Any, position: int, leaf: Any, row_group: int) -> int:
         walked.append(leaf.physical)
         return original(self, position, leaf, row_group)
 
-    monkeypatch.setattr(vetting._Walk, "chunk", chunk)
+    monkeypatch.setattr(vetting._Walk, "walk_chunk", chunk)
     footers = footers_of_real_writers(tmp_path)
     chunks = 0
     for footer in footers:

@@ -320,7 +320,7 @@ def test_a_column_of_another_type_in_one_file_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([1, 2], pa.int32())}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"a": pa.array(["x"])}), tmp_path / "1.parquet")
     with pytest.raises(
-        CorruptFile, match=r"column 'a' of '.*1\.parquet' is a string, which does not fit into the int of the table"
+        CorruptFile, match=r"column 'a' of '.*1\.parquet' is a string, which is incompatible with the table's type int"
     ):
         tamis.open(tmp_path).scan().to_arrow()
 
@@ -353,7 +353,7 @@ def test_a_report_says_what_each_conjunct_did_at_each_level(table: tamis.Table) 
     where = "region = 'eu' AND id < 150 AND upper(name) = 'X' AND name LIKE '%7' AND amount < 3000 AND tags IS NOT NULL"
     report = table.scan(where).plan().report
     assert reasons(table.scan("amount > 300").plan().report, "row_groups") == {
-        "amount > 300.0": (0, "NaN is not counted, and it is larger than every number")
+        "amount > 300.0": (0, "NaN count is unknown, and NaN is larger than every number")
     }
     assert reasons(report, "partitions")["region = 'eu'"] == (2, None)
     assert reasons(report, "partitions")["id < 150"] == (0, "not a partition column")

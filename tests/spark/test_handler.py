@@ -192,7 +192,7 @@ def test_both_handlers_keep_the_contract(connect_spark: Any) -> None:
             evaluator.eval(BATCH, pa.array([True, None, True, True]))
         with pytest.raises(InvalidArgument, match="entries"):
             evaluator.eval(BATCH, pa.array([True]))
-        with pytest.raises(InvalidArgument, match="made for batches"):
+        with pytest.raises(InvalidArgument, match="expects batches"):
             evaluator.eval(BATCH.select(["a"]))
         with pytest.raises(EvaluationError, match="frobnicate"):
             of.predicate_evaluator(BATCH.schema, Call("frobnicate", (A,)))

@@ -1,4 +1,4 @@
-"""Parquet: footers, indexes, filters and dictionaries of files, selections of rows, the reader of pages."""
+"""Parquet files: footers, page indexes, Bloom filters, dictionaries, row selections and the page reader."""
 
 from tamis.parquet.inspection import ColumnInspection, FileInspection, inspect
 from tamis.parquet.pruning import Pruner, PruneRequest, PruneResult

@@ -1,7 +1,7 @@
-"""pyarrow's own reader of a Parquet file, as `pyarrow.parquet.ParquetFile` uses it.
+"""pyarrow's low-level Parquet reader, the one that `pyarrow.parquet.ParquetFile` wraps.
 
-That class also prepares to find columns by their names, which takes as long as to open a small file, and which nobody
-needs who asks for leaves by their numbers.
+`ParquetFile` also builds a lookup of columns by name. That takes as long as opening a small file, and callers that
+address leaf columns by number do not need it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 
 def open_reader(source: object, *, pool: pa.MemoryPool | None = None, **options: Any) -> pq.ParquetReader:
-    """A reader of a file that stays the caller's to close; `options` are those of `ParquetFile`."""
+    """Open a reader for a file that the caller closes; `options` are those of `ParquetFile`."""
     reader = pq.ParquetReader(pool)
-    # The first has another default there; what the second is for, see `tamis.parquet.leaves`.
+    # `ParquetFile` has another default for the first option. `tamis.parquet.leaves` explains the second.
     defaults = {"arrow_extensions_enabled": True, "coerce_int96_timestamp_unit": "us"}
     reader.open(source, **defaults | options)
     return reader

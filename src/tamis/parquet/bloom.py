@@ -1,12 +1,12 @@
-"""Bloom filters of column chunks: split blocks of 256 bits, xxh64.
+"""Split-block Bloom filters of column chunks (256-bit blocks, xxh64).
 
-A filter says of a value that the chunk does not hold it, or that it may. It is an array of blocks, each of eight words
-of 32 bits. The upper half of a value's hash picks the block, the lower half, multiplied by eight odd salts, one bit in
-each of the words; a value whose eight bits are not all set was never written.
+A filter answers whether a chunk may contain a value; "no" is certain. It is an array of blocks of eight 32-bit words.
+The upper half of a value's hash selects the block. The lower half, multiplied by eight odd salts, selects one bit in
+each word. A value whose eight bits are not all set was never written.
 
-What cannot be believed is `Unavailable`, with a reason, and answers nothing: a header of another kind, a size that is
-no whole number of blocks, or that contradicts the footer, or that the file does not have. Every value written sets a
-bit in *each* word of its block, so a block with some empty words is damaged, and answers nothing either.
+An untrustworthy filter is `Unavailable`, with a reason: an unsupported header, a size that is not a multiple of the
+block size, that contradicts the footer or that exceeds the file. Every written value sets a bit in *each* word of its
+block, so a block with only some empty words is damaged and also excludes nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Array = np.ndarray[Any, Any]
 WORDS = 8
 BLOCK_BYTES = 4 * WORDS
 LARGEST_BITSET = 128 * 1024 * 1024
-"""The largest filter that writers make, and the largest that is read."""
+"""The largest filter that writers produce, and the largest that is read."""
 LONGEST_HEADER = 64
-"""Headers take some 15 bytes; a later version of the format may add fields."""
+"""The maximum header length in bytes. Headers take about 15 bytes; a later format version may add fields."""
 
 SALTS = np.array(
     (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31), np.uint32
@@ -36,22 +36,22 @@ _SHIFT = np.uint32(27)
 _HALF = np.uint64(32)
 _FULL = np.uint32(0xFFFFFFFF)
 
-# Of each of the three choices the format knows one, as the first field of a union.
-_CHOICE = struct_of({1: RAW_STRUCT})
-_HEADER = {1: INTEGER32, 2: _CHOICE, 3: _CHOICE, 4: _CHOICE}
-_CHOICES = {2: "algorithm", 3: "hash", 4: "compression"}
+# The format defines one option for each of the three unions, always as field 1.
+_UNION = struct_of({1: RAW_STRUCT})
+_HEADER = {1: INTEGER32, 2: _UNION, 3: _UNION, 4: _UNION}
+_UNIONS = {2: "algorithm", 3: "hash", 4: "compression"}
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Nothing can be answered, and why: the row group is kept."""
+    """The reason why a filter cannot be used; the row group is kept."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class BloomHeader:
-    """What stands before the bits of a filter: `size` is its own length, `bitset_size` theirs, in bytes."""
+    """The header before the bitset: `size` is the length of the header, `bitset_size` that of the bitset, in bytes."""
 
     size: int
     bitset_size: int
@@ -62,29 +62,30 @@ class BloomHeader:
 
 
 def parse_header(data: bytes) -> BloomHeader | Unavailable:
-    """The header at the start of some bytes."""
+    """Parse the header at the start of the bytes."""
     try:
         found, size = read_struct(data[:LONGEST_HEADER], 0, _HEADER)
     except IndexError:
-        return Unavailable("the header of the Bloom filter is cut off")
+        return Unavailable("the Bloom filter header is truncated")
     except Malformed as error:
-        return Unavailable(f"the header of the Bloom filter is damaged: {error}")
-    for identifier, name in _CHOICES.items():
+        return Unavailable(f"the Bloom filter header is damaged: {error}")
+    for identifier, name in _UNIONS.items():
         if found.get(identifier) is None or 1 not in found[identifier]:
-            return Unavailable(f"the Bloom filter has an unknown {name}")
+            return Unavailable(f"the Bloom filter has an unsupported {name}")
     bitset_size = found.get(1, 0)
     if bitset_size <= 0 or bitset_size % BLOCK_BYTES:
-        return Unavailable(f"the Bloom filter would have {bitset_size} bytes, which is no number of blocks")
+        return Unavailable(f"the Bloom filter has {bitset_size} bytes, expected a multiple of {BLOCK_BYTES}")
     if bitset_size > LARGEST_BITSET:
-        return Unavailable(f"the Bloom filter would have {bitset_size} bytes, more than any writer makes")
+        return Unavailable(f"the Bloom filter has {bitset_size} bytes, expected at most {LARGEST_BITSET}")
     return BloomHeader(size, bitset_size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BloomFilter:
-    """The blocks of a filter: all of them, or those that a few hashes need, as far as they were read.
+    """The blocks of a filter: all of them, or only those that were read because some hashes need them.
 
-    `bits` has a row of eight words for each block at hand. `held` says which those are, ascending; None means all.
+    `bits` has a row of eight words for each available block. `held` lists their numbers in ascending order; None means
+    all blocks.
     """
 
     bits: Array
@@ -93,58 +94,58 @@ class BloomFilter:
 
     @staticmethod
     def from_bytes(bitset: Any) -> BloomFilter:
-        """The filter of a whole bitset, which is not copied."""
+        """Wrap a complete bitset without copying it."""
         bits = np.frombuffer(bitset, "<u4").reshape(-1, WORDS)
         return BloomFilter(bits, len(bits))
 
     @staticmethod
     def from_blocks(blocks: Any, held: Array, block_count: int) -> BloomFilter:
-        """The filter of which only some blocks were read."""
+        """Build a filter from the blocks that were read; `held` are their numbers."""
         return BloomFilter(np.frombuffer(blocks, "<u4").reshape(-1, WORDS), block_count, held)
 
     def might_contain_hashes(self, hashes: Array) -> Array:
-        """For each hash whether the chunk may hold its value; False is certain."""
-        return _is_set(self._words(blocks_of(hashes, self.block_count)), hashes)
+        """Return for each hash whether the chunk may contain its value; False is certain."""
+        return _has_bits(self._gather_words(blocks_of(hashes, self.block_count)), hashes)
 
-    def _words(self, blocks: Array) -> Array:
-        """The words of blocks; all bits are set in those that were not read."""
+    def _gather_words(self, blocks: Array) -> Array:
+        """Return the words of the given blocks, with all bits set for blocks that were not read."""
         if self.held is None:
             return self.bits[blocks]
         if not len(self.held):
             return np.full((len(blocks), WORDS), _FULL)
-        places = np.minimum(np.searchsorted(self.held, blocks), len(self.held) - 1)
-        return np.where((self.held[places] == blocks)[:, None], self.bits[places], _FULL)
+        positions = np.minimum(np.searchsorted(self.held, blocks), len(self.held) - 1)
+        return np.where((self.held[positions] == blocks)[:, None], self.bits[positions], _FULL)
 
 
 def blocks_of(hashes: Array, block_count: int | Array) -> Array:
-    """The block of each hash, in a filter of so many blocks."""
+    """Return the block number of each hash in a filter with `block_count` blocks."""
     return (((hashes >> _HALF) * np.asarray(block_count, np.uint64)) >> _HALF).astype(np.int64)
 
 
-_ANSWERS_AT_ONCE = 1 << 16
+_PROBES_PER_STEP = 1 << 16
 
 
 def might_contain_any(filters: Sequence[BloomFilter], hashes: Array) -> Array:
-    """For each filter whether it may contain one of the hashes.
+    """Return for each filter whether it may contain one of the hashes.
 
-    Many filters are asked about few hashes side by side, and few filters about many hashes one by one.
+    Many filters with few hashes are probed together; few filters with many hashes are probed one after the other.
     """
     if not len(hashes):
         return np.zeros(len(filters), bool)
-    step = _ANSWERS_AT_ONCE // len(hashes)
+    step = _PROBES_PER_STEP // len(hashes)
     if step < 2:
         return np.array([each.might_contain_hashes(hashes).any() for each in filters], bool)
     found = np.zeros(len(filters), bool)
     for start in range(0, len(filters), step):
-        asked = filters[start : start + step]
-        blocks = blocks_of(hashes, np.array([[each.block_count] for each in asked]))
-        words = np.stack([each._words(own) for each, own in zip(asked, blocks, strict=True)])
-        found[start : start + step] = _is_set(words, hashes).any(axis=1)
+        step_filters = filters[start : start + step]
+        blocks = blocks_of(hashes, np.array([[each.block_count] for each in step_filters]))
+        words = np.stack([each._gather_words(own) for each, own in zip(step_filters, blocks, strict=True)])
+        found[start : start + step] = _has_bits(words, hashes).any(axis=1)
     return found
 
 
-def _is_set(words: Array, hashes: Array) -> Array:
-    """Whether the bits of the hashes are set in the words, of which the last axis has eight."""
+def _has_bits(words: Array, hashes: Array) -> Array:
+    """Return whether the bits of each hash are set in its words; the last axis holds the eight words."""
     lower = hashes.astype(np.uint32)
     shape = words.shape[:-1]
     found, some_empty, all_empty = np.ones(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
@@ -155,5 +156,5 @@ def _is_set(words: Array, hashes: Array) -> Array:
             found &= (word & (_ONE << ((lower * salt) >> _SHIFT))) != 0
             some_empty |= empty
             all_empty &= empty
-    # A word without bits beside one with bits: no writer leaves a block like that.
+    # No writer produces a block with both empty and non-empty words, so that block excludes nothing.
     return found | (some_empty & ~all_empty)

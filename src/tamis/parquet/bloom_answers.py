@@ -1,4 +1,4 @@
-"""Answers from Bloom filters: which row groups hold none of the values that a predicate asks for."""
+"""Row group pruning with Bloom filters: which row groups contain none of a predicate's values."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tamis.skipping.membership import Question
 
 @dataclass(frozen=True)
 class BloomQuestions:
-    """The questions of a predicate that Bloom filters can answer, with the hashes of their items.
+    """The membership tests of a predicate that Bloom filters can answer, with the hashes of their items.
 
-    Items are hashed once for every way in which the files of a table store a column, which is mostly one.
+    Items are hashed once per physical representation of a column among the table's files, usually one.
     """
 
     questions: tuple[Question, ...]
-    _hashed: dict[Hashable, Array | Unavailable] = field(default_factory=dict, repr=False)
+    _hash_cache: dict[Hashable, Array | Unavailable] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(questions: Sequence[Question]) -> BloomQuestions:
@@ -33,9 +33,9 @@ class BloomQuestions:
     def for_file(
         self, leaves: Mapping[FieldPath, Leaf], names: Mapping[FieldPath, FieldPath] | None = None
     ) -> FileQuestions:
-        """The questions as a file understands them.
+        """Bind the questions to the leaf columns of a file.
 
-        `names` are the paths in the file of the columns that it is asked about; without it they are the table's own.
+        `names` maps table paths to paths in the file; without it both are the same.
         """
         found = []
         for question in self.questions:
@@ -43,39 +43,39 @@ class BloomQuestions:
             in_file = path if names is None else names.get(path)
             leaf = None if in_file is None else leaves.get(in_file)
             if leaf is not None:
-                found.append((question, leaf, self._hashes(question, leaf)))
+                found.append((question, leaf, self._hash_items(question, leaf)))
         return FileQuestions(tuple(found))
 
-    def _hashes(self, question: Question, leaf: Leaf) -> Array | Unavailable:
+    def _hash_items(self, question: Question, leaf: Leaf) -> Array | Unavailable:
         stored = (leaf.physical, leaf.logical, tuple(leaf.parameters.items()), leaf.length, leaf.scale, leaf.arrow_type)
         key = (question.number, leaf.is_old, *stored)
-        if key not in self._hashed:
-            # Two threads may both hash the items; they find the same.
-            self._hashed[key] = hashes_of(question.values, leaf)
-        return self._hashed[key]
+        if key not in self._hash_cache:
+            # Two threads may both hash the items; their results are equal.
+            self._hash_cache[key] = hashes_of(question.values, leaf)
+        return self._hash_cache[key]
 
 
 @dataclass(frozen=True)
 class FileQuestions:
-    """The questions of one file: each with its leaf and what is looked up there, or why nothing can be."""
+    """The questions bound to one file: each with its leaf and the hashes to look up, or why there are none."""
 
     asked: tuple[tuple[Question, Leaf, Array | Unavailable], ...]
 
     @cached_property
     def leaves(self) -> tuple[int, ...]:
-        """The leaves whose filters are needed. What no file of this type can hold needs none."""
+        """The leaves whose filters are needed. Items that the file's type cannot represent need no filter."""
         return tuple(dict.fromkeys(leaf.index for _, leaf, hashes in self._usable if len(hashes)))
 
     @property
     def hashes(self) -> dict[int, Array]:
-        """All that will be looked up, by leaf, for reading no more of the filters than that needs."""
+        """All hashes to look up, by leaf, so that only the needed blocks of the filters are read."""
         by_leaf: dict[int, list[Array]] = {}
         for _, leaf, hashes in self._usable:
             by_leaf.setdefault(leaf.index, []).append(hashes)
         return {leaf: np.concatenate(found) for leaf, found in by_leaf.items()}
 
     def answers(self, filters: Mapping[Chunk, Found], row_groups: Sequence[int]) -> dict[str, pa.BooleanArray]:
-        """The metadata columns `true:…` of row groups: may one of the items be there? Unknown without a filter."""
+        """Return the metadata columns `true:…`: whether a row group may contain an item; null without a filter."""
         found = {}
         for question, leaf, hashes in self._usable:
             may_be_true = np.zeros(len(row_groups), bool)
@@ -89,9 +89,9 @@ class FileQuestions:
         return found
 
     def reasons(self, read: Mapping[Chunk, Found | None], row_groups: Sequence[int]) -> dict[int, str]:
-        """Why questions, by their numbers, have no answer in any of the row groups.
+        """Return why questions, by number, have no answer in any of the row groups.
 
-        `read` are the filters, of which only those that could not be read matter.
+        Only the unavailable entries of `read` matter.
         """
         found = {}
         for question, leaf, hashes in self.asked:

@@ -1,14 +1,14 @@
-"""Bloom filters fetched from a file: few requests, and of large filters only the blocks that are asked about.
+"""Reads Bloom filters from a file with few requests, and only the needed blocks of large filters.
 
-One rule decides how much is read, the one by which neighbours are read together (`tamis.io.ranges`): a request is worth
-`gap` bytes.
+One rule decides how much is read, the same that coalesces neighbouring ranges (`tamis.io.ranges`): a request costs as
+much as `gap` bytes.
 
-- Where the footer says how long a filter is, header and bits come in one round. A few hashes need a few blocks of 32
-  bytes: those are read alone where the rest of the filter is longer than the requests that they cost are worth.
-- Where it does not, the first round reads `gap` bytes, or up to the next filter, and the second what is missing.
+- If the footer states the length of a filter, header and bitset are read in one round. A few hashes need a few blocks
+  of 32 bytes. Only those are read if the extra requests cost less than the rest of the filter.
+- Otherwise the first round reads `gap` bytes, or up to the next filter, and the second round reads the rest.
 
-All reads of a round are made together. Whatever is wrong with a filter makes that one `Unavailable`; only a file that
-is gone, or storage that fails, is an error.
+All reads of a round are issued together. A defect of a filter makes only that filter `Unavailable`; a missing file or
+failing storage is an error.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tamis.parquet.bloom import (
 from tamis.parquet.chunks import MAGIC_LENGTH, ChunkLayout
 
 Chunk = tuple[int, int]
-"""A row group and a leaf."""
+"""The numbers of a row group and of a leaf column."""
 Found = BloomFilter | Unavailable
 
 NO_FILTER = Unavailable("no Bloom filter")
 
 USUAL_LENGTH = 1024 * 1024
-"""Filters of which the footer does not tell the length are taken to have about this one."""
+"""The assumed length of filters whose length is not in the footer."""
 
 
 def read_bloom_filters(
@@ -55,25 +55,27 @@ def read_bloom_filters(
     *,
     file: RangedFile | None = None,
 ) -> Iterator[dict[Chunk, Found]]:
-    """The filters of column chunks, some at a time, so that they are not all in memory together.
+    """Yield the filters of column chunks in batches, so that they are not all in memory at once.
 
-    `hashes` are what will be asked of the filters, by leaf; blocks that they do not need may be left out. Without them
-    filters are read whole. `file` is the open file, where there is one.
+    `hashes` are the hashes to look up, by leaf; blocks that they do not need may be omitted. Without `hashes`, filters
+    are read completely. `file` is the file if it is already open.
     """
     with nullcontext(file) if file is not None else RangedFile(storage, path) as opened:
         gap = (LOCAL if storage.is_local else REMOTE).gap
-        noted = Counter(layout.bloom_filter[0] for layout in layouts.values() if layout.bloom_filter is not None)
-        offsets = sorted(noted)
+        offset_counts = Counter(
+            layout.bloom_filter[0] for layout in layouts.values() if layout.bloom_filter is not None
+        )
+        offsets = sorted(offset_counts)
         requests = []
         unavailable: dict[Chunk, Found] = {}
         for chunk, layout in layouts.items():
-            place = _place(layout.bloom_filter, opened.size)
-            if isinstance(place, Unavailable):
-                unavailable[chunk] = place
+            location = _check_location(layout.bloom_filter, opened.size)
+            if isinstance(location, Unavailable):
+                unavailable[chunk] = location
                 continue
-            offset, length = place
-            if noted[offset] > 1:
-                unavailable[chunk] = Unavailable("another column chunk claims the same Bloom filter")
+            offset, length = location
+            if offset_counts[offset] > 1:
+                unavailable[chunk] = Unavailable("another column chunk has the same Bloom filter offset")
                 continue
             after = bisect_right(offsets, offset)
             end = min(opened.size, offsets[after] if after < len(offsets) else opened.size)
@@ -87,8 +89,8 @@ def read_bloom_filters(
 
 def _read_filters(file: RangedFile, requests: Sequence[_Request]) -> dict[Chunk, Found]:
     found: dict[Chunk, Found] = {}
-    first = _read(file, [request.first_ranges() for request in requests])
-    headers = _Headers()
+    first = _read_ranges(file, [request.first_ranges() for request in requests])
+    headers = _HeaderParser()
     unfinished, second = [], []
     for request, buffers in zip(requests, first, strict=True):
         result = request.take(buffers, headers)
@@ -97,31 +99,35 @@ def _read_filters(file: RangedFile, requests: Sequence[_Request]) -> dict[Chunk,
             second.append(result)
         else:
             found[request.chunk] = result
-    for request, buffers in zip(unfinished, _read(file, second), strict=True):
+    for request, buffers in zip(unfinished, _read_ranges(file, second), strict=True):
         found[request.chunk] = request.complete(buffers)
     return found
 
 
-def _place(place: tuple[int, int | None] | None, file_size: int) -> tuple[int, int | None] | Unavailable:
-    if place is None:
+def _check_location(location: tuple[int, int | None] | None, file_size: int) -> tuple[int, int | None] | Unavailable:
+    if location is None:
         return NO_FILTER
-    offset, length = place
+    offset, length = location
     if not MAGIC_LENGTH <= offset < file_size:
-        return Unavailable(f"the Bloom filter would be at byte {offset} of a file of {file_size}")
+        return Unavailable(f"the Bloom filter offset {offset} is outside the file of {file_size} bytes")
     if length is not None and not 0 < length <= min(file_size - offset, LARGEST_BITSET + LONGEST_HEADER):
-        return Unavailable(f"the Bloom filter would have {length} bytes at byte {offset} of a file of {file_size}")
+        return Unavailable(
+            f"the Bloom filter of {length} bytes at offset {offset} is outside the file of {file_size} bytes"
+        )
     return offset, length
 
 
-def _read(file: RangedFile, wanted: list[list[tuple[int, int]]]) -> list[list[pa.Buffer]]:
-    """The ranges of all requests in one round."""
+def _read_ranges(file: RangedFile, wanted: list[list[tuple[int, int]]]) -> list[list[pa.Buffer]]:
+    """Read the ranges of all requests in one round."""
     buffers = iter(file.read([each for ranges in wanted for each in ranges]))
     return [[next(buffers) for _ in ranges] for ranges in wanted]
 
 
-class _Headers:
-    """Headers of filters, which mostly are the same throughout a file. They say themselves where they end, so bytes
-    that begin like a known one have that one."""
+class _HeaderParser:
+    """A parser that caches the last header, because most filters of a file have equal headers.
+
+    Headers are self-delimiting, so bytes that start with a known header have that header.
+    """
 
     def __init__(self) -> None:
         self._last: tuple[bytes, BloomHeader] | None = None
@@ -137,7 +143,7 @@ class _Headers:
 
 @dataclass
 class _Request:
-    """One filter on its way: what to read first, what that leaves to be read, what comes of it."""
+    """The state of reading one filter: the first ranges, the ranges still missing, the result."""
 
     chunk: Chunk
     offset: int
@@ -154,16 +160,16 @@ class _Request:
     def first_ranges(self) -> list[tuple[int, int]]:
         if self.length is None:
             return [(self.offset, min(self.gap, self.end - self.offset))]
-        # Headers are shorter than a block, so what is no whole block is the header. If it is not, that will show.
+        # Headers are shorter than a block, so the remainder is the header length. `take` verifies this guess.
         guessed = BloomHeader(self.length % BLOCK_BYTES, self.length - self.length % BLOCK_BYTES)
-        self.blocks = self._needed(guessed)
+        self.blocks = self._select_blocks(guessed)
         if self.blocks is None:
             return [(self.offset, self.length)]
         self.header = guessed
-        return [(self.offset, min(LONGEST_HEADER, self.length)), *self._ranges(guessed, self.blocks)]
+        return [(self.offset, min(LONGEST_HEADER, self.length)), *self._block_ranges(guessed, self.blocks)]
 
-    def take(self, buffers: list[pa.Buffer], headers: _Headers) -> Found | list[tuple[int, int]]:
-        """The filter, or the ranges that it still lacks."""
+    def take(self, buffers: list[pa.Buffer], headers: _HeaderParser) -> Found | list[tuple[int, int]]:
+        """Return the filter, or the ranges that are still missing."""
         self.head = buffers[0]
         guessed, guessed_blocks = self.header, self.blocks
         header = headers.parse(buffers[0][:LONGEST_HEADER].to_pybytes())
@@ -171,43 +177,43 @@ class _Request:
             return header
         size = header.size + header.bitset_size
         if self.length is not None and size != self.length:
-            return Unavailable(f"the Bloom filter has {size} bytes by its header and {self.length} by the footer")
+            return Unavailable(f"the Bloom filter has {size} bytes in its header and {self.length} in the footer")
         if size > self.end - self.offset:
             return Unavailable(
-                f"the Bloom filter would have {size} bytes where there is room for {self.end - self.offset}"
+                f"the Bloom filter has {size} bytes, expected at most {self.end - self.offset} at its offset"
             )
         self.header = header
         if header == guessed and guessed_blocks is not None:
-            return self._sparse(buffers[1:])
+            return self._build_sparse(buffers[1:])
         if size <= self.head.size:
             self.blocks = None
             return BloomFilter.from_bytes(self.head.slice(header.size, header.bitset_size))
-        self.blocks = self._needed(header)
+        self.blocks = self._select_blocks(header)
         if self.blocks is None:
             return [(self.offset + self.head.size, size - self.head.size)]
-        return self._ranges(header, self.blocks)
+        return self._block_ranges(header, self.blocks)
 
     def complete(self, buffers: list[pa.Buffer]) -> Found:
-        """The filter, with the ranges that it lacked."""
+        """Return the filter, given the ranges that were missing."""
         assert self.header is not None
         assert self.head is not None
         if self.blocks is not None:
-            return self._sparse(buffers)
+            return self._build_sparse(buffers)
         return BloomFilter.from_bytes(b"".join((self.head.slice(self.header.size), *buffers)))
 
-    def _sparse(self, buffers: list[pa.Buffer]) -> BloomFilter:
+    def _build_sparse(self, buffers: list[pa.Buffer]) -> BloomFilter:
         assert self.header is not None
         assert self.blocks is not None
         return BloomFilter.from_blocks(b"".join(buffers), self.blocks, self.header.block_count)
 
-    def _needed(self, header: BloomHeader) -> Array | None:
-        """The blocks that the hashes are in; None where the whole filter is cheaper."""
+    def _select_blocks(self, header: BloomHeader) -> Array | None:
+        """Return the numbers of the blocks that the hashes need; None if reading the whole filter is cheaper."""
         if self.hashes is None or not header.block_count:
             return None
         if len(self.hashes) * self.gap >= header.bitset_size:
             return None
         return np.unique(blocks_of(self.hashes, header.block_count))
 
-    def _ranges(self, header: BloomHeader, blocks: Array) -> list[tuple[int, int]]:
+    def _block_ranges(self, header: BloomHeader, blocks: Array) -> list[tuple[int, int]]:
         start = self.offset + header.size
         return [(start + block * BLOCK_BYTES, BLOCK_BYTES) for block in blocks.tolist()]

@@ -1,4 +1,4 @@
-"""One column of a file, a row for each row group: how it is stored, and what the footer says of its values."""
+"""One column of a file as a table with a row per row group: its storage and its footer statistics."""
 
 from __future__ import annotations
 
@@ -40,53 +40,53 @@ def chunk_facts(
     have_bounds: Sequence[bool],
     filter_sizes: Sequence[int | None],
 ) -> pa.Table:
-    """The chunks of a leaf in all row groups.
+    """Return the column chunks of a leaf, one row per row group.
 
-    `located` are the places of their pages, `have_bounds` says whether there are believable bounds for those, and
-    `filter_sizes` are the bytes of their Bloom filters as far as known.
+    `located` are the page locations, `have_bounds` tells for each chunk whether its pages have valid bounds, and
+    `filter_sizes` are the sizes of the Bloom filters in bytes, where known.
     """
-    places = [dictionary_range(layout, pages) for layout, pages in zip(layouts, located, strict=True)]
+    dictionaries = [dictionary_range(layout, pages) for layout, pages in zip(layouts, located, strict=True)]
     columns: dict[str, tuple[Sequence[Any], pa.DataType]] = {
         "row_group": ([layout.row_group for layout in layouts], types.LONG),
         "rows": ([metadata.row_group(layout.row_group).num_rows for layout in layouts], types.LONG),
         "values": ([layout.num_values for layout in layouts], types.LONG),
         "compressed": ([layout.total_compressed_size for layout in layouts], types.LONG),
         "uncompressed": ([layout.total_uncompressed_size for layout in layouts], types.LONG),
-        "codec": ([_named(CODECS, layout.codec, "CODEC") for layout in layouts], types.STRING),
-        "encodings": ([_encodings(layout) for layout in layouts], pa.list_(types.STRING)),
+        "codec": ([_name_of_number(CODECS, layout.codec, "CODEC") for layout in layouts], types.STRING),
+        "encodings": ([_list_encodings(layout) for layout in layouts], pa.list_(types.STRING)),
         "nulls": ([_null_count(leaf, layout) for layout in layouts], types.LONG),
-        "dictionary": ([_dictionary(layout) for layout in layouts], types.STRING),
-        "dictionary_bytes": ([None if place is None else place[1] for place in places], types.LONG),
-        "page_index": (list(map(_page_index, located, have_bounds)), types.STRING),
+        "dictionary": ([_describe_dictionary(layout) for layout in layouts], types.STRING),
+        "dictionary_bytes": ([None if found is None else found[1] for found in dictionaries], types.LONG),
+        "page_index": (list(map(_describe_page_index, located, have_bounds)), types.STRING),
         "page_count": ([None if pages is None else pages.num_pages for pages in located], types.LONG),
         "bloom_filter": ([layout.bloom_filter is not None for layout in layouts], types.BOOLEAN),
         "bloom_filter_bytes": (filter_sizes, types.LONG),
     }
     arrays = {name: pa.array(values, data_type) for name, (values, data_type) in columns.items()}
-    return pa.table(arrays | _bounds(leaf, layouts, metadata))
+    return pa.table(arrays | _read_bounds(leaf, layouts, metadata))
 
 
 def without_values(chunks: pa.Table) -> pa.ChunkedArray:
-    """Which chunks have no values but NULL."""
+    """Return for each chunk whether it has only NULLs."""
     return pc.equal(chunks["values"], pc.fill_null(chunks["nulls"], -1))
 
 
-def _named(names: Sequence[str], number: int, kind: str) -> str:
+def _name_of_number(names: Sequence[str], number: int, kind: str) -> str:
     return names[number] if 0 <= number < len(names) else f"{kind}_{number}"
 
 
-def _encodings(layout: ChunkLayout) -> list[str]:
-    return list(dict.fromkeys(_named(_ENCODINGS, encoding, "ENCODING") for encoding in layout.encodings))
+def _list_encodings(layout: ChunkLayout) -> list[str]:
+    return list(dict.fromkeys(_name_of_number(_ENCODINGS, encoding, "ENCODING") for encoding in layout.encodings))
 
 
-def _dictionary(layout: ChunkLayout) -> str:
+def _describe_dictionary(layout: ChunkLayout) -> str:
     if layout.all_dictionary:
         return "all pages"
-    return "no" if _DICTIONARY_ENCODINGS.isdisjoint(_encodings(layout)) else "yes"
+    return "no" if _DICTIONARY_ENCODINGS.isdisjoint(_list_encodings(layout)) else "yes"
 
 
-def _page_index(pages: PageLocations | None, has_bounds: bool) -> str:
-    return "no" if pages is None else "yes" if has_bounds else "places only"
+def _describe_page_index(pages: PageLocations | None, has_bounds: bool) -> str:
+    return "no" if pages is None else "yes" if has_bounds else "locations only"
 
 
 def _null_count(leaf: AnyLeaf, layout: ChunkLayout) -> int | None:
@@ -97,7 +97,7 @@ def _null_count(leaf: AnyLeaf, layout: ChunkLayout) -> int | None:
     return layout.null_count if layout.null_count is not None and layout.null_count <= layout.num_values else None
 
 
-def _bounds(leaf: AnyLeaf, layouts: Sequence[ChunkLayout], metadata: pq.FileMetaData) -> dict[str, pa.Array]:
+def _read_bounds(leaf: AnyLeaf, layouts: Sequence[ChunkLayout], metadata: pq.FileMetaData) -> dict[str, pa.Array]:
     reader = bounds_of_column(leaf.leaf, leaf.shown_type, trust_bytes=trusts_bytes(metadata))
     if reader is None:
         values, flags = nothing_known(leaf, len(layouts)), pa.nulls(len(layouts), types.BOOLEAN)
@@ -107,7 +107,7 @@ def _bounds(leaf: AnyLeaf, layouts: Sequence[ChunkLayout], metadata: pq.FileMeta
         statistics = metadata.row_group(layout.row_group).column(leaf.leaf.index).statistics
         has_bounds = statistics is not None and statistics.has_min_max
         raw = (statistics.min_raw, statistics.max_raw) if has_bounds else None
-        bounds.append(UNKNOWN if raw is None else _judged(reader, layout, *raw))
+        bounds.append(UNKNOWN if raw is None else _convert_bounds(reader, layout, *raw))
     lower, upper = (reader.array([bound[position] for bound in bounds]) for position in range(2))
     return {
         "min": with_plain_zeros(lower),
@@ -117,16 +117,16 @@ def _bounds(leaf: AnyLeaf, layouts: Sequence[ChunkLayout], metadata: pq.FileMeta
     }
 
 
-def _judged(reader: BoundsOfColumn, layout: ChunkLayout, smallest: Any, largest: Any) -> Bounds:
-    """Bounds with what the file itself says of their exactness: pruning knows less, it must not rely on more."""
+def _convert_bounds(reader: BoundsOfColumn, layout: ChunkLayout, smallest: Any, largest: Any) -> Bounds:
+    """Convert bounds, with the exactness flags of the file; pruning is stricter and does not rely on these flags."""
     lower, upper, _, _ = reader.bounds(smallest, largest)
-    is_cuttable = types.is_bytes(reader.source)
+    may_be_truncated = types.is_bytes(reader.source)
     exact: list[bool | None] = []
     for value, raw, flag in ((lower, smallest, layout.min_exact), (upper, largest, layout.max_exact)):
         if value is None:
             exact.append(None)
-        elif not is_cuttable:
-            # Numbers are never cut short, and most writers do not bother to say so.
+        elif not may_be_truncated:
+            # Numbers are never truncated, and most writers omit the flag.
             exact.append(flag is not False)
         else:
             is_as_stored = (value.encode() if isinstance(value, str) else value) == raw
@@ -139,7 +139,7 @@ def nothing_known(leaf: AnyLeaf, count: int) -> pa.Array:
 
 
 def with_plain_zeros(bounds: pa.Array) -> pa.Array:
-    """The bounds with one kind of zero: pruning takes the one further out, which people would take for the value."""
+    """Return the bounds with -0.0 as 0.0: pruning uses the outer zero, which users would mistake for the value."""
     if not pa.types.is_floating(bounds.type):
         return bounds
     unknown = np.asarray(bounds.is_null())

@@ -1,8 +1,8 @@
-"""Column chunks as the footer describes them: where their pages, indexes and filters are, how they are encoded.
+"""Column chunk metadata from the footer: locations of pages, indexes and Bloom filters, and encodings.
 
-pyarrow's `FileMetaData` tells neither where the indexes and the Bloom filters are nor whether bounds are exact, so the
-bytes of the footer are read a second time. Its chunks have no fixed length: to find one, all before it are stepped
-over. That is done once for a footer (`map_footer`, to be kept beside it); after that only what is asked for is decoded.
+pyarrow's `FileMetaData` exposes neither the locations of page indexes and Bloom filters nor the exactness of bounds, so
+the bytes of the footer are parsed a second time. Chunks have no fixed length: to find one, all chunks before it must be
+skipped. `map_footer` does this once per footer (callers cache it); afterwards only requested chunks are decoded.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ from tamis.parquet.vetting import RowGroupPlaces
 MAGIC_LENGTH = 4
 TRAILER_LENGTH = 8
 
-# Numbers of the format.
+# Enum values of the Parquet format.
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)
 _DICTIONARY_ENCODINGS = (PLAIN_DICTIONARY, RLE_DICTIONARY)
 CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
 UNCOMPRESSED = 0
 
-# Orders of a column, as its bounds are compared.
+# Column orders, which define how bounds are compared.
 TYPE_ORDER, TOTAL_ORDER = 1, 2
 
 ByteRange = tuple[int, int]
 """Offset and length."""
 
 MOST_SLACK = 100
-"""How many bytes more than the footer says pyarrow reads of a chunk that `may_be_short`, if the file has so many."""
+"""The number of bytes that pyarrow reads past the stated end of a chunk that `may_be_short`, if the file has them."""
 _PLAIN_PARQUET_MR = re.compile(r"parquet-mr version (?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})")
 _FIRST_TO_COUNT_DICTIONARY_HEADERS = (1, 2, 9)
 
 
 def may_be_short(created_by: str | None) -> bool:
-    """Whether chunks of a writer may be some bytes longer than the footer says (PARQUET-816); None is an unknown one.
+    """Return whether a writer's chunks may be longer than the footer states (PARQUET-816); None: unknown writer.
 
     parquet-mr before 1.2.9 did not count the header of the dictionary page. pyarrow reads more of such files, also of
-    those whose version it cannot read, so that as much must be at hand: a version is believed only where it is plain.
+    files whose version it cannot parse, so those bytes must be available: only a plain version is trusted.
 
     >>> may_be_short("parquet-mr"), may_be_short("parquet-mr version 1.10.1 (build a)"), may_be_short("DuckDB")
     (True, False, False)
@@ -85,7 +85,7 @@ def may_be_short(created_by: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLayout:
-    """One column of one row group."""
+    """The metadata of one column chunk."""
 
     row_group: int
     leaf: int
@@ -93,49 +93,49 @@ class ChunkLayout:
     encodings: tuple[int, ...]
     data_page_offset: int
     dictionary_page_offset: int | None
-    """None also where the writer notes 0, or a place behind the data."""
+    """None also if the writer states 0 or an offset behind the data."""
     total_compressed_size: int
     total_uncompressed_size: int
     num_values: int
     column_index: ByteRange | None
     offset_index: ByteRange | None
     bloom_filter: tuple[int, int | None] | None
-    """Offset, and the length where the writer notes it."""
+    """Offset, and the length if the writer states it."""
     all_dictionary: bool
-    """Whether every data page is known to hold positions in the dictionary, and nothing else."""
+    """Whether every data page is known to be dictionary-encoded."""
     dictionary_pages: int | None
-    """How many data pages hold positions in the dictionary; None where nobody says."""
+    """The number of dictionary-encoded data pages; None if unknown."""
     min_exact: bool | None
     max_exact: bool | None
-    """Whether a bound is the value of some row; None where nobody says."""
+    """Whether a bound is the value of some row; None if unknown."""
     null_count: int | None
     nan_count: int | None
     byte_range: ByteRange
-    """Of the whole chunk: its dictionary and its data pages, and what may follow them."""
+    """The range of the whole chunk: dictionary page, data pages, and `slack` bytes."""
     text_bytes: int | None = None
-    """How many bytes the texts of all rows have together; None where nobody says."""
+    """The total length of the byte arrays of all rows; None if unknown."""
     slack: int = 0
-    """How many of the bytes at the end may not belong to the chunk: see `may_be_short`."""
+    """The number of bytes at the end that may not belong to the chunk: see `may_be_short`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FooterMap:
-    """Where things are in the bytes of a footer."""
+    """Positions of row groups and column chunks in the bytes of a footer."""
 
     footer: bytes
     schema: bytes
-    """The list of schema elements, as it is stored."""
+    """The encoded list of schema elements."""
     rows: Int64Array
-    """Of each row group."""
+    """The number of rows of each row group."""
     chunks: npt.NDArray[np.int64]
-    """The position of each chunk: a row for a row group, a column for a leaf."""
+    """The position of each chunk: one row per row group, one column per leaf."""
     column_orders: tuple[int | None, ...] | None
-    """How the bounds of each leaf are ordered; None for an order that is unknown, or where no orders are named."""
+    """The column order of each leaf, None if unsupported; or None if the footer has no column orders."""
     created_by: bytes | None
 
     @property
     def may_be_short(self) -> bool:
-        """Whether chunks may be longer than the footer says."""
+        """Whether chunks may be longer than the footer states."""
         try:
             return may_be_short((self.created_by or b"").decode())
         except UnicodeDecodeError:
@@ -145,16 +145,16 @@ class FooterMap:
         return self.column_orders[leaf] if self.column_orders and leaf < len(self.column_orders) else None
 
 
-def map_footer(footer: bytes, place: str, known: RowGroupPlaces | None = None) -> FooterMap:
+def map_footer(footer: bytes, location: str, known: RowGroupPlaces | None = None) -> FooterMap:
     """Find the row groups and the chunks of a footer (the bytes before its length and the magic).
 
-    `known` is where they are, as somebody saw who stepped over them before.
+    `known` are their positions from an earlier walk over the same footer.
     """
-    return decoded(partial(_read_map, known=known), footer, 0, f"the footer of '{place}'")
+    return decoded(partial(_read_map, known=known), footer, 0, f"the footer of '{location}'")
 
 
-def row_group_rows(footer: bytes | FooterMap, place: str = "the file") -> Int64Array:
-    return _mapped(footer, place).rows
+def row_group_rows(footer: bytes | FooterMap, location: str = "the file") -> Int64Array:
+    return _ensure_map(footer, location).rows
 
 
 def chunk_layouts(
@@ -162,33 +162,33 @@ def chunk_layouts(
     leaves: Collection[int],
     row_groups: Collection[int] | None,
     file_size: int,
-    place: str,
+    location: str,
 ) -> dict[tuple[int, int], ChunkLayout]:
-    """The chunks of these leaves in these row groups (None: in all), by row group and leaf.
+    """Decode the chunks of these leaves in these row groups (None: in all), by row group and leaf.
 
-    A chunk that would lie outside the data of the file is a CorruptFile, as is a leaf or a row group that the footer
-    does not have. An index or a filter that would lie outside is left out: nothing needs them.
+    A chunk outside the data of the file, or a leaf or row group that the footer does not have, raises CorruptFile. An
+    index or Bloom filter outside the file is ignored, because both are optional.
     """
-    where = _mapped(footer, place)
+    where = _ensure_map(footer, location)
     groups, columns = where.chunks.shape
     wanted = range(groups) if row_groups is None else row_groups
     if any(not 0 <= group < groups for group in wanted) or any(not 0 <= leaf < columns for leaf in leaves):
-        raise CorruptFile(f"'{place}' has {groups} row groups of {columns} columns, and others were asked for")
+        raise CorruptFile(f"'{location}' has {groups} row groups of {columns} columns, and others were requested")
     end = file_size - TRAILER_LENGTH - len(where.footer)
     layouts = {}
     for group in wanted:
         for leaf in leaves:
-            what = f"column {leaf} in row group {group} of '{place}'"
+            what = f"column {leaf} in row group {group} of '{location}'"
             found = decoded(_read_chunk, where.footer, int(where.chunks[group, leaf]), what)
-            layouts[group, leaf] = _layout(found, group, leaf, end, what, is_short=where.may_be_short)
+            layouts[group, leaf] = _make_layout(found, group, leaf, end, what, is_short=where.may_be_short)
     return layouts
 
 
-# --- The way to the chunks -------------------------------------------------------------------------------------------
+# --- Finding the chunks ----------------------------------------------------------------------------------------------
 
 
-def _mapped(footer: bytes | FooterMap, place: str) -> FooterMap:
-    return footer if isinstance(footer, FooterMap) else map_footer(footer, place)
+def _ensure_map(footer: bytes | FooterMap, location: str) -> FooterMap:
+    return footer if isinstance(footer, FooterMap) else map_footer(footer, location)
 
 
 def _read_map(footer: bytes, position: int, known: RowGroupPlaces | None) -> tuple[FooterMap, int]:
@@ -213,7 +213,7 @@ def _read_raw_list(data: bytes, position: int) -> tuple[bytes, int]:
 def _read_row_groups(footer: bytes, position: int) -> tuple[tuple[list[int], list[list[int]]], int]:
     element, size, position = read_list_header(footer, position)
     if size and element != STRUCT:
-        raise Malformed(f"a row group is of type {element}")
+        raise Malformed(f"a row group has the Thrift type {element}, expected a struct")
     rows, chunks = [], []
     for _ in range(size):
         group, position = read_struct(footer, position, _ROW_GROUP)
@@ -227,7 +227,7 @@ def _read_row_groups(footer: bytes, position: int) -> tuple[tuple[list[int], lis
 def _read_positions(footer: bytes, position: int) -> tuple[list[int], int]:
     element, size, position = read_list_header(footer, position)
     if size and element != STRUCT:
-        raise Malformed(f"a column chunk is of type {element}")
+        raise Malformed(f"a column chunk has the Thrift type {element}, expected a struct")
     positions = []
     for _ in range(size):
         positions.append(position)
@@ -251,10 +251,10 @@ _walked = count()
 
 @lru_cache(maxsize=1)
 def usual_chunk() -> re.Pattern[bytes]:
-    """Matches a whole chunk as nearly all are: no text of it has more than 63 bytes, no list more than 14 elements.
+    """Return a pattern that matches a whole typical chunk: strings up to 63 bytes, lists up to 14 elements.
 
-    It takes 4 µs where `skip` takes 15. To compile it takes as long as to step over a thousand chunks, and a process
-    that asks one question of one file never sees as many.
+    A match takes 4 µs where `skip` takes 15. Compiling the pattern takes as long as skipping a thousand chunks, so a
+    process that reads one file never compiles it.
     """
 
     def headers(*kinds: int) -> bytes:
@@ -272,7 +272,7 @@ def usual_chunk() -> re.Pattern[bytes]:
     numbers = lists((I16, I32, I64), number, range(15))
     texts = lists((BINARY,), text, range(1, 4))
     structs = lists((STRUCT,), b"(?:" + simple + rb")*+\x00", range(15))
-    # Statistics; then the metadata with them; then the chunk.
+    # Statistics, then the metadata that contains them, then the chunk.
     inner = b"(?:" + simple + b"|" + headers(BINARY) + text + b"|" + headers(LIST) + b"(?>" + numbers + rb"))*+\x00"
     any_list = b"(?>" + numbers + b"|" + texts + b"|" + structs + b")"
     metadata = b"(?:" + simple + b"|" + headers(LIST) + any_list + b"|" + headers(STRUCT) + inner + rb")*+\x00"
@@ -330,11 +330,13 @@ _REQUIRED = {
 _REQUIRED_OF_ENCODING = {1: "type of page with an encoding", 2: "encoding of its pages", 3: "count of its pages"}
 
 
-def _layout(chunk: Struct, group: int, leaf: int, end: int, what: str, *, is_short: bool) -> ChunkLayout:
+def _make_layout(chunk: Struct, group: int, leaf: int, end: int, what: str, *, is_short: bool) -> ChunkLayout:
     if chunk.get(1):
-        raise UnsupportedFeature(f"{what} is stored in another file, which Tamis does not read; write it into one file")
+        raise UnsupportedFeature(
+            f"{what} is stored in another file, which is not supported; write the table into one file"
+        )
     if 8 in chunk:
-        raise UnsupportedFeature(f"{what} is encrypted, which Tamis cannot read; decrypt the file first")
+        raise UnsupportedFeature(f"{what} is encrypted, which is not supported; decrypt the file first")
     metadata = chunk[3]
     data, length = metadata[9], metadata[7]
     dictionary = metadata.get(11)
@@ -345,15 +347,15 @@ def _layout(chunk: Struct, group: int, leaf: int, end: int, what: str, *, is_sho
         raise CorruptFile(f"{what} has a negative size; write the file again")
     if not MAGIC_LENGTH <= start <= end - length:
         if metadata[5] == 0:
-            # Of a chunk without values some writers do not know where it is.
+            # Some writers state no offset for a chunk without values.
             start = MAGIC_LENGTH
             dictionary, length = None, 0
         else:
             raise CorruptFile(
-                f"{what} would be at bytes {start} to {start + length}, and the data ends at {end}; write it again"
+                f"{what} has the byte range {start} to {start + length}, and the data ends at {end}; write it again"
             )
     if dictionary is not None and data > start + length:
-        raise CorruptFile(f"{what} has its data {data - start} bytes into {length} bytes; write the file again")
+        raise CorruptFile(f"{what} has its data pages at byte {data - start} of {length}; write the file again")
     statistics = metadata.get(12, {})
     slack = min(MOST_SLACK, end - start - length) if is_short and length else 0
     return ChunkLayout(
@@ -366,36 +368,36 @@ def _layout(chunk: Struct, group: int, leaf: int, end: int, what: str, *, is_sho
         total_compressed_size=metadata[7],
         total_uncompressed_size=metadata[6],
         num_values=metadata[5],
-        column_index=_index_range(chunk.get(6), chunk.get(7), end),
-        offset_index=_index_range(chunk.get(4), chunk.get(5), end),
-        bloom_filter=_filter_range(metadata.get(14), metadata.get(15), end),
-        all_dictionary=_is_all_dictionary(metadata[2], metadata.get(13)),
+        column_index=_check_index_range(chunk.get(6), chunk.get(7), end),
+        offset_index=_check_index_range(chunk.get(4), chunk.get(5), end),
+        bloom_filter=_check_filter_range(metadata.get(14), metadata.get(15), end),
+        all_dictionary=_is_all_dictionary_encoded(metadata[2], metadata.get(13)),
         dictionary_pages=_count_dictionary_pages(metadata.get(13)),
         min_exact=statistics.get(8),
         max_exact=statistics.get(7),
-        null_count=_count(statistics.get(3)),
-        nan_count=_count(statistics.get(9)),
+        null_count=_check_count(statistics.get(3)),
+        nan_count=_check_count(statistics.get(9)),
         byte_range=(start, length + slack),
         slack=slack,
-        text_bytes=_count(metadata.get(16, {}).get(1)),
+        text_bytes=_check_count(metadata.get(16, {}).get(1)),
     )
 
 
-def _index_range(offset: int | None, length: int | None, end: int) -> ByteRange | None:
-    # An index that cannot be where the footer says is as good as none: nothing needs it.
+def _check_index_range(offset: int | None, length: int | None, end: int) -> ByteRange | None:
+    # Page indexes are optional, so one with an impossible range is ignored.
     if offset is None or length is None or length <= 0 or not MAGIC_LENGTH <= offset <= end - length:
         return None
     return offset, length
 
 
-def _filter_range(offset: int | None, length: int | None, end: int) -> tuple[int, int | None] | None:
+def _check_filter_range(offset: int | None, length: int | None, end: int) -> tuple[int, int | None] | None:
     if offset is None or not MAGIC_LENGTH <= offset < end:
         return None
-    # Without a length the filter says itself how long it is. A length that cannot be makes all of it doubtful.
+    # Without a length, the filter's header states it. An impossible length makes the whole entry untrustworthy.
     return (offset, length) if length is None or 0 < length <= end - offset else None
 
 
-def _count(number: int | None) -> int | None:
+def _check_count(number: int | None) -> int | None:
     return number if number is not None and number >= 0 else None
 
 
@@ -406,13 +408,12 @@ def _count_dictionary_pages(pages: list[Struct] | None) -> int | None:
     return sum(counts) if all(count >= 0 for count in counts) else None
 
 
-def _is_all_dictionary(encodings: list[int], pages: list[Struct] | None) -> bool:
-    """Whether no data page can hold a value that is not in the dictionary.
+def _is_all_dictionary_encoded(encodings: list[int], pages: list[Struct] | None) -> bool:
+    """Return whether every data page is certain to be dictionary-encoded.
 
-    Where the pages are not counted by their encodings, the list of encodings can tell for the first version of the
-    format: it has PLAIN_DICTIONARY for pages of positions, and a page of plain values would add PLAIN. RLE and
-    BIT_PACKED are those of levels there. RLE_DICTIONARY proves nothing: it stands beside the PLAIN of the dictionary
-    itself.
+    Without page counts per encoding, the list of encodings decides for version 1 of the format: it has PLAIN_DICTIONARY
+    for dictionary-encoded pages, and a page of plain values would add PLAIN. RLE and BIT_PACKED are the encodings of
+    levels there. RLE_DICTIONARY proves nothing, because the dictionary page itself adds PLAIN beside it.
     """
     if pages is None:
         return PLAIN_DICTIONARY in encodings and set(encodings) <= {PLAIN_DICTIONARY, RLE, BIT_PACKED}

@@ -1,8 +1,8 @@
-"""How many bytes rows take once they are decoded, which sizes the batches that they are read in.
+"""Estimates of the decoded size of rows, which determine batch sizes.
 
-A chunk says how many bytes its pages have unpacked. Texts that are positions in a dictionary take more as rows: a
-thousand rows of one text of 100 KB are 100 KB in the file and 100 MB in a batch. Some writers note how many bytes the
-texts of a chunk have; of other files the dictionary tells how wide a text is on average.
+A chunk states the uncompressed size of its pages. Dictionary-encoded strings take more when decoded: a thousand rows
+with the same string of 100 KB are 100 KB in the file and 100 MB in a batch. Some writers state the total length of a
+chunk's strings; for other files the dictionary gives the average length of a string.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tamis.parquet.footer import Footer
 from tamis.parquet.page_header import decode_page_header
 
 _LONGEST_HEADER = 256
-"""Of a dictionary page, which has no statistics in its header."""
+"""The maximum length of a dictionary page header, which has no statistics."""
 
 
 def decoded_size(layout: ChunkLayout) -> int:
-    """About how many bytes the rows of a chunk take, as far as its footer tells."""
+    """Return the approximate decoded size of a chunk in bytes, from its metadata alone."""
     return max(layout.total_uncompressed_size, layout.text_bytes or 0)
 
 
@@ -33,33 +33,33 @@ def decoded_size_of_row_group(
     leaves: Sequence[int],
     file: pa.NativeFile | PrefetchedFile,
     file_size: int,
-    place: str,
+    location: str,
 ) -> int:
-    """About how many bytes the rows of some leaves take. `file` has at least the bytes of their chunks."""
+    """Return the approximate decoded size of some leaves in bytes. `file` has at least the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
     total = 0
     for leaf in leaves:
         chunk = group.column(leaf)
         size = chunk.total_uncompressed_size
-        # However wide a text of the dictionary is, it is not wider than the chunk.
+        # A string in the dictionary is never longer than the chunk.
         if size * group.num_rows > MOST_BYTES and chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":
-            size = max(size, _size_of_texts(footer, row_group, leaf, file, file_size, place))
+            size = max(size, _estimate_text_size(footer, row_group, leaf, file, file_size, location))
         total += size
     return total
 
 
-def _size_of_texts(
-    footer: Footer, row_group: int, leaf: int, file: pa.NativeFile | PrefetchedFile, file_size: int, place: str
+def _estimate_text_size(
+    footer: Footer, row_group: int, leaf: int, file: pa.NativeFile | PrefetchedFile, file_size: int, location: str
 ) -> int:
     try:
-        where = footer.keep("map", lambda: map_footer(footer.content, place, footer.places))
-        layout = chunk_layouts(where, [leaf], [row_group], file_size, place)[row_group, leaf]
+        where = footer.keep("map", lambda: map_footer(footer.content, location, footer.places))
+        layout = chunk_layouts(where, [leaf], [row_group], file_size, location)[row_group, leaf]
         if layout.text_bytes is not None or layout.dictionary_page_offset is None:
             return decoded_size(layout)
         file.seek(layout.dictionary_page_offset)
         start = pa.py_buffer(file.read(min(_LONGEST_HEADER, layout.byte_range[1])))
-        header = decode_page_header(start.to_pybytes(), place)
+        header = decode_page_header(start.to_pybytes(), location)
     except CorruptFile:
-        # Whoever reads the rows finds what is wrong, or nothing is; this is only about how many of them at a time.
+        # This is only an estimate. If the chunk is damaged, reading its rows reports the error.
         return 0
     return header.uncompressed_size * layout.num_values // max(header.num_values, 1)

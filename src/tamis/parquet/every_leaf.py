@@ -1,4 +1,4 @@
-"""All leaves of a file, also those inside lists and maps: for showing a file, where pruning has no use for them."""
+"""All leaf columns of a file for inspection, including those inside lists and maps, which pruning ignores."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _WIDEST_DECIMAL128 = 38
 
 @dataclass(frozen=True, slots=True)
 class AnyLeaf:
-    """A leaf, and whether a row may have several of its values, or none."""
+    """A leaf column, and whether it is repeated: a row may have any number of its values."""
 
     leaf: Leaf
     is_repeated: bool
 
     @property
     def name(self) -> str:
-        """The path with dots, as `--column` and filters take it.
+        """The dotted path, as `--column` and filters accept it.
 
         >>> name_of(("a", "b")), name_of(("a.b", "c"))
         ('a.b', '`a.b`.c')
@@ -38,7 +38,7 @@ class AnyLeaf:
 
     @property
     def logical(self) -> str | None:
-        """The logical type with its parameters, as in `TIMESTAMP(us, UTC)`; None where there is none."""
+        """The logical type with its parameters, as in `TIMESTAMP(us, UTC)`; None if the leaf has none."""
         leaf = self.leaf
         match leaf.logical:
             case "NONE":
@@ -55,14 +55,14 @@ class AnyLeaf:
 
     @property
     def shown_type(self) -> pa.DataType | None:
-        """The type in which bounds are shown; None where the column has no order."""
+        """The type in which bounds are shown; None if the column has no order."""
         stored = stored_type(self.leaf)
         if stored is None:
             return None
         if self.leaf.logical in ("STRING", "ENUM", "JSON"):
             return types.STRING
         if pa.types.is_float16(stored):
-            # Arrow has hardly a kernel for the narrow ones.
+            # Arrow has few kernels for float16.
             return pa.float32()
         if pa.types.is_decimal(stored):
             wide = stored.precision > _WIDEST_DECIMAL128
@@ -71,14 +71,14 @@ class AnyLeaf:
 
 
 def every_leaf(schema: FileSchema) -> list[AnyLeaf]:
-    """All leaves of a file in their order.
+    """Return all leaf columns of a file in schema order.
 
-    A leaf inside a list or a map has the path of Parquet, with the groups that lists are made of: `tags.list.element`.
+    A leaf inside a list or a map has its Parquet path, with the groups of the list encoding: `tags.list.element`.
     """
     found = []
-    for index, (path, arrow_type) in enumerate(_walk(schema.arrow)):
+    for index, (path, arrow_type) in enumerate(_walk_leaves(schema.arrow)):
         column = schema.parquet.column(index)
-        leaf = Leaf.of_column(index, _whole_path(path, column.path), column, arrow_type, schema.calendar)
+        leaf = Leaf.of_column(index, _complete_path(path, column.path), column, arrow_type, schema.calendar)
         found.append(AnyLeaf(leaf, column.max_repetition_level > 0))
     return found
 
@@ -88,29 +88,29 @@ def name_of(path: FieldPath) -> str:
     return ".".join(quoted)
 
 
-def _walk(schema: pa.Schema) -> Iterator[tuple[FieldPath, pa.DataType]]:
-    """The leaves in order: the path through structs down to the leaf or the first list or map, and the leaf's type."""
+def _walk_leaves(schema: pa.Schema) -> Iterator[tuple[FieldPath, pa.DataType]]:
+    """Yield the leaves in order: the path through structs to the leaf or the first list or map, and the leaf type."""
     stack: list[tuple[FieldPath, bool, pa.DataType]] = [
         ((field.name,), True, field.type) for field in reversed(list(schema))
     ]
     while stack:
-        path, goes_on, data_type = stack.pop()
+        path, is_in_structs, data_type = stack.pop()
         if isinstance(data_type, pa.BaseExtensionType):
-            stack.append((path, goes_on, data_type.storage_type))
+            stack.append((path, is_in_structs, data_type.storage_type))
         elif pa.types.is_dictionary(data_type):
-            stack.append((path, goes_on, data_type.value_type))
+            stack.append((path, is_in_structs, data_type.value_type))
         elif pa.types.is_nested(data_type):
-            goes_on = goes_on and pa.types.is_struct(data_type)
+            is_in_structs = is_in_structs and pa.types.is_struct(data_type)
             # Arrow counts the entries of a map as its only child, a struct of key and value.
             for position in reversed(range(data_type.num_fields)):
                 field = data_type.field(position)
-                stack.append(((*path, field.name) if goes_on else path, goes_on, field.type))
+                stack.append(((*path, field.name) if is_in_structs else path, is_in_structs, field.type))
         else:
             yield path, data_type
 
 
-def _whole_path(path: FieldPath, parquet: str) -> FieldPath:
-    # Dots in Parquet's text may be part of a name, so of that only what is inside a list or a map is taken.
+def _complete_path(path: FieldPath, parquet: str) -> FieldPath:
+    # Dots in Parquet's path may be part of a name, so only its parts inside a list or a map are used.
     known = ".".join(path)
     if parquet == known:
         return path

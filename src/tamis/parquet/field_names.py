@@ -1,9 +1,9 @@
-"""Files that call the columns of a table by other names, or know them by ids: their schemas in the table's words.
+"""Column mapping: the schemas of files with physical column names or field ids, in the table's logical names.
 
-Tables that rename columns without rewriting files keep, for each field, what files call it: a name that never changes,
-or a number. Such a file is read as if it had been written with the names of today. What the table does not have, a
-column that was dropped say, gets a name that no column has. What the file does not have is NULL, or the value that the
-table notes for files older than the field.
+Tables that rename columns without rewriting files record for each field its physical identity: a name that never
+changes, or a field id. Such a file is read as if it had been written with the current names. A field that the table
+does not have, such as a dropped column, gets a name that no column has. A field that the file does not have is NULL, or
+the default that the table defines for files older than the field.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from tamis.errors import CorruptFile
 from tamis.parquet.leaves import FieldPath, FileSchema, with_arrow_schema
 
 FIELD_ID = b"PARQUET:field_id"
-"""Where pyarrow keeps the id that a file gives to a field."""
+"""The key of the field metadata in which pyarrow stores the field id of a file."""
 
 ORC_FIELD_ID = b"iceberg.id"
-"""The same for ORC files of Iceberg tables."""
+"""The same key for ORC files of Iceberg tables."""
 
 ELEMENT, KEY, VALUE = "element", "key", "value"
-"""In place of a name: the elements of a list, the keys and the values of a map."""
+"""Path parts for the elements of a list, and the keys and the values of a map."""
 
-_NOBODYS = "\0"
+_UNMAPPED_PREFIX = "\0"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldName:
-    """The name that a table has for a field, and those for the fields inside it, by what files call them."""
+    """The logical name of a field, and of the fields inside it by their physical names or ids."""
 
     name: str
     inner: Mapping[Hashable, FieldName] = field(default_factory=dict)
     default: pa.Scalar | None = None
-    """What the field is in files that do not have it; None: NULL. A struct's own says no more than that it is there."""
+    """The value in files that lack the field; None means NULL. For a struct, any value means that it is not NULL."""
     called: str | None = None
-    """The name that it has in files beside its id. A column with that name alone was meant, and would not be found."""
+    """The physical name beside the field id. A column with only that name is meant but would not be found."""
 
 
 @dataclass(frozen=True, eq=False)
 class FieldNames:
-    """The names of a table's fields, by what files call them: by ids, or else by names."""
+    """The logical names of a table's fields, by field ids or by physical names."""
 
     fields: Mapping[Hashable, FieldName]
     by_id: bool
     without_ids: FieldNames | None = None
-    """For files that give no id to any field, where the table knows their names."""
+    """The mapping by name for files without field ids, if the table has one."""
     wrong_mapping: str | None = None
-    """Why the names that the table has for such files cannot be used. Files with ids do not need them."""
+    """The reason why the mapping by name cannot be used. Files with field ids do not need it."""
     has_one_calendar: bool = False
-    """Whether days are those of today's calendar, whatever Spark noted in a file: so they are to Iceberg."""
-    _known: dict[FileSchema, FileSchema] = field(default_factory=dict, repr=False)
+    """Whether dates are always Gregorian, whatever Spark recorded in a file. This holds for Iceberg."""
+    _schema_cache: dict[FileSchema, FileSchema] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The names as values that `json` takes."""
+        """Return the mapping as JSON-compatible values."""
         without_ids = None if self.without_ids is None else self.without_ids.to_json()
         return {
             "by_id": self.by_id,
@@ -70,7 +70,7 @@ class FieldNames:
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> FieldNames:
-        """The names that `to_json` described."""
+        """Build the mapping from the result of `to_json`."""
         without_ids = None if given["without_ids"] is None else FieldNames.from_json(given["without_ids"])
         return FieldNames(
             _fields_from_json(given["fields"]),
@@ -82,67 +82,67 @@ class FieldNames:
 
     @cached_property
     def defaults(self) -> Mapping[FieldPath, pa.Scalar]:
-        """What fields are in files that do not have them, by their paths in the table; where nothing is said, NULL."""
-        return dict(_defaults((), self.fields))
+        """The values of fields in files that lack them, by path in the table; NULL for fields without an entry."""
+        return dict(_walk_defaults((), self.fields))
 
-    def check(self, schema: FileSchema, place: str) -> None:
-        """An error for a file that lacks what its columns, or one of them, would be known by: they would be NULL."""
-        if schema in self._known:
+    def check(self, schema: FileSchema, location: str) -> None:
+        """Raise if a column of the file lacks the field id that identifies it, since it would be read as NULL."""
+        if schema in self._schema_cache:
             return
-        lacking = self.for_file(schema.own_arrow, place)._without_its_id(schema.own_arrow)
+        lacking = self.for_file(schema.own_arrow, location)._find_field_without_id(schema.own_arrow)
         if lacking is not None:
             raise CorruptFile(
-                f"'{place}' gives no field id to its column {lacking!r}, and its table knows columns by ids: write it "
+                f"'{location}' has no field id for its column {lacking!r}, and its table maps columns by id: write it "
                 "again with ids, or map the table's columns by name"
             )
 
-    def _without_its_id(self, own: pa.Schema) -> str | None:
-        """A field that has the name of one of the table, and not the id by which it would be found."""
+    def _find_field_without_id(self, own: pa.Schema) -> str | None:
+        """Return a field that has the name of one of the table's fields, but not its id."""
         if not self.by_id:
             return None
-        waiting: list[tuple[pa.DataType, Mapping[Hashable, FieldName]]] = [(pa.struct(list(own)), self.fields)]
-        while waiting:
-            data_type, names = waiting.pop()
+        pending: list[tuple[pa.DataType, Mapping[Hashable, FieldName]]] = [(pa.struct(list(own)), self.fields)]
+        while pending:
+            data_type, names = pending.pop()
             if pa.types.is_struct(data_type):
                 found = {self._key(each): each for each in data_type}
                 absent = {each.called for key, each in names.items() if key not in found}
                 for each in data_type:
                     if self._key(each) is None and each.name in absent:
                         return str(each.name)
-                waiting += [(each.type, names[key].inner) for key, each in found.items() if key in names]
+                pending += [(each.type, names[key].inner) for key, each in found.items() if key in names]
             else:
-                waiting += [(each, names[part].inner) for part, each in _parts_of(data_type) if part in names]
+                pending += [(each, names[part].inner) for part, each in _list_parts(data_type) if part in names]
         return None
 
-    def for_file(self, own: pa.Schema, place: str) -> FieldNames:
-        """The names that are good for a file with this schema, which is its own."""
-        if not self.by_id or not len(own) or any(map(_field_id, own)):
+    def for_file(self, own: pa.Schema, location: str) -> FieldNames:
+        """Return the mapping that applies to a file with this physical schema."""
+        if not self.by_id or not len(own) or any(map(_get_field_id, own)):
             return self
         if self.wrong_mapping is not None and not _has_ids(own):
-            raise CorruptFile(f"'{place}' gives no field ids to its columns, and {self.wrong_mapping}")
+            raise CorruptFile(f"'{location}' has no field ids, and {self.wrong_mapping}")
         if self.without_ids is None:
             raise CorruptFile(
-                f"'{place}' gives no field ids to its columns, and its table knows them by ids: write it again with "
-                "ids, or map the table's columns by name"
+                f"'{location}' has no field ids, and its table maps columns by id: write it again with ids, or map the "
+                "table's columns by name"
             )
         return self if _has_ids(own) else self.without_ids
 
     def renamed(self, schema: FileSchema) -> FileSchema:
-        """The schema of a file in the table's words, the same object for the same schema."""
-        found = self._known.get(schema)
+        """Return a file's schema in logical names: the same object for the same schema."""
+        found = self._schema_cache.get(schema)
         if found is None:
-            # Two threads may both make one, of which one is kept.
+            # Two threads may both compute it; one result is kept.
             arrow = self.for_file(schema.own_arrow, "a file").rename_schema(schema.arrow)
             made = with_arrow_schema(schema, arrow, self.defaults, has_one_calendar=self.has_one_calendar)
-            found = self._known.setdefault(schema, made)
+            found = self._schema_cache.setdefault(schema, made)
         return found
 
     def rename_schema(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of a file for which these names are good, in the table's words."""
+        """Return the schema of a file, to which this mapping applies, in logical names."""
         return pa.schema([self._rename(each, self.fields) for each in schema])
 
     def rename_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch as a file has it, or some of its fields, in the table's words. Nothing is copied."""
+        """Return a batch of a file, or of some of its fields, in logical names, without copying."""
         fields = list(self.rename_schema(batch.schema))
         arrays = [
             array if array.type == each.type else array.view(each.type)
@@ -153,13 +153,13 @@ class FieldNames:
     def _rename(self, given: pa.Field, names: Mapping[Hashable, FieldName]) -> pa.Field:
         known = names.get(self._key(given))
         if known is None:
-            return given.with_name(f"{_NOBODYS}{given.name}")
+            return given.with_name(f"{_UNMAPPED_PREFIX}{given.name}")
         return given.with_name(known.name).with_type(self._rename_inside(given.type, known.inner))
 
     def _key(self, given: pa.Field) -> Hashable:
         if not self.by_id:
             return str(given.name)
-        found = _field_id(given)
+        found = _get_field_id(given)
         return None if found is None else int(found)
 
     def _rename_inside(self, data_type: pa.DataType, names: Mapping[Hashable, FieldName]) -> pa.DataType:
@@ -183,8 +183,8 @@ class FieldNames:
         return data_type if known is None else self._rename_inside(data_type, known.inner)
 
 
-def _parts_of(data_type: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """What a list or a map is made of."""
+def _list_parts(data_type: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """Return the element, key and value types of a list or a map."""
     if pa.types.is_map(data_type):
         return [(KEY, data_type.key_type), (VALUE, data_type.item_type)]
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
@@ -192,29 +192,29 @@ def _parts_of(data_type: pa.DataType) -> list[tuple[str, pa.DataType]]:
     return []
 
 
-def _field_id(given: pa.Field) -> bytes | None:
+def _get_field_id(given: pa.Field) -> bytes | None:
     metadata = given.metadata or {}
     return metadata.get(FIELD_ID) or metadata.get(ORC_FIELD_ID)
 
 
 def _has_ids(schema: pa.Schema) -> bool:
-    """Whether some field has an id, at any depth."""
-    waiting = list(schema)
-    while waiting:
-        each = waiting.pop()
-        if _field_id(each) is not None:
+    """Return whether some field has an id, at any depth."""
+    pending = list(schema)
+    while pending:
+        each = pending.pop()
+        if _get_field_id(each) is not None:
             return True
-        waiting += [each.type.field(index) for index in range(each.type.num_fields)]
+        pending += [each.type.field(index) for index in range(each.type.num_fields)]
     return False
 
 
-def _defaults(path: FieldPath, fields: Mapping[Hashable, FieldName]) -> Iterator[tuple[FieldPath, pa.Scalar]]:
+def _walk_defaults(path: FieldPath, fields: Mapping[Hashable, FieldName]) -> Iterator[tuple[FieldPath, pa.Scalar]]:
     for key, each in fields.items():
-        # The parts of lists and maps may have no name besides what they are.
+        # The elements of lists and maps may have no name but their key.
         own = (*path, each.name or str(key))
         if each.default is not None:
             yield own, each.default
-        yield from _defaults(own, each.inner)
+        yield from _walk_defaults(own, each.inner)
 
 
 def _fields_to_json(fields: Mapping[Hashable, FieldName]) -> list[list[Any]]:

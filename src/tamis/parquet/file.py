@@ -1,6 +1,6 @@
-"""One Parquet file, as everything that looks below its row groups sees it: its footer, its chunks, its leaves.
+"""One Parquet file with its footer, column chunks and leaf columns, for readers of row groups and pages.
 
-What is worked out of the footer is kept with it.
+Everything derived from the footer is cached with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tamis.types import without_views
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A file at one place and of one content. Any number of threads may use it."""
+    """A file at a path with a fixed content. It is thread-safe."""
 
     storage: Storage
     path: str
@@ -39,7 +39,7 @@ class ParquetFile:
     def load(
         storage: Storage, path: str, size: int, modified_ns: int | None, names: FieldNames | None = None
     ) -> ParquetFile:
-        """The file at a path; with `names` its schema is in the words of a table."""
+        """Load the footer of the file at a path; with `names` its schema has logical names."""
         return ParquetFile(storage, path, size, modified_ns, load_footer(storage, path, size, modified_ns, names)[0])
 
     @property
@@ -52,7 +52,7 @@ class ParquetFile:
 
     @property
     def identity(self) -> Hashable:
-        """Stands for this content: another file at the same place has another footer."""
+        """A cache key for this content: another file at the same path has another footer, and so another key."""
         return self.footer.keep("identity", object)
 
     @property
@@ -76,16 +76,16 @@ class ParquetFile:
         return self.footer.keep(("chunk", row_group, leaf), read)
 
     def rows_of_a_batch(self, row_group: int, leaves: Iterable[int]) -> int:
-        """How many rows of some leaves make a batch."""
+        """Return the number of rows per batch for some leaves."""
         size = sum(decoded_size(self.chunk(row_group, leaf)) for leaf in leaves)
         return rows_of_a_batch(self.rows_of(row_group), size)
 
     def has_page_locations(self, row_group: int, leaves: Iterable[int]) -> bool:
-        """Whether single pages of all these leaves can be read."""
+        """Return whether single pages of all these leaves can be read."""
         return all(readable_index(self.chunk(row_group, leaf).offset_index) is not None for leaf in leaves)
 
     def leaf_pages(self, row_group: int, leaf: int, locations: PageLocations | None) -> LeafPages:
-        """How to read the pages of a leaf that are at these places, or its chunk where nobody knows them."""
+        """Return a reader for a leaf's pages at these locations, or for its whole chunk if locations are unknown."""
         schema, field, named = self.footer.keep(("leaf", leaf), lambda: self._read_leaf(leaf))
         calendar = self.footer.schema.calendar if leaf in self.footer.schema.old_leaves else None
         return LeafPages(
@@ -96,6 +96,6 @@ class ParquetFile:
         schema = self.footer.schema
         named = leaf_field(schema.columns, leaf)
         field = named if self.footer.names is None else leaf_field(fields_with_leaves(schema.own_arrow), leaf)
-        # Rows cannot be taken out of views.
+        # Arrow cannot `take` rows from string or binary views.
         field, named_type = field.with_type(without_views(field.type)), without_views(named.type)
         return leaf_schemas(self.map, [leaf], self.place)[leaf], field, named_type

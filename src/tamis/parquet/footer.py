@@ -1,10 +1,10 @@
-"""Footers of Parquet files: few requests to read one, and none to read it again.
+"""Footers of Parquet files: read with few requests, and cached.
 
-A footer is at the end of its file, behind it four bytes with its length and four of magic. One read of the last
-64 KiB holds most footers whole; for a larger one exactly the missing bytes are read. Another read of a local file
-costs nothing to speak of, so there the first one is a quarter of that, and what is not needed is not read.
+A footer is at the end of its file, followed by four bytes with its length and four bytes of magic. One read of the last
+64 KiB contains most footers completely; for a larger one exactly the missing bytes are read. A second read of a local
+file is cheap, so there the first read is a quarter of that.
 
-What comes back is pyarrow's `FileMetaData`, safe to use: see `tamis.parquet.vetting`.
+The result is pyarrow's `FileMetaData`, validated for safe use: see `tamis.parquet.vetting`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tamis.parquet.vetting import RowGroupPlaces, vet_footer
 
 TAIL_LENGTH = 64 * 1024
 LOCAL_TAIL_LENGTH = 16 * 1024
-"""How much of the end of a file is read first."""
+"""The number of bytes at the end of a file that are read first."""
 
 NAMES_OF_FILES = (".parquet", ".parq", ".pq")
 
@@ -40,47 +40,47 @@ _SHORTEST_FILE = len(MAGIC) + _TRAILER
 
 
 WHOLE_FILE = 32 * 1024
-"""A file of at most so many bytes comes whole with its footer, and is handed on so that nobody reads it again."""
+"""The size in bytes up to which a file is read completely with its footer; callers get the content for reuse."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footer:
-    """The footer of one file, and what was worked out from it so far. Any number of threads may use it."""
+    """The footer of one file, with a cache for values derived from it. It is thread-safe."""
 
     content: bytes
-    """As it is in the file, without length and magic."""
+    """The bytes in the file, without length and magic."""
     metadata: pq.FileMetaData
     schema: FileSchema
     names: FieldNames | None = None
-    """How the table calls the columns of the file, where the schema is in its words."""
+    """The column mapping of the table, if the schema has logical names."""
     places: RowGroupPlaces | None = field(default=None, repr=False)
-    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @property
     def serialized_size(self) -> int:
         return int(self.metadata.serialized_size)
 
     def renamed(self, names: FieldNames) -> Footer:
-        """The same footer with a schema in the words of a table."""
+        """Return the same footer with a schema in logical names."""
         return self.keep(
-            ("renamed", names), lambda: replace(self, schema=names.renamed(self.schema), names=names, _kept={})
+            ("renamed", names), lambda: replace(self, schema=names.renamed(self.schema), names=names, _cache={})
         )
 
     def keep(self, key: Hashable, work_out: Callable[[], T]) -> T:
-        """What `work_out` returns, worked out once. Meant for what is smaller than the footer itself, never None."""
-        found: T | None = self._kept.get(key)
+        """Return the cached result of `work_out`. Results must not be None and should be smaller than the footer."""
+        found: T | None = self._cache.get(key)
         if found is None:
-            # Two threads may both work it out: they find the same.
-            found = self._kept[key] = work_out()
+            # Two threads may both compute it; their results are equal.
+            found = self._cache[key] = work_out()
         return found
 
 
 def read_footer(storage: Storage, path: str, size: int, modified_ns: int | None) -> pq.FileMetaData:
-    """The metadata of a file, from memory where a file of this size and time was read before.
+    """Return the metadata of a file, cached by size and modification time.
 
-    A file whose time of change is not known (None) is read each time.
+    A file without a known modification time (None) is read each time.
     """
     return load_footer(storage, path, size, modified_ns)[0].metadata
 
@@ -88,11 +88,11 @@ def read_footer(storage: Storage, path: str, size: int, modified_ns: int | None)
 def load_footer(
     storage: Storage, path: str, size: int, modified_ns: int | None, names: FieldNames | None = None
 ) -> tuple[Footer, pa.Buffer | None]:
-    """The footer of a file, as `read_footer` finds it, and the whole file where it is small and had to be read.
+    """Return the footer of a file, cached like `read_footer`, and the whole file if it is small and was read now.
 
-    With `names` its schema is in the words of a table.
+    With `names` its schema has logical names.
     """
-    # What is in memory may have been read for a caller who allowed it.
+    # A cached footer may have been read for a caller with other permissions for links.
     storage.check_links(path)
     footer, content = _load(storage, path, size, modified_ns)
     if names is None:
@@ -114,14 +114,14 @@ def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tu
 
 
 def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[bytes, pa.Buffer]:
-    """The footer, and the end of the file with which it came."""
-    place = storage.place(path)
-    # Whether the file is the one that was listed matters to those who read more of it than this.
+    """Read the footer; also return the end of the file that was read with it."""
+    location = storage.place(path)
+    # Readers of data check that the file is the one that was listed; for the footer alone it does not matter.
     with RangedFile(storage, path, size, modified_ns if is_never_changed(modified_ns) else None) as file:
-        _check_size(size, place)
+        _check_size(size, location)
         is_short = storage.is_local and size > WHOLE_FILE
         tail = file.read_tail(LOCAL_TAIL_LENGTH if is_short else TAIL_LENGTH)
-        length = _footer_length(tail[-_TRAILER:].to_pybytes(), size, place)
+        length = _read_footer_length(tail[-_TRAILER:].to_pybytes(), size, location)
         missing = length + _TRAILER - tail.size
         if missing > 0:
             before = file.read([(size - length - _TRAILER, missing)])[0]
@@ -129,99 +129,106 @@ def _read_footer_bytes(storage: Storage, path: str, size: int, modified_ns: int 
         return tail[-_TRAILER - length : -_TRAILER].to_pybytes(), tail
 
 
-def about_empty_file(place: str) -> str:
+def about_empty_file(location: str) -> str:
     return (
-        f"the file '{place}' is empty: it has 0 bytes, and a Parquet file without rows has a footer. "
+        f"the file '{location}' is empty: it has 0 bytes, but a Parquet file without rows has a footer. "
         "Its writer did not finish: write it again"
     )
 
 
-def _way_out(place: str) -> str:
-    if place.lower().endswith(NAMES_OF_FILES):
+def _suggest_fix(location: str) -> str:
+    if location.lower().endswith(NAMES_OF_FILES):
         return "If its writer did not finish, write it again"
-    return "If it is no data of a table, a name that starts with _ or . hides it"
+    return "If it is not table data, hide it with a name that starts with _ or ."
 
 
-def _check_size(size: int, place: str) -> None:
+def _check_size(size: int, location: str) -> None:
     if not size:
-        raise CorruptFile(about_empty_file(place))
+        raise CorruptFile(about_empty_file(location))
     if size < _SHORTEST_FILE:
         raise CorruptFile(
-            f"'{place}' is no Parquet file: it has {size} bytes, the shortest has {_SHORTEST_FILE}. {_way_out(place)}"
+            f"'{location}' is not a Parquet file: it has {size} bytes, expected at least {_SHORTEST_FILE}. "
+            f"{_suggest_fix(location)}"
         )
 
 
-def _footer_length(trailer: bytes, size: int, place: str) -> int:
+def _read_footer_length(trailer: bytes, size: int, location: str) -> int:
     magic = trailer[4:]
     if magic == ENCRYPTED_MAGIC:
-        raise UnsupportedFeature(f"'{place}' has an encrypted footer, which Tamis cannot read; decrypt the file first")
+        raise UnsupportedFeature(
+            f"'{location}' has an encrypted footer, which is not supported; decrypt the file first"
+        )
     if magic != MAGIC:
-        raise CorruptFile(f"'{place}' is no Parquet file, or is cut off: it does not end in PAR1. {_way_out(place)}")
+        raise CorruptFile(
+            f"'{location}' is not a Parquet file, or is truncated: it does not end in PAR1. {_suggest_fix(location)}"
+        )
     length = int.from_bytes(trailer[:4], "little")
     if not 0 < length <= size - _SHORTEST_FILE:
-        raise CorruptFile(f"'{place}' is damaged: its footer would have {length} bytes, in a file of {size}")
+        raise CorruptFile(
+            f"'{location}' is damaged: its footer has {length} bytes in a file of {size}; write the file again"
+        )
     return length
 
 
-def parse_footer(footer: bytes, place: str) -> pq.FileMetaData:
-    """The metadata in the bytes of a footer, without length and magic; `place` names the file in messages."""
-    return footer_from_bytes(footer, place).metadata
+def parse_footer(footer: bytes, location: str) -> pq.FileMetaData:
+    """Parse the bytes of a footer, without length and magic; `location` names the file in messages."""
+    return footer_from_bytes(footer, location).metadata
 
 
-def footer_from_bytes(content: bytes, place: str) -> Footer:
-    """The footer in these bytes, without length and magic; `place` names the file in messages."""
-    metadata = _parse(content, place)
-    schema = file_schema(metadata, place)
-    vetted, places = vet_footer(content, schema.types, f"'{place}'")
-    metadata = metadata if vetted is content else _parse(vetted, place)
-    # One column of each row group is enough to see whether a number of rows is wrong; others are checked when read.
+def footer_from_bytes(content: bytes, location: str) -> Footer:
+    """Parse and validate the bytes of a footer, without length and magic; `location` names the file in messages."""
+    metadata = _parse(content, location)
+    schema = file_schema(metadata, location)
+    validated, places = vet_footer(content, schema.types, f"'{location}'")
+    metadata = metadata if validated is content else _parse(validated, location)
+    # One column of each row group is enough to detect a wrong number of rows; others are checked when read.
     leaf = next((number for number, each in enumerate(schema.types) if not each.repetition_level), 0)
     for number in range(metadata.num_row_groups if schema.types else 0):
-        check_values(metadata, schema, number, leaf, place)
+        check_values(metadata, schema, number, leaf, location)
     return Footer(content, metadata, schema, places=places)
 
 
-def check_values(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, place: str) -> None:
-    """Raise where a column has fewer values than its row group has rows, or more and no lists."""
+def check_values(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, location: str) -> None:
+    """Raise if a column has fewer values than its row group has rows, or more without being repeated."""
     group = metadata.row_group(row_group)
     rows, values = group.num_rows, group.column(leaf).num_values
     if values == rows or (values > rows and schema.types[leaf].repetition_level):
         return
     name = schema.parquet.column(leaf).path
     raise CorruptFile(
-        f"the footer of '{place}' gives row group {row_group} {rows:,} rows, and its column {name!r} "
-        f"{values:,} values; write the file again"
+        f"the footer of '{location}' has {rows:,} rows in row group {row_group}, but {values:,} values in its column "
+        f"{name!r}; write the file again"
     )
 
 
-def _parse(footer: bytes, place: str) -> pq.FileMetaData:
+def _parse(footer: bytes, location: str) -> pq.FileMetaData:
     try:
         return _read_metadata(footer)
     except NotImplementedError as error:
-        wide = _wide_integers(footer) if "more than 64 bits" in str(error) else []
+        wide = _find_wide_integers(footer) if "more than 64 bits" in str(error) else []
         if not wide:
-            raise UnsupportedFeature(f"'{place}' cannot be read: {one_line(error)}") from error
+            raise UnsupportedFeature(f"'{location}' cannot be read: {one_line(error)}") from error
         names, casts = " and ".join(map(repr, wide)), ", ".join(f"{name!r}: polars.Decimal(38, 0)" for name in wide)
         raise UnsupportedFeature(
-            f"'{place}' cannot be read, because Arrow has no integers of 128 bits ({names}): write it again with "
+            f"'{location}' cannot be read, because Arrow has no integers of 128 bits ({names}): write it again with "
             f"decimals, as in polars.read_parquet(…).cast({{{casts}}}).write_parquet(…), or without "
             f"{'them' if len(wide) > 1 else 'the column'}"
         ) from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFile(f"the footer of '{place}' is damaged: {one_line(error)}") from error
+        raise CorruptFile(f"the footer of '{location}' is damaged: {one_line(error)}") from error
 
 
 def _read_metadata(footer: bytes) -> pq.FileMetaData:
     source = pa.BufferReader(footer + len(footer).to_bytes(4, "little") + MAGIC)
-    # Nothing in a footer can be longer than the footer, whatever a list or a string claims to be.
+    # No list or string in a footer can be longer than the footer itself.
     limits = {"thrift_string_size_limit": len(footer), "thrift_container_size_limit": len(footer)}
     return open_reader(source, **limits).metadata
 
 
-def _wide_integers(footer: bytes) -> list[str]:
+def _find_wide_integers(footer: bytes) -> list[str]:
     """Return the columns that hold 128 bits without a logical type, as Polars writes such integers."""
     try:
-        # The types are those of Parquet where the note about Arrow's has another name.
+        # Without the embedded Arrow schema, pyarrow derives the types from Parquet's.
         schema = _read_metadata(footer.replace(b"ARROW:schema", b"ARROW.schema")).schema
     except (pa.ArrowException, OSError, ValueError):
         return []
@@ -249,14 +256,14 @@ class _Entry(Generic[F]):
 
 
 class FooterCache(Generic[F]):
-    """The footers used last, up to a number of bytes. Any thread may use it at any time.
+    """A thread-safe LRU cache of footers, limited in bytes.
 
-    Keys name the kind of file system; whether it is the same one (endpoint, credentials) is asked of pyarrow,
-    since file systems have no hash.
+    Keys contain the type of the file system. pyarrow compares the file systems themselves (endpoint, credentials),
+    because they are not hashable.
     """
 
     MEMORY_PER_BYTE = 10
-    """What a footer takes in memory for each byte in the file: itself, and parsed 9 more, over many small chunks."""
+    """Memory per byte of a footer in the file: the byte itself, and 9 more for the parsed form of many small chunks."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -290,7 +297,7 @@ class FooterCache(Generic[F]):
 
     @property
     def weight(self) -> int:
-        """The bytes that the footers in it take, as estimated."""
+        """The estimated memory of the cached footers in bytes."""
         return self._weight
 
     def __len__(self) -> int:
@@ -298,4 +305,4 @@ class FooterCache(Generic[F]):
 
 
 FOOTERS: FooterCache[Footer] = FooterCache(capacity=256 * 1024 * 1024)
-"""The footers of this process."""
+"""The footer cache of this process."""

@@ -1,4 +1,4 @@
-"""Page indexes of files: fetched in one round, decoded once, kept while there is room."""
+"""Page indexes of files: fetched in one round, decoded once, cached until evicted."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tamis.parquet.page_units import ColumnPages
 from tamis.parquet.statistics import trusts_bytes
 
 Chunk = tuple[int, int]
-"""A row group and a leaf."""
+"""The numbers of a row group and of a leaf column."""
 
 Described = tuple[int, Column, Leaf]
-"""A row group, and a column of the table with the leaf that holds it in the file."""
+"""A row group, a column of the table, and its leaf column in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageIndexes:
-    """What was asked of a file: None where the file does not say, or contradicts itself."""
+    """The requested page indexes of a file: None if the file lacks one, or it is inconsistent."""
 
     locations: Mapping[Chunk, PageLocations | None]
     columns: Mapping[tuple[int, Column], ColumnPages | None]
@@ -38,10 +38,10 @@ class PageIndexes:
 def read_indexes(
     source: ParquetFile, file: RangedFile, chunks: Iterable[Chunk], columns: Iterable[Described] = ()
 ) -> PageIndexes:
-    """Where the pages of chunks are, and what is known of those of columns.
+    """Return the page locations of chunks, and the page statistics of columns.
 
-    A file without such indexes is no error. Nor is a column index that contradicts itself, since nothing needs it; an
-    offset index that does is a CorruptFile, since rows would come from wrong places.
+    A missing index is not an error, nor is an inconsistent column index, because it is optional. An inconsistent
+    offset index raises CorruptFile, because rows would be read from wrong offsets.
     """
     described = list(columns)
     located = dict.fromkeys([*chunks, *((group, leaf.index) for group, _, leaf in described)])
@@ -60,28 +60,30 @@ def read_indexes(
             pages[group, column] = INDEXES.get((identity, group, column.path, column.type, leaf.index))
         except KeyError:
             to_describe.append((group, column, leaf))
-    places = [readable_index(source.chunk(*chunk).offset_index) for chunk in to_locate]
-    bounds = [readable_index(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_describe]
-    wanted = [place for place in (*places, *bounds) if place is not None]
+    location_ranges = [readable_index(source.chunk(*chunk).offset_index) for chunk in to_locate]
+    bound_ranges = [readable_index(source.chunk(group, leaf.index).column_index) for group, _, leaf in to_describe]
+    wanted = [byte_range for byte_range in (*location_ranges, *bound_ranges) if byte_range is not None]
     buffers = iter(file.read(wanted))
-    for (group, leaf_number), place in zip(to_locate, places, strict=True):
+    for (group, leaf_number), byte_range in zip(to_locate, location_ranges, strict=True):
         found = None
-        if place is not None:
+        if byte_range is not None:
             layout = source.chunk(group, leaf_number)
             found = decode_offset_index(next(buffers).to_pybytes(), layout, source.rows_of(group), source.place)
         locations[group, leaf_number] = found
         INDEXES.put((identity, group, leaf_number), found, 0 if found is None else 5 * found.offsets.nbytes)
-    for (group, column, leaf), place in zip(to_describe, bounds, strict=True):
+    for (group, column, leaf), byte_range in zip(to_describe, bound_ranges, strict=True):
         known = None
-        if place is not None:
-            known = _described(source, next(buffers).to_pybytes(), group, column, leaf, locations[group, leaf.index])
+        if byte_range is not None:
+            known = _decode_column_pages(
+                source, next(buffers).to_pybytes(), group, column, leaf, locations[group, leaf.index]
+            )
         pages[group, column] = known
         weight = 0 if known is None else sum(array.nbytes for array in known.metadata.values())
         INDEXES.put((identity, group, column.path, column.type, leaf.index), known, weight)
     return PageIndexes(locations, pages)
 
 
-def _described(
+def _decode_column_pages(
     source: ParquetFile, data: bytes, row_group: int, column: Column, leaf: Leaf, pages: PageLocations | None
 ) -> ColumnPages | None:
     if pages is None:
@@ -102,4 +104,4 @@ def _described(
 
 
 INDEXES = WeightedCache(capacity=128 * 1024 * 1024)
-"""The page indexes of this process."""
+"""The page index cache of this process."""

@@ -1,10 +1,10 @@
-"""What a Parquet file says of itself: row groups, how columns are stored, what is known of their values, their pages.
+"""Inspection of a Parquet file: row groups, storage and statistics of columns, pages.
 
     found = inspect("orders.parquet", "id")
     found.columns[0].clustering, found.columns[0].pages
 
-Footer, page indexes and, where the footer does not tell their length, headers of Bloom filters are read; no data is.
-What is not there is unknown, not an error. A file whose footer, or whose list of pages, contradicts itself is one.
+This reads the footer, the page indexes and the headers of Bloom filters whose length is not in the footer; it reads no
+data. Missing metadata is unknown, not an error. An inconsistent footer or offset index is an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAGES, ROW_GROUPS = "pages", "row_groups"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranges:
-    """The ranges of values along the file: of pages, or of row groups where not all of them have a page index."""
+    """The value ranges of pages in file order, or of row groups if not all of them have a page index."""
 
     unit: str
     first_rows: Numbers
@@ -54,56 +54,56 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class ColumnInspection:
-    """One leaf of a file."""
+    """One leaf column of a file."""
 
     name: str
-    """With dots; inside lists and maps as Parquet has it, `tags.list.element`."""
+    """The dotted path; inside lists and maps it is Parquet's path, `tags.list.element`."""
     physical: str
     logical: str | None
     row_groups: pa.Table = field(repr=False)
-    """How the column is stored in each row group, and what is known of its values there.
+    """The storage and the statistics of the column in each row group.
 
-    `min` and `max` are bounds; `min_exact` and `max_exact` say whether a row has that value, null that nobody knows.
-    `dictionary` is `all pages`, `yes` (for some pages, or nobody says for which) or `no`; `page_index` is `yes`,
-    `places only` where bounds of the pages are missing or cannot be believed, or `no`.
+    `min` and `max` are bounds; `min_exact` and `max_exact` tell whether a row has that value, null if unknown.
+    `dictionary` is `all pages`, `yes` (for some pages, or unknown which) or `no`; `page_index` is `yes`,
+    `locations only` if bounds of the pages are missing or invalid, or `no`.
     """
     pages: pa.Table = field(repr=False)
-    """The pages of the row groups that have an index: where they are, and what is known of their values.
+    """The locations and the statistics of the pages in row groups with a page index.
 
-    Bounds of texts and bytes may be cut short; an index does not tell.
+    Bounds of strings and bytes may be truncated; a page index does not record it.
     """
     remarks: tuple[str, ...] = ()
-    """What the file says and cannot be believed."""
+    """Descriptions of invalid metadata that was ignored."""
 
     @cached_property
     def ranges(self) -> Ranges:
         groups, pages = self.row_groups, self.pages
         is_complete = pc.all(pc.or_(pc.equal(groups["page_index"], "yes"), pc.equal(groups["rows"], 0))).as_py()
         lower, upper = groups["min"].combine_chunks(), groups["max"].combine_chunks()
-        # Pages of which some have no bounds say less than row groups, unless those have none at all.
+        # If some pages have no bounds, row groups are more informative, unless they have no bounds at all.
         if pages.num_rows and (is_complete or lower.null_count == len(lower)):
             return Ranges(
                 PAGES,
-                _numbers(pages["first_row"]),
-                _numbers(pages["rows"]),
+                _as_int64(pages["first_row"]),
+                _as_int64(pages["rows"]),
                 pages["min"].combine_chunks(),
                 pages["max"].combine_chunks(),
                 ~np.asarray(pages["has_values"]),
             )
-        rows = _numbers(groups["rows"])
-        return Ranges(ROW_GROUPS, _first_rows(rows), rows, lower, upper, np.asarray(without_values(groups)))
+        rows = _as_int64(groups["rows"])
+        return Ranges(ROW_GROUPS, _count_rows_before(rows), rows, lower, upper, np.asarray(without_values(groups)))
 
     @cached_property
     def clustering(self) -> Clustering | None:
-        """How far the ranges overlap; None where no bounds are known."""
+        """The overlap of the ranges; None if no bounds are known."""
         ranges = self.ranges
         return measure_clustering(ranges.lower, ranges.upper, ranges.without_values, ranges.unit)
 
     @cached_property
     def summary(self) -> pa.RecordBatch:
-        """The whole column in one row. A sum or a bound is null where some row group does not tell."""
+        """The whole column in one row. A sum or a bound is null if it is unknown for some row group."""
         groups = self.row_groups
-        compressed, uncompressed = _total(groups["compressed"]), _total(groups["uncompressed"])
+        compressed, uncompressed = _sum_if_known(groups["compressed"]), _sum_if_known(groups["uncompressed"])
         filled = groups.filter(pc.greater(groups["values"], 0))
         filters = groups.filter(groups["bloom_filter"])
         clustering = self.clustering
@@ -111,38 +111,41 @@ class ColumnInspection:
             "name": (self.name, types.STRING),
             "physical_type": (self.physical, types.STRING),
             "logical_type": (self.logical, types.STRING),
-            "codecs": (_distinct(groups["codec"].to_pylist()), pa.list_(types.STRING)),
-            "encodings": (_distinct(chain.from_iterable(groups["encodings"].to_pylist())), pa.list_(types.STRING)),
+            "codecs": (_drop_duplicates(groups["codec"].to_pylist()), pa.list_(types.STRING)),
+            "encodings": (
+                _drop_duplicates(chain.from_iterable(groups["encodings"].to_pylist())),
+                pa.list_(types.STRING),
+            ),
             "compressed": (compressed, types.LONG),
             "uncompressed": (uncompressed, types.LONG),
             "ratio": (round(uncompressed / compressed, 3) if compressed and uncompressed else None, types.DOUBLE),
-            "dictionary": (_everywhere(filled["dictionary"].to_pylist()), types.STRING),
+            "dictionary": (_summarize(filled["dictionary"].to_pylist()), types.STRING),
             "dictionary_bytes": (pc.sum(groups["dictionary_bytes"], min_count=0).as_py(), types.LONG),
-            "page_index": (_everywhere(filled["page_index"].to_pylist()), types.STRING),
-            "page_count": (_total(groups["page_count"]), types.LONG),
+            "page_index": (_summarize(filled["page_index"].to_pylist()), types.STRING),
+            "page_count": (_sum_if_known(groups["page_count"]), types.LONG),
             "bloom_filters": (filters.num_rows, types.LONG),
-            "bloom_filter_bytes": (_total(filters["bloom_filter_bytes"]), types.LONG),
+            "bloom_filter_bytes": (_sum_if_known(filters["bloom_filter_bytes"]), types.LONG),
             "overlap": (None if clustering is None else clustering.overlap, types.DOUBLE),
             "overlap_of": (None if clustering is None else clustering.unit, types.STRING),
             "overlap_units": (None if clustering is None else clustering.units, types.LONG),
-            "nulls": (_total(groups["nulls"]), types.LONG),
+            "nulls": (_sum_if_known(groups["nulls"]), types.LONG),
         }
         arrays = {name: pa.array([value], data_type) for name, (value, data_type) in facts.items()}
-        return pa.record_batch(arrays | _whole_bounds(groups))
+        return pa.record_batch(arrays | _combine_bounds(groups))
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts. Bounds of numbers and booleans are such, bytes are in hexadecimal, all others are texts."""
+        """Return all values. Bounds of numbers and booleans keep their type, bytes are hexadecimal, others strings."""
         return {
-            **_plain_rows(pa.Table.from_batches([self.summary]))[0],
+            **_to_plain_rows(pa.Table.from_batches([self.summary]))[0],
             "remarks": list(self.remarks),
-            "row_groups": _plain_rows(self.row_groups),
-            "pages": _plain_rows(self.pages),
+            "row_groups": _to_plain_rows(self.row_groups),
+            "pages": _to_plain_rows(self.pages),
         }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileInspection:
-    """A file, and the columns of it that were asked for."""
+    """A file, and those of its columns that were requested."""
 
     place: str
     size: int
@@ -151,14 +154,14 @@ class FileInspection:
     format_version: str
     footer_size: int
     key_value_metadata: tuple[str, ...]
-    """The names only: values may be large, and mean something to their writers alone."""
+    """The keys only: values may be large and are specific to the writer."""
     row_groups: pa.Table = field(repr=False)
-    """Of all columns together: `row_group`, `first_row`, `rows`, `compressed`, `uncompressed`."""
+    """The totals over all columns: `row_group`, `first_row`, `rows`, `compressed`, `uncompressed`."""
     columns: tuple[ColumnInspection, ...]
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is said of the file as a whole."""
+        """The properties of the file as a whole."""
         return {
             "file": self.place,
             "size": self.size,
@@ -170,7 +173,7 @@ class FileInspection:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts, with bounds as those of a column are."""
+        """Return all values, with bounds as in `ColumnInspection.to_dict`."""
         return {
             **self.facts,
             "row_groups": self.row_groups.to_pylist(),
@@ -178,43 +181,43 @@ class FileInspection:
         }
 
 
-def _numbers(column: pa.ChunkedArray) -> Numbers:
+def _as_int64(column: pa.ChunkedArray) -> Numbers:
     return np.asarray(column, np.int64)
 
 
-def _first_rows(rows: Numbers) -> Numbers:
+def _count_rows_before(rows: Numbers) -> Numbers:
     return np.cumsum(rows) - rows
 
 
-def _total(column: pa.ChunkedArray) -> int | None:
+def _sum_if_known(column: pa.ChunkedArray) -> int | None:
     total: int | None = None if column.null_count else pc.sum(column, min_count=0).as_py()
     return total
 
 
-def _distinct(names: Iterable[str]) -> list[str]:
+def _drop_duplicates(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _everywhere(answers: list[str]) -> str:
-    """One answer for all row groups that have values: what is so in some of them only is a mere `yes`."""
-    distinct = _distinct(answers)
+def _summarize(answers: list[str]) -> str:
+    """Return one answer for all row groups that have values; different answers become `yes`."""
+    distinct = _drop_duplicates(answers)
     return distinct[0] if len(distinct) == 1 else "yes" if distinct else "no"
 
 
-def _whole_bounds(groups: pa.Table) -> dict[str, pa.Array]:
+def _combine_bounds(groups: pa.Table) -> dict[str, pa.Array]:
     lacking = without_values(groups)
     found: dict[str, pa.Array] = {}
     for name, order in (("min", "ascending"), ("max", "descending")):
         values, exact = groups[name].combine_chunks(), groups[f"{name}_exact"].combine_chunks()
         is_known = len(values) > values.null_count and pc.all(pc.or_(values.is_valid(), lacking)).as_py()
-        # Row groups that do not tell come last.
+        # Row groups without bounds sort last.
         first = pc.array_sort_indices(values, order=order)[:1] if is_known else pa.array([None], pa.uint64())
         found[name], found[f"{name}_exact"] = values.take(first), exact.take(first)
     return found
 
 
-def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows whose bounds are values that every date and every decimal of a file can be told in, unlike Python's own."""
+def _to_plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return rows whose bounds are strings where Python's types cannot represent every date and decimal of a file."""
     for name in ("min", "max"):
         values = table[name].combine_chunks()
         if types.is_bytes(values.type):
@@ -228,24 +231,24 @@ def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-# --- Looking into a file ---------------------------------------------------------------------------------------------
+# --- Reading the metadata --------------------------------------------------------------------------------------------
 
 
 def inspect(
     uri: str | os.PathLike[str], column: str | None = None, *, storage_options: Mapping[str, Any] | None = None
 ) -> FileInspection:
-    """Look into the file at a path or a URI. `column` narrows that to one column, or to all that are inside of one."""
+    """Inspect the file at a path or URI. `column` restricts the result to one column, or to all columns inside it."""
     storage = open_storage(uri, storage_options)
     found = find_file(storage, storage.root)
     if found is None:
         is_folder = has_directory(storage, storage.root)
-        what = "is a folder: give one of its files" if is_folder else "is no file: give the path of a Parquet file"
+        what = "is a folder: give one of its files" if is_folder else "is not a file: give the path of a Parquet file"
         raise TableNotFound(f"'{storage.uri}' {what}; `tamis files` lists those of a table")
     return inspect_file(ParquetFile.load(storage, found.path, found.size, found.modified_ns), column)
 
 
 def inspect_file(source: ParquetFile, column: str | None = None) -> FileInspection:
-    """Look into a file whose footer is read already."""
+    """Inspect a file whose footer is already loaded."""
     leaves = every_leaf(source.footer.schema)
     wanted = leaves if column is None else find_leaves(leaves, column, source.place)
     metadata = source.footer.metadata
@@ -262,56 +265,56 @@ def inspect_file(source: ParquetFile, column: str | None = None) -> FileInspecti
         row_groups=pa.table(
             {
                 "row_group": pa.array(np.arange(len(rows))),
-                "first_row": pa.array(_first_rows(rows)),
+                "first_row": pa.array(_count_rows_before(rows)),
                 "rows": pa.array(rows),
                 "compressed": pa.array(row_group_sizes(metadata, range(len(leaves))), types.LONG),
                 "uncompressed": pa.array(sizes, types.LONG),
             }
         ),
-        columns=_columns(source, wanted),
+        columns=_inspect_columns(source, wanted),
     )
 
 
-def _columns(source: ParquetFile, leaves: list[AnyLeaf]) -> tuple[ColumnInspection, ...]:
+def _inspect_columns(source: ParquetFile, leaves: list[AnyLeaf]) -> tuple[ColumnInspection, ...]:
     groups = range(len(source.map.rows))
     layouts = {}
     if groups:
         layouts = chunk_layouts(source.map, [each.leaf.index for each in leaves], None, source.size, source.place)
-    fetched = _fetch(source, layouts.values())
+    fetched = _fetch_metadata(source, layouts.values())
     return tuple(
-        _column(source, each, [layouts[group, each.leaf.index] for group in groups], fetched) for each in leaves
+        _inspect_column(source, each, [layouts[group, each.leaf.index] for group in groups], fetched) for each in leaves
     )
 
 
-def _fetch(source: ParquetFile, layouts: Iterable[ChunkLayout]) -> dict[ByteRange, pa.Buffer]:
-    """Indexes and headers of filters, all in one round."""
-    places = sorted(
+def _fetch_metadata(source: ParquetFile, layouts: Iterable[ChunkLayout]) -> dict[ByteRange, pa.Buffer]:
+    """Read page indexes and Bloom filter headers, all in one round."""
+    ranges = sorted(
         {
-            place
+            found
             for layout in layouts
-            for place in (
+            for found in (
                 readable_index(layout.offset_index),
                 readable_index(layout.column_index),
-                _filter_header(layout, source.size),
+                _filter_header_range(layout, source.size),
             )
-            if place is not None
+            if found is not None
         }
     )
-    if not places:
+    if not ranges:
         return {}
     with source.open() as opened:
-        return dict(zip(places, opened.read(places), strict=True))
+        return dict(zip(ranges, opened.read(ranges), strict=True))
 
 
-def _filter_header(layout: ChunkLayout, file_size: int) -> ByteRange | None:
-    """Where the header of a filter is, where nothing else tells how long the filter is."""
+def _filter_header_range(layout: ChunkLayout, file_size: int) -> ByteRange | None:
+    """Return the range of a Bloom filter's header if the footer does not state the length of the filter."""
     if layout.bloom_filter is None or layout.bloom_filter[1] is not None:
         return None
     offset = layout.bloom_filter[0]
     return offset, min(LONGEST_HEADER, file_size - offset)
 
 
-def _column(
+def _inspect_column(
     source: ParquetFile, leaf: AnyLeaf, layouts: list[ChunkLayout], fetched: Mapping[ByteRange, pa.Buffer]
 ) -> ColumnInspection:
     located: list[PageLocations | None] = []
@@ -319,11 +322,11 @@ def _column(
     have_bounds: list[bool] = []
     remarks: list[str] = []
     for layout in layouts:
-        place, bounds = readable_index(layout.offset_index), readable_index(layout.column_index)
+        offset_index, bounds = readable_index(layout.offset_index), readable_index(layout.column_index)
         pages, index = None, None
-        if place is not None:
+        if offset_index is not None:
             rows = source.rows_of(layout.row_group)
-            pages = decode_offset_index(fetched[place].to_pybytes(), layout, rows, source.place)
+            pages = decode_offset_index(fetched[offset_index].to_pybytes(), layout, rows, source.place)
         if pages is not None and bounds is not None:
             what = f"column {leaf.name!r} in row group {layout.row_group}"
             content = fetched[bounds].to_pybytes()
@@ -334,9 +337,9 @@ def _column(
         located.append(pages)
         have_bounds.append(index is not None)
     metadata = source.footer.metadata
-    sizes = [_filter_size(layout, source.size, fetched) for layout in layouts]
+    sizes = [_get_filter_size(layout, source.size, fetched) for layout in layouts]
     is_ordered = source.map.column_order(leaf.leaf.index) is not None
-    first_rows = _first_rows(source.map.rows)
+    first_rows = _count_rows_before(source.map.rows)
     return ColumnInspection(
         name=leaf.name,
         physical=leaf.physical,
@@ -347,10 +350,10 @@ def _column(
     )
 
 
-def _filter_size(layout: ChunkLayout, file_size: int, fetched: Mapping[ByteRange, pa.Buffer]) -> int | None:
-    """The bytes of a Bloom filter; None where there is none, or nobody can tell."""
-    place = _filter_header(layout, file_size)
-    if place is None:
+def _get_filter_size(layout: ChunkLayout, file_size: int, fetched: Mapping[ByteRange, pa.Buffer]) -> int | None:
+    """Return the size of a Bloom filter in bytes; None if the chunk has none, or it is unknown."""
+    header_range = _filter_header_range(layout, file_size)
+    if header_range is None:
         return None if layout.bloom_filter is None else layout.bloom_filter[1]
-    header = parse_header(fetched[place].to_pybytes())
+    header = parse_header(fetched[header_range].to_pybytes())
     return header.size + header.bitset_size if isinstance(header, BloomHeader) else None

@@ -1,8 +1,8 @@
 """Leaf columns: which columns of a Parquet file hold the values of which fields of the table.
 
-Parquet stores every leaf of a nested schema as a column of its own, in the order of the schema, and writes its path
-with dots: `a.b` is the field b of the struct a, or a column with a dot in its name. So paths are never taken from
-that text: the Arrow schema of the file is walked in the same order and its leaves are counted.
+Parquet stores every leaf of a nested schema as a separate column, in schema order, and writes its path with dots: `a.b`
+is the field b of the struct a, or a column with a dot in its name. So paths are never parsed from that text. Instead,
+the Arrow schema of the file is walked in the same order and its leaves are counted.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ T = TypeVar("T")
 FieldPath = tuple[str, ...]
 
 Int96 = Literal["instant", "local"]
-"""What timestamps of 96 bits mean: instants (of UTC), or wall clocks without a zone."""
+"""The meaning of INT96 timestamps: UTC instants, or local timestamps without a zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column of the file that is reached through structs only: it has one value, or NULL, for each row."""
+    """A column of the file that is nested in structs only: it has one value, or NULL, per row."""
 
     index: int
     path: FieldPath
@@ -42,7 +42,7 @@ class Leaf:
     logical: str
     """Parquet's logical type: INT, TIMESTAMP, STRING, …, and NONE."""
     parameters: Mapping[str, Any]
-    """Of the logical type: `{"timeUnit": "microseconds", "isAdjustedToUTC": True, …}`."""
+    """The parameters of the logical type: `{"timeUnit": "microseconds", "isAdjustedToUTC": True, …}`."""
     length: int
     precision: int
     scale: int
@@ -51,7 +51,7 @@ class Leaf:
     arrow_type: pa.DataType
     """The type that pyarrow reads it as."""
     is_old: bool = False
-    """Whether old values are in the calendar of their time: see `tamis.parquet.old_calendar`."""
+    """Whether old values are in the Julian calendar: see `tamis.parquet.old_calendar`."""
 
     @staticmethod
     def of_column(
@@ -79,78 +79,78 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileSchema:
-    """The columns of a file. Files with the same ones share one object: what follows from them is worked out once."""
+    """The columns of a file. Files with equal schemas share one object, so derived values are computed once."""
 
     parquet: pq.ParquetSchema
     own_arrow: pa.Schema
-    """With the names that the file has."""
+    """The Arrow schema with the physical names of the file."""
     arrow: pa.Schema
-    """With the names that are wanted, which mostly are the same."""
+    """The Arrow schema with the logical names, which mostly are the same."""
     types: tuple[LeafType, ...]
-    """Of all leaves, in order."""
+    """The types of all leaves, in order."""
     leaves: dict[FieldPath, Leaf]
-    """Those that are not inside lists or maps. A path that two columns have is left out: either may be meant."""
+    """The leaves outside lists and maps. A path that two columns share is omitted, because it is ambiguous."""
     structs: frozenset[FieldPath]
     others: frozenset[FieldPath]
-    """What is there, and is neither a leaf of the above nor a struct: lists, maps, names that come twice."""
+    """All other paths that exist: lists, maps, ambiguous names."""
     defaults: Mapping[FieldPath, pa.Scalar] = field(default_factory=dict)
-    """What fields of the table are where the file does not have them; where nothing is said, NULL."""
+    """The values of table fields that the file lacks; NULL for fields without an entry."""
     is_renamed: bool = False
-    """Whether the names are the table's own, so that another case is another column."""
+    """Whether the names are logical names, so that names which differ in case are different columns."""
     calendar: OldCalendar | None = None
     old_leaves: frozenset[int] = frozenset()
-    """Those of all leaves whose old values are in that calendar."""
-    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    """The leaves whose old values are in that calendar."""
+    _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def arrow_with(self, int96: Int96) -> pa.Schema:
-        """The Arrow schema in the file's own names, where timestamps of 96 bits mean what `int96` says."""
+        """Return the Arrow schema in physical names, with INT96 timestamps interpreted as `int96`."""
         if int96 == "instant":
             return self.own_arrow
 
         def read() -> pa.Schema:
             columns = [self.parquet.column(index) for index in range(len(self.parquet))]
-            return _in_microseconds(self.parquet.to_arrow_schema(), columns, zone=None)
+            return _retype_int96(self.parquet.to_arrow_schema(), columns, zone=None)
 
-        return self._keep(("arrow", int96), read)
+        return self._get_cached(("arrow", int96), read)
 
     @property
     def columns(self) -> tuple[tuple[pa.Field, range], ...]:
-        """The columns of the Arrow schema, each with the leaves that hold it."""
-        return self._keep("columns", lambda: fields_with_leaves(self.arrow))
+        """The columns of the Arrow schema, each with the numbers of its leaves."""
+        return self._get_cached("columns", lambda: fields_with_leaves(self.arrow))
 
     def find(self, path: FieldPath) -> FieldPath | None:
         """See `matching.find_path`."""
-        return self._keep(("find", path), lambda: find_path(self.arrow, path, exact=self.is_renamed))
+        return self._get_cached(("find", path), lambda: find_path(self.arrow, path, exact=self.is_renamed))
 
     def leaves_at(self, paths: Iterable[FieldPath]) -> list[int]:
         """See `leaf_indices`."""
         found: set[int] = set()
         for path in paths:
-            found.update(self._keep(("leaves", path), partial(leaf_indices, self.arrow, [path])))
+            found.update(self._get_cached(("leaves", path), partial(leaf_indices, self.arrow, [path])))
         return sorted(found)
 
     def leaves_to_read(self, path: FieldPath) -> list[int]:
-        """The leaves to read for a path of the table: see `matching.path_to_read`."""
+        """Return the leaves to read for a path of the table: see `matching.path_to_read`."""
 
         def read() -> list[int]:
             found = path_to_read(self.arrow, path, exact=self.is_renamed)
             return [] if found is None else leaf_indices(self.arrow, [found])
 
-        return self._keep(("to read", path), read)
+        return self._get_cached(("to read", path), read)
 
-    def _keep(self, key: Hashable, work_out: Callable[[], T]) -> T:
-        """What `work_out` returns, worked out once. Keys are paths of a table, of which there are not many."""
+    def _get_cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the cached result of `compute`. Keys are paths of a table, so the cache stays small."""
         try:
-            found: T = self._kept[key]
+            found: T = self._cache[key]
         except KeyError:
-            # Two threads may both work it out: they find the same.
-            found = self._kept[key] = work_out()
+            # Two threads may both compute it; their results are equal.
+            found = self._cache[key] = compute()
         return found
 
     def lacks(self, path: FieldPath) -> bool:
-        """Whether a file has nothing at a path: the column came later than the file, and `value_lacking` is its value.
+        """Return whether the file has nothing at a path: the column is newer, and `value_lacking` is its value.
 
-        False where there is something at the path, or where a part of the path is there and is no struct.
+        False if something exists at the path, or if a prefix of the path exists and is not a struct.
         """
         for depth in range(1, len(path) + 1):
             part = path[:depth]
@@ -159,12 +159,12 @@ class FileSchema:
         return False
 
     def value_lacking(self, path: FieldPath) -> tuple[pa.Scalar | None, bool]:
-        """What rows have at a path that the file lacks (None: NULL), and whether all of them have it.
+        """Return the value of rows at a path that the file lacks (None: NULL), and whether all rows have it.
 
-        What is inside a struct is NULL where the struct is, which the file may have as NULL.
+        A field inside a struct is NULL where the struct is NULL, and the file may have NULL structs.
         """
         depth = next(depth for depth in range(1, len(path) + 1) if path[:depth] not in self.structs)
-        # Structs that the file lacks themselves are NULL too, unless the table says that they are there.
+        # Structs that the file lacks are NULL too, unless the table has a default for them.
         if any(path[:end] not in self.defaults for end in range(depth, len(path))):
             return None, True
         found = self.defaults.get(path)
@@ -172,31 +172,31 @@ class FileSchema:
 
 
 class _SchemaCache:
-    """The leaves of the schemas seen last: the files of a table mostly share one."""
+    """An LRU cache of file schemas: the files of a table mostly share one."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._entries: OrderedDict[tuple[Any, ...], FileSchema] = OrderedDict()
         self._lock = Lock()
 
-    def known(self, metadata: pq.FileMetaData, place: str) -> FileSchema:
+    def get(self, metadata: pq.FileMetaData, location: str) -> FileSchema:
         schema = metadata.schema
         try:
-            # To pyarrow two schemas are equal where their leaves are, whatever the groups around them are called.
-            # Types restored from the writer's Arrow schema (durations, time zones) are in no Parquet type.
-            notes = metadata.metadata or {}
-            calendar = old_calendar(notes)
-            key = (_text_of(schema), notes.get(b"ARROW:schema"), calendar)
+            # pyarrow compares only the leaves of two schemas, not the names of the groups around them. Types that are
+            # restored from the writer's Arrow schema (durations, time zones) are not in the Parquet types.
+            key_values = metadata.metadata or {}
+            calendar = old_calendar(key_values)
+            key = (_render_schema(schema), key_values.get(b"ARROW:schema"), calendar)
             with self._lock:
                 found = self._entries.get(key)
                 if found is not None and found.parquet.equals(schema):
                     self._entries.move_to_end(key)
                     return found
-            found = _read_schema(schema, calendar, place)
+            found = _read_schema(schema, calendar, location)
         except NotImplementedError as error:
-            raise UnsupportedFeature(f"the schema of '{place}' cannot be read: {error}") from error
+            raise UnsupportedFeature(f"the schema of '{location}' cannot be read: {error}") from error
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFile(f"the schema of '{place}' is damaged: {error}") from error
+            raise CorruptFile(f"the schema of '{location}' is damaged: {error}") from error
         with self._lock:
             self._entries[key] = found
             while len(self._entries) > self._capacity:
@@ -207,36 +207,36 @@ class _SchemaCache:
 _SCHEMAS = _SchemaCache(capacity=64)
 
 
-def _text_of(schema: pq.ParquetSchema) -> str:
-    """The schema in words, groups included, without the first line, which names the object in memory."""
+def _render_schema(schema: pq.ParquetSchema) -> str:
+    """Return the schema as text, groups included, without the first line, which has the memory address."""
     return repr(schema).partition("\n")[2]
 
 
-def file_schema(metadata: pq.FileMetaData, place: str = "the file") -> FileSchema:
-    """The schema of a file, the same object for files that have the same."""
-    return _SCHEMAS.known(metadata, place)
+def file_schema(metadata: pq.FileMetaData, location: str = "the file") -> FileSchema:
+    """Return the schema of a file: the same object for files with equal schemas."""
+    return _SCHEMAS.get(metadata, location)
 
 
-def leaf_columns(metadata: pq.FileMetaData, place: str = "the file") -> dict[FieldPath, Leaf]:
-    """The leaves of a file that are not inside lists or maps, by their paths. Not to be changed: files share it."""
-    return _SCHEMAS.known(metadata, place).leaves
+def leaf_columns(metadata: pq.FileMetaData, location: str = "the file") -> dict[FieldPath, Leaf]:
+    """Return the leaves of a file outside lists and maps, by path. Files share the result: do not modify it."""
+    return _SCHEMAS.get(metadata, location).leaves
 
 
-def lacks_column(metadata: pq.FileMetaData, path: FieldPath, place: str = "the file") -> bool:
-    """Whether a file has nothing at a path: see `FileSchema.lacks`."""
-    return _SCHEMAS.known(metadata, place).lacks(path)
+def lacks_column(metadata: pq.FileMetaData, path: FieldPath, location: str = "the file") -> bool:
+    """Return whether a file has nothing at a path: see `FileSchema.lacks`."""
+    return _SCHEMAS.get(metadata, location).lacks(path)
 
 
-def leaf_types(metadata: pq.FileMetaData, place: str = "the file") -> tuple[LeafType, ...]:
-    """The physical types of all leaves of a file, in order."""
-    return _SCHEMAS.known(metadata, place).types
+def leaf_types(metadata: pq.FileMetaData, location: str = "the file") -> tuple[LeafType, ...]:
+    """Return the physical types of all leaves of a file, in order."""
+    return _SCHEMAS.get(metadata, location).types
 
 
 def leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> list[int]:
-    """The leaves to read for these paths, in order: all that lie under a struct, a list or a map.
+    """Return the leaves to read for these paths, in order: all leaves below a struct, a list or a map.
 
-    `arrow_schema` is the file's own. A path that it lacks needs no leaf; a path that goes on inside a list or a
-    map needs all of them, as lists cannot be read in part.
+    `arrow_schema` is that of the file. A path that it lacks needs no leaf. A path into a list or a map needs all of its
+    leaves, because lists cannot be read partially.
 
     >>> schema = pa.schema({"id": pa.int64(), "s": pa.struct({"x": pa.int8(), "y": pa.list_(pa.int8())})})
     >>> leaf_indices(schema, [("s",)]), leaf_indices(schema, [("s", "y"), ("id",)])
@@ -245,15 +245,15 @@ def leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> list[in
     wanted = set(paths)
     above = {path[:depth] for path in wanted for depth in range(1, len(path))}
     found: set[int] = set()
-    for path, leaves, _ in _walk(arrow_schema):
-        # The walk goes into structs: a path that ends above one of ours goes on inside a list or a map.
+    for path, leaves, _ in _walk_fields(arrow_schema):
+        # The walk descends into structs, so a path in `above` belongs to a list or a map that a wanted path enters.
         if path in above or any(path[:depth] in wanted for depth in range(1, len(path) + 1)):
             found.update(leaves)
     return sorted(found)
 
 
-def _walk(schema: pa.Schema) -> Iterator[tuple[FieldPath, range, pa.DataType]]:
-    """The fields of a schema that are no structs, in order: path, leaves, type."""
+def _walk_fields(schema: pa.Schema) -> Iterator[tuple[FieldPath, range, pa.DataType]]:
+    """Yield the fields of a schema that are not structs, in order: path, leaves, type."""
     start = 0
     stack: list[tuple[FieldPath, pa.DataType]] = [((field.name,), field.type) for field in reversed(list(schema))]
     while stack:
@@ -267,7 +267,7 @@ def _walk(schema: pa.Schema) -> Iterator[tuple[FieldPath, range, pa.DataType]]:
 
 
 def fields_with_leaves(schema: pa.Schema) -> tuple[tuple[pa.Field, range], ...]:
-    """The fields of a file's Arrow schema, each with the leaves that hold it."""
+    """Return the fields of a file's Arrow schema, each with the numbers of its leaves."""
     found: list[tuple[pa.Field, range]] = []
     start = 0
     for each in schema:
@@ -278,7 +278,7 @@ def fields_with_leaves(schema: pa.Schema) -> tuple[tuple[pa.Field, range], ...]:
 
 
 def flat_paths(fields: Iterable[pa.Field]) -> list[FieldPath]:
-    """The paths of all leaves that are reached through structs alone, in the order of the fields."""
+    """Return the paths of all leaves that are nested in structs only, in the order of the fields."""
     found: list[FieldPath] = []
     stack: list[tuple[FieldPath, pa.Field]] = [((), field) for field in reversed(list(fields))]
     while stack:
@@ -292,7 +292,7 @@ def flat_paths(fields: Iterable[pa.Field]) -> list[FieldPath]:
 
 
 def count_leaves(data_type: pa.DataType) -> int:
-    """How many columns of a file hold a field of this type."""
+    """Return the number of leaf columns of a field of this type."""
     count = 0
     stack = [data_type]
     while stack:
@@ -312,7 +312,7 @@ def count_leaves(data_type: pa.DataType) -> int:
 _PARAMETRIC = ("INT", "TIME", "TIMESTAMP")
 
 
-def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, place: str) -> FileSchema:
+def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, location: str) -> FileSchema:
     columns = [schema.column(index) for index in range(len(schema))]
     types = tuple(
         LeafType(column.physical_type, column.length, column.max_definition_level, column.max_repetition_level)
@@ -322,55 +322,55 @@ def _read_schema(schema: pq.ParquetSchema, calendar: OldCalendar | None, place: 
     others: set[FieldPath] = set()
     structs: set[FieldPath] = set()
     end = 0
-    arrow = _in_microseconds(schema.to_arrow_schema(), columns, zone="UTC")
-    for path, indices, arrow_type in _walk(arrow):
+    arrow = _retype_int96(schema.to_arrow_schema(), columns, zone="UTC")
+    for path, indices, arrow_type in _walk_fields(arrow):
         structs.update(path[:depth] for depth in range(1, len(path)))
         end = indices.stop
         if pa.types.is_timestamp(arrow_type) and not (arrow_type.tz or "").isprintable():
-            raise CorruptFile(f"'{place}' has a column '{'.'.join(path)}' in a time zone that has no name")
+            raise CorruptFile(f"'{location}' has a column '{'.'.join(path)}' with an invalid time zone name")
         if path in leaves or len(indices) != 1 or end > len(columns) or columns[end - 1].max_repetition_level > 0:
             others.add(path)
             continue
         column = columns[end - 1]
         if column.path != ".".join(path):
-            raise UnsupportedFeature(f"'{place}': pyarrow reads the column '{column.path}' as '{'.'.join(path)}'")
+            raise UnsupportedFeature(f"'{location}': pyarrow reads the column '{column.path}' as '{'.'.join(path)}'")
         leaves[path] = Leaf.of_column(end - 1, path, column, arrow_type, calendar)
     if end != len(columns):
-        raise UnsupportedFeature(f"'{place}': pyarrow reads {len(columns)} columns as {end} fields")
+        raise UnsupportedFeature(f"'{location}': pyarrow reads {len(columns)} columns as {end} fields")
     old = () if calendar is None else (number for number, column in enumerate(columns) if calendar.covers(column))
     more = {"calendar": calendar, "old_leaves": frozenset(old)}
-    return _file_schema(schema, arrow, arrow, types, leaves, structs, others, **more)
+    return _make_file_schema(schema, arrow, arrow, types, leaves, structs, others, **more)
 
 
-def _in_microseconds(arrow: pa.Schema, columns: Sequence[pq.ColumnSchema], *, zone: str | None) -> pa.Schema:
-    """Return the schema with timestamps of 96 bits in microseconds and in `zone`.
+def _retype_int96(arrow: pa.Schema, columns: Sequence[pq.ColumnSchema], *, zone: str | None) -> pa.Schema:
+    """Return the schema with INT96 timestamps in microseconds and in `zone`.
 
-    They reach far beyond what 64 bits of nanoseconds can count: as nanoseconds pyarrow would read the year 9999 as
-    1816, without a word. Parquet does not say whether they are instants. Spark, Hive and Impala on a cluster write
-    instants of UTC and read them so, so that a wall clock without a zone would shift by the zone of a session.
+    Their range exceeds 64 bits of nanoseconds: as nanoseconds, pyarrow would silently read the year 9999 as 1816.
+    Parquet does not define whether they are instants. Spark, Hive and Impala on a cluster write and read them as UTC
+    instants, so a local timestamp without a zone would shift by the session's zone.
     """
     if not any(column.physical_type == "INT96" for column in columns):
         return arrow
     leaves = iter(columns)
 
-    def retyped(data_type: pa.DataType) -> pa.DataType:
+    def retype(data_type: pa.DataType) -> pa.DataType:
         if pa.types.is_struct(data_type):
-            return pa.struct([field.with_type(retyped(field.type)) for field in data_type])
+            return pa.struct([field.with_type(retype(field.type)) for field in data_type])
         if pa.types.is_map(data_type):
             key, item = data_type.key_field, data_type.item_field
-            return pa.map_(key.with_type(retyped(key.type)), item.with_type(retyped(item.type)))
+            return pa.map_(key.with_type(retype(key.type)), item.with_type(retype(item.type)))
         if pa.types.is_list(data_type):
-            return pa.list_(data_type.value_field.with_type(retyped(data_type.value_type)))
+            return pa.list_(data_type.value_field.with_type(retype(data_type.value_type)))
         if pa.types.is_large_list(data_type):
-            return pa.large_list(data_type.value_field.with_type(retyped(data_type.value_type)))
+            return pa.large_list(data_type.value_field.with_type(retype(data_type.value_type)))
         own = [next(leaves, None) for _ in range(count_leaves(data_type))]
         is_wide = len(own) == 1 and own[0] is not None and own[0].physical_type == "INT96"
         return pa.timestamp("us", zone) if is_wide and pa.types.is_timestamp(data_type) else data_type
 
-    return pa.schema([field.with_type(retyped(field.type)) for field in arrow], arrow.metadata)
+    return pa.schema([field.with_type(retype(field.type)) for field in arrow], arrow.metadata)
 
 
-def _file_schema(
+def _make_file_schema(
     schema: pq.ParquetSchema,
     own_arrow: pa.Schema,
     arrow: pa.Schema,
@@ -380,15 +380,15 @@ def _file_schema(
     others: set[FieldPath],
     **more: Any,
 ) -> FileSchema:
-    # A path that is both a leaf and something else is ambiguous, as is a leaf below such a one.
-    doubtful = others | (structs & leaves.keys())
-    certain = {
+    # A path that is both a leaf and something else is ambiguous, and so is a leaf below it.
+    ambiguous = others | (structs & leaves.keys())
+    unambiguous = {
         path: leaf
         for path, leaf in leaves.items()
-        if not any(path[:depth] in doubtful for depth in range(1, len(path) + 1))
+        if not any(path[:depth] in ambiguous for depth in range(1, len(path) + 1))
     }
-    structs, others = structs - doubtful, others | doubtful
-    return FileSchema(schema, own_arrow, arrow, types, certain, frozenset(structs), frozenset(others), **more)
+    structs, others = structs - ambiguous, others | ambiguous
+    return FileSchema(schema, own_arrow, arrow, types, unambiguous, frozenset(structs), frozenset(others), **more)
 
 
 def with_arrow_schema(
@@ -398,15 +398,15 @@ def with_arrow_schema(
     *,
     has_one_calendar: bool = False,
 ) -> FileSchema:
-    """The same file with the names of a table: `arrow` is its schema in all but those.
+    """Return the same file schema with logical names; `arrow` differs from the file's schema only in names.
 
-    A table that `has_one_calendar` takes days for those of today's, whatever the file notes.
+    With `has_one_calendar`, dates are always Gregorian, whatever the file records.
     """
     by_index = {leaf.index: leaf for leaf in schema.leaves.values()}
     leaves: dict[FieldPath, Leaf] = {}
     others: set[FieldPath] = set()
     structs: set[FieldPath] = set()
-    for path, indices, _ in _walk(arrow):
+    for path, indices, _ in _walk_fields(arrow):
         structs.update(path[:depth] for depth in range(1, len(path)))
         leaf = by_index.get(indices.start) if len(indices) == 1 else None
         if leaf is None or path in leaves:
@@ -416,4 +416,4 @@ def with_arrow_schema(
     more = {"defaults": defaults or {}, "is_renamed": True}
     if not has_one_calendar:
         more |= {"calendar": schema.calendar, "old_leaves": schema.old_leaves}
-    return _file_schema(schema.parquet, schema.own_arrow, arrow, schema.types, leaves, structs, others, **more)
+    return _make_file_schema(schema.parquet, schema.own_arrow, arrow, schema.types, leaves, structs, others, **more)

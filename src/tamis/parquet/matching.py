@@ -1,4 +1,4 @@
-"""Where a file has the columns of a table, and whether its types fit into theirs."""
+"""Matching of a file's columns to those of the table, by name and by compatible type."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tamis.types import (
 
 
 def find_name(names: list[str], wanted: str, *, exact: bool = False) -> int | None:
-    """Where a file spells a column of the table: exactly, or with other case where that is the only one.
+    """Return the index of a table's column among a file's names: an exact match, else a unique match ignoring case.
 
-    `exact` is for names that are the table's own, of which one in other case is another column.
+    With `exact`, names that differ in case are different columns.
     """
     if wanted in names:
         return names.index(wanted)
@@ -34,12 +34,12 @@ def find_name(names: list[str], wanted: str, *, exact: bool = False) -> int | No
     matches = [index for index, name in enumerate(names) if name.casefold() == folded]
     if len(matches) > 1:
         spelled = ", ".join(repr(names[index]) for index in matches)
-        raise CorruptFile(f"a file has {spelled} where the table has {wanted!r}: nobody can say which one is meant")
+        raise CorruptFile(f"a file has the columns {spelled} where the table has {wanted!r}: the name is ambiguous")
     return matches[0] if matches else None
 
 
 def find_path(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) -> tuple[str, ...] | None:
-    """The path of a file's schema that a path of the table means, or None where the file does not have it."""
+    """Return the path in a file's schema for a path of the table; None if the file lacks it."""
     fields = list(schema)
     found: list[str] = []
     for part in path:
@@ -52,11 +52,11 @@ def find_path(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) 
     return tuple(found)
 
 
-def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str, *, exact: bool = False) -> None:
-    """An error where a file may hold values that the table's type does not have.
+def check_fits(schema: pa.Schema, columns: Iterable[Column], location: str, *, exact: bool = False) -> None:
+    """Raise if a file may hold values that the table's type cannot represent.
 
-    A filter was made for the table's type: `x > 3000000000` is never TRUE of an int, `x = 5.5` neither. Were such a
-    file skipped by it, rows would be lost without a word.
+    A filter is bound to the table's type: `x > 3000000000` is never TRUE for an int, nor is `x = 5.5`. If such a filter
+    skipped the file, rows would be lost silently.
     """
     for column in columns:
         found = find_path(schema, column.path, exact=exact)
@@ -66,25 +66,25 @@ def check_fits(schema: pa.Schema, columns: Iterable[Column], place: str, *, exac
         for part in found[1:]:
             field = field.type.field(part)
         if not holds(column.type, field.type):
-            raise CorruptFile(misfit(column.name, f"'{place}'", column.type, field.type, exact=exact))
+            raise CorruptFile(misfit(column.name, f"'{location}'", column.type, field.type, exact=exact))
 
 
-def misfit(name: str, place: str, table_type: pa.DataType, file_type: pa.DataType, *, exact: bool = False) -> str:
-    """That a file has a column in a type that does not fit into the table's, and what to do about it.
+def misfit(name: str, location: str, table_type: pa.DataType, file_type: pa.DataType, *, exact: bool = False) -> str:
+    """Return the error message for a file's column whose type is incompatible with the table's, with a remedy.
 
-    A table whose names are `exact` has a schema of its own, which files do not change.
+    A table with `exact` names has a schema that files do not change.
     """
     wanted = type_name(table_type)
-    wider = None if exact else _wider(table_type, file_type)
+    wider = None if exact else _find_wider_type(table_type, file_type)
     merging = f"open the table with merge_schema=True (--merge-schema), which makes it {wider}, or " if wider else ""
     return (
-        f"column {name!r} of {place} is {a_type(file_type)}, which does not fit into the {wanted} of the table: "
+        f"column {name!r} of {location} is {a_type(file_type)}, which is incompatible with the table's type {wanted}: "
         f"{merging}write the file again with {name!r} as {wanted}"
     )
 
 
-def _wider(table_type: pa.DataType, file_type: pa.DataType) -> str | None:
-    """The type that holds both, where merging the schemas of files finds one and the table does not have it."""
+def _find_wider_type(table_type: pa.DataType, file_type: pa.DataType) -> str | None:
+    """Return the type that merging the schemas would give; None if no such type exists, or the table already has it."""
     schemas = [pa.schema([("", each)]) for each in (table_type, file_type)]
     try:
         merged = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
@@ -94,20 +94,22 @@ def _wider(table_type: pa.DataType, file_type: pa.DataType) -> str | None:
 
 
 def can_convert(table_type: pa.DataType, file_type: pa.DataType) -> bool:
-    """Whether values of a file's type may be read as the table's: all fit, or both types are counts, and each value is
-    looked at. A text is never read as a number, nor a number as a date.
+    """Return whether values of a file's type may be converted to the table's type.
+
+    Either all values fit, or both types are of one numeric kind and each value is checked. A string is never converted
+    to a number, nor a number to a date.
     """
     pairs = [(table_type, file_type)]
     while pairs:
         wanted, found = pairs.pop()
         if pa.types.is_nested(wanted) and pa.types.is_nested(found) and wanted.num_fields == found.num_fields:
             pairs += [(wanted.field(index).type, found.field(index).type) for index in range(wanted.num_fields)]
-        elif not (holds(wanted, found) or any(is_kind(wanted) and is_kind(found) for is_kind in _COUNTS)):
+        elif not (holds(wanted, found) or any(is_kind(wanted) and is_kind(found) for is_kind in _NUMERIC_KINDS)):
             return False
     return True
 
 
-_COUNTS: tuple[Callable[[pa.DataType], bool], ...] = (
+_NUMERIC_KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
     is_number,
     pa.types.is_timestamp,
     pa.types.is_time,
@@ -116,12 +118,12 @@ _COUNTS: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def holds(table_type: pa.DataType, file_type: pa.DataType) -> bool:
-    """Whether every value of a file's type is a value of the table's type too, or the two have no order at all.
+    """Return whether every value of a file's type is also a value of the table's type, or the types are unordered.
 
     >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.float64(), pa.int64())
     (True, False, False)
     """
-    table_type, file_type = _plain(table_type), _plain(file_type)
+    table_type, file_type = _strip_encoding(table_type), _strip_encoding(file_type)
     if table_type == file_type or pa.types.is_null(file_type):
         return True
     if not (is_ordered(table_type) and is_ordered(file_type)):
@@ -138,16 +140,19 @@ def holds(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     return bool(pa.types.is_date(table_type) and pa.types.is_date(file_type))
 
 
-def _plain(data_type: pa.DataType) -> pa.DataType:
-    """The type without what is only a way to store it."""
+def _strip_encoding(data_type: pa.DataType) -> pa.DataType:
+    """Return the logical type, without dictionary encoding and string variants."""
     if pa.types.is_dictionary(data_type):
-        return _plain(data_type.value_type)
+        return _strip_encoding(data_type.value_type)
     return STRING if is_text(data_type) else data_type
 
 
 def path_to_read(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) -> tuple[str, ...] | None:
-    """What to read of a file for a path of the table: the path itself, or some leaf of the innermost struct that the
-    file has on the way, which tells where that struct is NULL; None where there is nothing."""
+    """Return the path to read from a file for a path of the table; None if the file has nothing there.
+
+    This is the path itself, or a leaf of the innermost enclosing struct that the file has, which tells where that
+    struct is NULL.
+    """
     for depth in range(len(path), 0, -1):
         found = find_path(schema, path[:depth], exact=exact)
         if found is None:

@@ -1,4 +1,4 @@
-"""The leaves of a file that a name means."""
+"""Lookup of a file's leaf columns by name."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tamis.parquet.leaves import FieldPath
 _SHOWN_COLUMNS = 12
 
 
-def find_leaves(leaves: Sequence[AnyLeaf], name: str, place: str) -> list[AnyLeaf]:
-    """The leaf of this name, or all leaves inside of the struct, the list or the map of this name.
+def find_leaves(leaves: Sequence[AnyLeaf], name: str, location: str) -> list[AnyLeaf]:
+    """Return the leaf of this name, or all leaves inside the struct, list or map of this name.
 
-    Names are found without regard to case, as in filters, where that leaves no doubt.
+    Names match ignoring case, as in filters, unless that is ambiguous.
     """
-    # A name with dots may also be the whole name of one column.
+    # A name with dots may also be the complete name of one column.
     for path in dict.fromkeys((split_name(name), (name,))):
         for fold in (False, True):
             found = [each for each in leaves if _starts_with(each.leaf.path, path, fold)]
             meant = list(dict.fromkeys(each.leaf.path[: len(path)] for each in found))
             if len(meant) > 1:
                 spelled = ", ".join(repr(name_of(each)) for each in meant)
-                raise AmbiguousColumn(f"the name {name!r} fits several columns of '{place}': {spelled}")
+                raise AmbiguousColumn(f"the name {name!r} matches several columns of '{location}': {spelled}")
             if found:
                 return found
-    raise _unknown(leaves, name, place)
+    raise _unknown_column_error(leaves, name, location)
 
 
 def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
@@ -36,7 +36,7 @@ def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
     return tuple(map(str.casefold, start)) == tuple(map(str.casefold, wanted)) if fold else start == wanted
 
 
-def _unknown(leaves: Sequence[AnyLeaf], name: str, place: str) -> UnknownColumn:
+def _unknown_column_error(leaves: Sequence[AnyLeaf], name: str, location: str) -> UnknownColumn:
     paths = [each.leaf.path[:depth] for each in leaves for depth in range(1, len(each.leaf.path) + 1)]
     names = {name_of(path).casefold(): name_of(path) for path in paths}
     near = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.6)
@@ -44,4 +44,4 @@ def _unknown(leaves: Sequence[AnyLeaf], name: str, place: str) -> UnknownColumn:
     shown = [each.name for each in leaves[:_SHOWN_COLUMNS]]
     if len(leaves) > _SHOWN_COLUMNS:
         shown.append(f"… {len(leaves) - _SHOWN_COLUMNS} more")
-    return UnknownColumn(f"no column {name!r} in '{place}'.{hint} Columns: {', '.join(shown) or 'none'}.")
+    return UnknownColumn(f"no column {name!r} in '{location}'.{hint} Columns: {', '.join(shown) or 'none'}.")

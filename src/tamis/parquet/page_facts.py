@@ -1,4 +1,4 @@
-"""One column of a file, a row for each page: where it is, and what the page index says of its values."""
+"""One column of a file as a table with a row per page: its location and its page index statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tamis.parquet.page_index import ColumnIndex, PageLocations, pages_metadata
 from tamis.skipping.metadata import metadata_name
 
 LocatedChunk = tuple[int, PageLocations, ColumnIndex | None]
-"""A row group, the places of the pages of a column in it, and what is in those, where that can be believed."""
+"""A row group, the page locations of a column in it, and its column index if it is valid."""
 
 
 def page_facts(
@@ -27,9 +27,9 @@ def page_facts(
     trust_bytes: bool,
     is_ordered: bool,
 ) -> pa.Table:
-    """The pages of all chunks, in the order of the file. `first_rows` are those of the row groups."""
+    """Return the pages of all chunks, in file order. `first_rows` are the first rows of the row groups."""
     column = Column(leaf.leaf.path, type=leaf.shown_type)
-    described = pages_metadata(
+    metadata = pages_metadata(
         [(index, pages) for _, pages, index in chunks],
         column,
         leaf.leaf,
@@ -37,24 +37,24 @@ def page_facts(
         is_ordered=is_ordered,
     )
     counts = np.array([pages.num_pages for _, pages, _ in chunks], np.int64)
-    nulls = described[metadata_name("null_count", column.path)]
+    nulls = metadata[metadata_name("null_count", column.path)]
     if leaf.is_repeated:
-        # Those were held against rows, of which each may have many values.
+        # The null counts above are capped by the number of rows, but a repeated column has many values per row.
         nulls = pa.concat_arrays(
-            [pa.nulls(0, types.LONG), *(_stored_nulls(pages, index) for _, pages, index in chunks)]
+            [pa.nulls(0, types.LONG), *(_get_stored_nulls(pages, index) for _, pages, index in chunks)]
         )
     lower, upper = (
-        described.get(metadata_name(kind, column.path), nothing_known(leaf, int(counts.sum())))
+        metadata.get(metadata_name(kind, column.path), nothing_known(leaf, int(counts.sum())))
         for kind in ("lower", "upper")
     )
     return pa.table(
         {
             "row_group": pa.array(np.repeat(np.array([group for group, _, _ in chunks], np.int64), counts)),
-            "page": pa.array(_joined(np.arange(count) for count in counts.tolist())),
-            "first_row": pa.array(_joined(first_rows[group] + pages.first_rows for group, pages, _ in chunks)),
-            "rows": pa.array(_joined(pages.row_counts for _, pages, _ in chunks)),
-            "offset": pa.array(_joined(pages.offsets for _, pages, _ in chunks)),
-            "bytes": pa.array(_joined(pages.lengths for _, pages, _ in chunks)),
+            "page": pa.array(_concatenate(np.arange(count) for count in counts.tolist())),
+            "first_row": pa.array(_concatenate(first_rows[group] + pages.first_rows for group, pages, _ in chunks)),
+            "rows": pa.array(_concatenate(pages.row_counts for _, pages, _ in chunks)),
+            "offset": pa.array(_concatenate(pages.offsets for _, pages, _ in chunks)),
+            "bytes": pa.array(_concatenate(pages.lengths for _, pages, _ in chunks)),
             "nulls": nulls,
             "has_values": pa.array(_has_values(leaf, chunks)),
             "min": with_plain_zeros(lower),
@@ -63,18 +63,18 @@ def page_facts(
     )
 
 
-def _joined(parts: Iterable[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+def _concatenate(parts: Iterable[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _stored_nulls(pages: PageLocations, index: ColumnIndex | None) -> pa.Array:
+def _get_stored_nulls(pages: PageLocations, index: ColumnIndex | None) -> pa.Array:
     if index is None or index.null_counts is None:
         return pa.nulls(pages.num_pages, types.LONG)
     return pa.array(index.null_counts, types.LONG)
 
 
 def _has_values(leaf: AnyLeaf, chunks: Sequence[LocatedChunk]) -> npt.NDArray[np.bool_]:
-    """Which pages have values other than NULL; those of which nobody knows have."""
+    """Return which pages have values other than NULL; pages without statistics count as having values."""
     parts = [np.empty(0, np.bool_)]
     for _, pages, index in chunks:
         has_rows = pages.row_counts > 0

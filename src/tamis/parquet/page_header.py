@@ -1,4 +1,4 @@
-"""Headers of pages: what stands before the bytes of each page in a column chunk."""
+"""Page headers, which precede the bytes of each page in a column chunk."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PAGE: dict[int, Kind] = {
 
 
 class PageHeader(NamedTuple):
-    """A header, and how many bytes it has itself. A tuple, as there are many: it is made in a third of the time."""
+    """A page header and its own length. It is a tuple because there are many: creation takes a third of the time."""
 
     type: int
     """DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE or DATA_PAGE_V2."""
@@ -52,10 +52,10 @@ class PageHeader(NamedTuple):
     compressed_size: int
     crc: int | None
     num_values: int
-    """Nulls included; of an index page 0."""
+    """The number of values, nulls included; 0 for an index page."""
     encoding: int | None
     num_rows: int | None
-    """Like the next three: in the second version of data pages only."""
+    """Like the next three fields: only in data pages of version 2."""
     num_nulls: int | None
     definition_levels_length: int
     repetition_levels_length: int
@@ -68,19 +68,19 @@ class PageHeader(NamedTuple):
 
     @property
     def page_length(self) -> int:
-        """The bytes of header and page together."""
+        """The length of header and page together in bytes."""
         return self.length + self.compressed_size
 
 
-def decode_page_header(data: bytes, place: str, position: int = 0) -> PageHeader:
-    """The header that starts at a position, the page behind it whole or not."""
-    return decoded(_read_header, data, position, f"a page header in {place}")
+def decode_page_header(data: bytes, location: str, position: int = 0) -> PageHeader:
+    """Decode the header at a position; the page behind it may be incomplete."""
+    return decoded(_read_header, data, position, f"a page header in {location}")
 
 
-def check_page_fits(header: PageHeader, available: int, place: str) -> None:
+def check_page_fits(header: PageHeader, available: int, location: str) -> None:
     if header.page_length > available:
         raise CorruptFile(
-            f"a page in {place} has {header.page_length} bytes by its header, and {available} are there; "
+            f"a page in {location} has {header.page_length} bytes in its header, but only {available} are available; "
             "write the file again"
         )
 
@@ -96,20 +96,20 @@ _USUAL_DATA_PAGE = re.compile(
     + _NUMBER + rb")*+[\x11\x12]?(?:[\x1c\x2c]" + _STATISTICS + rb")?\x00\x00",
     re.DOTALL,
 )  # fmt: skip
-"""The header of a data page as nearly all are: its compressed size, and how many values it has."""
+"""Matches the header of a typical data page, with groups for its compressed size and its number of values."""
 
 
 def count_values(pages: bytes) -> int | None:
-    """How many values the data pages have that follow each other in some bytes; None where those are something else.
+    """Return the number of values in consecutive data pages; None if the bytes are not pages.
 
-    A regular expression reads most headers in a tenth of the time of `decode_page_header`.
+    A regular expression parses most headers in a tenth of the time of `decode_page_header`.
     """
     position, end, values = 0, len(pages), 0
     while position < end:
         usual = _USUAL_DATA_PAGE.match(pages, position)
         if usual is not None:
-            values += _unsigned(usual[2]) >> 1
-            position = usual.end() + (_unsigned(usual[1]) >> 1)
+            values += _decode_varint(usual[2]) >> 1
+            position = usual.end() + (_decode_varint(usual[1]) >> 1)
             continue
         try:
             header = decode_page_header(pages, "a chunk", position)
@@ -120,7 +120,7 @@ def count_values(pages: bytes) -> int | None:
     return values if position == end else None
 
 
-def _unsigned(number: bytes) -> int:
+def _decode_varint(number: bytes) -> int:
     value = shift = 0
     for byte in number:
         value |= (byte & 0x7F) << shift
@@ -129,7 +129,7 @@ def _unsigned(number: bytes) -> int:
 
 
 def encode_plain_page_header(page: PageHeader) -> bytes:
-    """The header of a data page (of the first version) that has the bytes of another page, all of them plain values."""
+    """Encode a header of a version 1 data page for the bytes of another page that holds plain values."""
     data = encode_struct(((1, I32, page.num_values), (2, I32, PLAIN), (3, I32, RLE), (4, I32, RLE)))
     return encode_struct(
         (
@@ -166,7 +166,7 @@ def _read_header(data: bytes, position: int) -> tuple[PageHeader, int]:
         if definition < 0 or repetition < 0 or definition + repetition > min(compressed, uncompressed):
             raise Malformed(f"levels of {definition} and {repetition} bytes in a page of {compressed}")
     elif kind != INDEX_PAGE:
-        raise Malformed(f"there is no page of type {kind}")
+        raise Malformed(f"the page type {kind} is not supported")
     if uncompressed < 0 or compressed < 0 or num_values < 0:
         raise Malformed(f"{num_values} values in {compressed} bytes of {uncompressed}")
     header = PageHeader(

@@ -1,8 +1,8 @@
-"""The page index: where the pages of a column chunk are (offset index), and what is in each (column index).
+"""The page index of a column chunk: page locations (offset index) and page statistics (column index).
 
-The two are of different weight. Rows are taken from where the offset index says, so one that contradicts itself is a
-CorruptFile. The column index only helps to leave pages out: `usable_column_index` gives none, and the reason, where
-it cannot be believed. Its order of the pages (`boundary_order`) is shown to people and used for nothing.
+The two differ in importance. Rows are read from the locations in the offset index, so an inconsistent one raises
+CorruptFile. The column index only helps to skip pages: for an invalid one `usable_column_index` returns None and the
+reason. Its `boundary_order` is only displayed.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from tamis.parquet.thrift import (
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 
 LARGEST_INDEX = 64 * 1024 * 1024
-"""An index of more bytes is not read: it would cost more than the pages that it tells of."""
+"""The maximum index size in bytes. Reading a larger one would cost more than reading the pages."""
 
 
-def readable_index(place: ByteRange | None) -> ByteRange | None:
-    """Where an index is, unless there is none or it is too large."""
-    return place if place is not None and place[1] <= LARGEST_INDEX else None
+def readable_index(byte_range: ByteRange | None) -> ByteRange | None:
+    """Return the range of an index, or None if it is missing or too large."""
+    return byte_range if byte_range is not None and byte_range[1] <= LARGEST_INDEX else None
 
 
 @dataclass(frozen=True, eq=False)
 class PageLocations:
-    """The data pages of a chunk, in order. They cover its bytes without overlap and all its rows without a gap."""
+    """The data pages of a chunk, in order. They do not overlap and cover all rows without a gap."""
 
     offsets: Int64Array
-    """From the start of the file, each where the header of the page starts."""
+    """The offsets of the page headers in the file."""
     lengths: Int64Array
-    """In bytes, headers included."""
+    """The lengths of the pages in bytes, headers included."""
     first_rows: Int64Array
-    """From the start of the row group."""
+    """The first row of each page within the row group."""
     row_count: int
-    """Of the row group."""
+    """The number of rows of the row group."""
 
     @property
     def num_pages(self) -> int:
@@ -72,56 +72,56 @@ class PageLocations:
 
     @cached_property
     def ends(self) -> Int64Array:
-        """The row after the last of each page, from the start of the row group."""
+        """The row after the last row of each page within the row group."""
         return np.append(self.first_rows[1:], self.row_count) if self.num_pages else self.first_rows
 
     @cached_property
     def row_counts(self) -> Int64Array:
-        """Of each page. A page may be empty."""
+        """The number of rows of each page, which may be 0."""
         return self.ends - self.first_rows
 
 
-def decode_offset_index(data: bytes, layout: ChunkLayout, row_count: int, place: str) -> PageLocations:
-    """Where the pages are. `row_count` is that of the row group.
+def decode_offset_index(data: bytes, layout: ChunkLayout, row_count: int, location: str) -> PageLocations:
+    """Return the page locations. `row_count` is the number of rows of the row group.
 
-    An index that contradicts itself, the row count, or the place of the chunk is a CorruptFile: rows would be taken
-    from wrong places by it.
+    An index that is inconsistent in itself, with the row count or with the range of the chunk raises CorruptFile,
+    because rows would be read from wrong offsets.
     """
-    what = f"the offset index of column {layout.leaf} in row group {layout.row_group} of '{place}'"
+    what = f"the offset index of column {layout.leaf} in row group {layout.row_group} of '{location}'"
     offsets, lengths, first_rows = decoded(_read_offset_index, data, 0, what)
     pages = PageLocations(offsets, lengths, first_rows, row_count)
-    wrong = _disagreement(pages, layout)
+    wrong = _find_inconsistency(pages, layout)
     if wrong is not None:
         raise CorruptFile(f"{what} {wrong}; write the file again")
     return pages
 
 
-def _disagreement(pages: PageLocations, layout: ChunkLayout) -> str | None:
+def _find_inconsistency(pages: PageLocations, layout: ChunkLayout) -> str | None:
     offsets, lengths, first_rows = pages.offsets, pages.lengths, pages.first_rows
     if pages.num_pages == 0:
-        return f"has no page, and the row group {pages.row_count} rows" if pages.row_count else None
+        return f"has no pages for the {pages.row_count} rows of the row group" if pages.row_count else None
     if first_rows[0] != 0:
-        return f"starts at row {first_rows[0]}"
-    # The format wants each page to start behind the one before. Pages without rows are told by starting at the same.
+        return f"starts at row {first_rows[0]}, expected row 0"
+    # The format requires each page to start after the previous one. Empty pages start at the same row.
     if (first_rows[1:] < first_rows[:-1]).any():
-        return "goes back in its rows"
+        return "has first rows that are not ascending"
     if first_rows[-1] > pages.row_count:
-        return f"has a page from row {first_rows[-1]} on, and the row group {pages.row_count} rows"
+        return f"has a page at row {first_rows[-1]} of a row group with {pages.row_count} rows"
     if (lengths <= 0).any():
         return f"has a page of {lengths.min()} bytes"
     start, length = layout.byte_range
     # Hostile offsets may be so large that a sum with them overflows.
     if offsets.min() < start or (offsets > start + length - lengths).any():
-        return f"has a page outside of the chunk, which is at bytes {start} to {start + length}"
+        return f"has a page outside the chunk, whose byte range is {start} to {start + length}"
     if (np.diff(offsets) < lengths[:-1]).any():
         return "has pages that overlap"
     return None
 
 
 def dictionary_range(layout: ChunkLayout, pages: PageLocations | None) -> ByteRange | None:
-    """Where the dictionary page of a chunk is: it has all bytes before the data. None where there can be none.
+    """Return the range of a chunk's dictionary page, all bytes before the data pages; None if it has none.
 
-    Some writers do not note its place, and call the place of the dictionary that of the data.
+    Some writers do not state its offset, and state the offset of the dictionary as that of the data pages.
     """
     if not {PLAIN_DICTIONARY, RLE_DICTIONARY}.intersection(layout.encodings):
         return None
@@ -140,17 +140,17 @@ _Locations = tuple[Int64Array, Int64Array, Int64Array]
 def _read_locations(data: bytes, position: int) -> tuple[_Locations, int]:
     element, size, position = read_list_header(data, position)
     if size and element != STRUCT:
-        raise Malformed(f"a page location is of type {element}")
+        raise Malformed(f"a page location has the Thrift type {element}, expected a struct")
     return _read_plain_locations(data, position, size) or _read_any_locations(data, position, size)
 
 
 def _read_plain_locations(data: bytes, position: int, size: int) -> tuple[_Locations, int] | None:
-    """Locations of exactly the three fields, in order, as every writer has them; None for any others.
+    """Decode locations with exactly the three fields, in order, as all known writers produce; None for any others.
 
-    The header of a field and the end of a struct are one byte each, below 0x80: read as numbers they are themselves.
-    So such a list is a sequence of numbers, seven for each location.
+    The header of a field and the end of a struct are one byte each, below 0x80, so they decode as varints of the same
+    value. Such a list is therefore a sequence of varints, seven for each location.
     """
-    # Each location has seven bytes at least: none of more can be announced.
+    # Each location has at least seven bytes, which limits the possible size.
     if size > (len(data) - position) // 7:
         return None
     try:
@@ -184,20 +184,20 @@ def _read_offset_index(data: bytes, position: int) -> tuple[_Locations, int]:
     return required(found, 1, "list of pages"), position
 
 
-# --- What is in the pages --------------------------------------------------------------------------------------------
+# --- The bytes of a column index -------------------------------------------------------------------------------------
 
 UNORDERED, ASCENDING, DESCENDING = range(3)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnIndex:
-    """What a column index says of each page."""
+    """The statistics of each page in a column index."""
 
     null_pages: npt.NDArray[np.bool_]
-    """Pages of nulls only. Their bounds are empty."""
+    """The pages with only nulls. Their bounds are empty."""
     min_values: list[bytes]
     max_values: list[bytes]
-    """As they are stored: bounds of the values, not always values."""
+    """The stored bytes: bounds of the values, not always values themselves."""
     null_counts: Int64Array | None
     nan_counts: Int64Array | None
     boundary_order: int
@@ -207,43 +207,43 @@ class ColumnIndex:
         return len(self.null_pages)
 
 
-def decode_column_index(data: bytes, num_pages: int, place: str) -> ColumnIndex:
-    """What is in the pages; `num_pages` is what the offset index has. A CorruptFile where it cannot be so."""
-    what = f"the column index of {place}"
+def decode_column_index(data: bytes, num_pages: int, location: str) -> ColumnIndex:
+    """Decode the page statistics; raise CorruptFile unless there are `num_pages`, the number in the offset index."""
+    what = f"the column index of {location}"
     found = decoded(_read_column_index, data, 0, what)
     counts = {len(found.null_pages), len(found.min_values), len(found.max_values)}
     counts |= {len(numbers) for numbers in (found.null_counts, found.nan_counts) if numbers is not None}
     if counts != {num_pages}:
-        raise CorruptFile(f"{what} describes {sorted(counts)} pages, and there are {num_pages}; write the file again")
+        raise CorruptFile(f"{what} has {sorted(counts)} pages, expected {num_pages}; write the file again")
     return found
 
 
 def usable_column_index(
-    data: bytes, pages: PageLocations, place: str, *, is_repeated: bool = False
+    data: bytes, pages: PageLocations, location: str, *, is_repeated: bool = False
 ) -> tuple[ColumnIndex | None, str | None]:
-    """What is in the pages; or nothing, and why it cannot be believed."""
+    """Decode the page statistics; if they are invalid, return None and the reason."""
     try:
-        found = decode_column_index(data, pages.num_pages, place)
+        found = decode_column_index(data, pages.num_pages, location)
     except CorruptFile as error:
         return None, str(error)
-    wrong = _contradiction(found, None if is_repeated else pages.row_counts)
-    return (found, None) if wrong is None else (None, f"the column index of {place} {wrong}")
+    wrong = _find_contradiction(found, None if is_repeated else pages.row_counts)
+    return (found, None) if wrong is None else (None, f"the column index of {location} {wrong}")
 
 
-def _contradiction(index: ColumnIndex, row_counts: Int64Array | None) -> str | None:
+def _find_contradiction(index: ColumnIndex, row_counts: Int64Array | None) -> str | None:
     nulls = index.null_counts
     if nulls is None:
         return None
     if (nulls < 0).any():
-        return "counts fewer than no nulls"
-    # Where rows are lists they have any number of values each.
+        return "has a negative null count"
+    # Rows of a repeated column have any number of values.
     if row_counts is None:
-        return "calls pages null that have no nulls" if (nulls[index.null_pages] == 0).any() else None
+        return "marks pages without nulls as null pages" if (nulls[index.null_pages] == 0).any() else None
     if (nulls > row_counts).any():
         return "counts more nulls than rows"
-    # A page without rows is as much one of nulls only as one without nulls.
+    # An empty page may be marked as a null page or not.
     if ((nulls == row_counts) != index.null_pages)[row_counts > 0].any():
-        return "contradicts itself: it calls pages null by another count than that of their nulls"
+        return "is inconsistent: its null pages and its null counts disagree"
     return None
 
 
@@ -275,10 +275,10 @@ def page_metadata(
     trust_bytes: bool = True,
     is_ordered: bool = True,
 ) -> dict[str, pa.Array]:
-    """What is known of the pages of a chunk, one row each, by the names of `tamis.skipping.metadata`.
+    """Return the metadata of a chunk's pages, one row each, with the names of `tamis.skipping.metadata`.
 
-    `column` is the table's, with the table's type. `is_ordered` is whether the footer names an order for the leaf, and
-    `trust_bytes` whether the writer is known to compare bytes rightly: without them there are no bounds.
+    `column` is the table's, with the table's type. `is_ordered` tells whether the footer has a supported column order
+    for the leaf, and `trust_bytes` whether the writer compares bytes correctly; otherwise there are no bounds.
     """
     return pages_metadata([(index, pages)], column, leaf, trust_bytes=trust_bytes, is_ordered=is_ordered)
 
@@ -291,23 +291,23 @@ def pages_metadata(
     trust_bytes: bool = True,
     is_ordered: bool = True,
 ) -> dict[str, pa.Array]:
-    """The same for a leaf in several row groups at once: the pages of all, one after the other."""
+    """Return the same as `page_metadata` for a leaf in several row groups: the pages of all, concatenated."""
     row_counts = np.concatenate([np.empty(0, np.int64), *(pages.row_counts for _, pages in chunks)])
-    null_counts, may_have_bounds = _null_counts(chunks, leaf, row_counts)
+    null_counts, may_have_bounds = _read_null_counts(chunks, leaf, row_counts)
     found = {
         ROW_COUNT.name: pa.array(row_counts, types.LONG),
-        metadata_name("null_count", column.path): _counts(null_counts),
+        metadata_name("null_count", column.path): _as_counts(null_counts),
     }
     reader = bounds_of_column(leaf, column.type, trust_bytes=trust_bytes)
     if reader is None:
         return found
     if pa.types.is_floating(reader.target):
         if pa.types.is_floating(reader.source):
-            nan_counts = _nan_counts(chunks, row_counts, null_counts)
+            nan_counts = _read_nan_counts(chunks, row_counts, null_counts)
         else:
-            # A column of whole numbers that the table promoted has no NaN.
+            # An integer column that the table promoted to floats has no NaN.
             nan_counts = np.zeros(len(row_counts), np.int64)
-        found[metadata_name("nan_count", column.path)] = _counts(nan_counts)
+        found[metadata_name("nan_count", column.path)] = _as_counts(nan_counts)
     if not is_ordered:
         may_have_bounds = np.zeros(len(row_counts), np.bool_)
     minima: list[bytes] = []
@@ -322,33 +322,33 @@ def pages_metadata(
 _UNKNOWN = -1
 
 
-def _counts(counts: Int64Array) -> pa.Array:
+def _as_counts(counts: Int64Array) -> pa.Array:
     return pa.array(counts, types.LONG, mask=counts == _UNKNOWN)
 
 
-def _null_counts(
+def _read_null_counts(
     chunks: Sequence[tuple[ColumnIndex | None, PageLocations]], leaf: Leaf, row_counts: Int64Array
 ) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
-    """How many nulls the pages have, and which of them have values that an index may give bounds of."""
-    counts, with_values = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
+    """Return the null counts of the pages, and which pages have values, and so may have bounds."""
+    counts, has_values = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
     for index, pages in chunks:
         if index is None:
             counts.append(np.full(pages.num_pages, _UNKNOWN))
-            with_values.append(np.zeros(pages.num_pages, np.bool_))
+            has_values.append(np.zeros(pages.num_pages, np.bool_))
         else:
             known = np.full(pages.num_pages, _UNKNOWN) if index.null_counts is None else index.null_counts
             counts.append(np.where(index.null_pages, pages.row_counts, known))
-            with_values.append(~index.null_pages)
+            has_values.append(~index.null_pages)
     nulls = np.concatenate(counts)
     if pa.types.is_null(leaf.arrow_type):
         nulls = row_counts
     elif not leaf.nullable:
-        # A column that is required has no NULL, counted or not.
+        # A required column has no NULL, whether counted or not.
         nulls = np.zeros(len(row_counts), np.int64)
-    return np.where((nulls < 0) | (nulls > row_counts), _UNKNOWN, nulls), np.concatenate(with_values)
+    return np.where((nulls < 0) | (nulls > row_counts), _UNKNOWN, nulls), np.concatenate(has_values)
 
 
-def _nan_counts(
+def _read_nan_counts(
     chunks: Sequence[tuple[ColumnIndex | None, PageLocations]], row_counts: Int64Array, null_counts: Int64Array
 ) -> Int64Array:
     counted = [np.empty(0, np.int64)]

@@ -1,7 +1,7 @@
-"""Chosen rows of one row group: the pages that hold them are fetched, decoded and trimmed to the rows.
+"""Reads selected rows of one row group: fetches and decodes the pages that hold them, and trims the result.
 
-Each leaf is fetched and decoded by itself, since its pages begin at rows of its own. A leaf without an offset index
-is one page: its whole chunk. Rows of all leaves come out in the same order, that of the file.
+Each leaf is fetched and decoded separately, because its page boundaries differ. A leaf without an offset index is
+treated as one page, its whole chunk. All leaves return their rows in file order.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from tamis.parquet.selection import RowSelection
 Rows = npt.NDArray[np.int64]
 
 FEW_ROWS = 8
-"""Of one row in so many, texts in a dictionary are looked up after the rows were chosen."""
+"""If at most one row in this many is selected, dictionary-encoded strings are decoded after the selection."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafPages:
-    """Where the pages of one leaf in one row group are, and how they are decoded."""
+    """The pages of one leaf in one row group: their locations, and how to decode them."""
 
     layout: ChunkLayout
     schema: LeafSchema
     field: pa.Field
-    """The Arrow field narrowed to this leaf, as the file has it."""
+    """The file's Arrow field, narrowed to this leaf."""
     named_type: pa.DataType
-    """Its type with the names that are wanted."""
+    """The type of that field with logical names."""
     row_count: int
-    """Of the row group."""
+    """The number of rows of the row group."""
     locations: PageLocations | None
-    """None where the file has no offset index: then the chunk is one page."""
+    """None if the file has no offset index; the chunk is then one page."""
     calendar: OldCalendar | None = None
-    """The one that old values are in, if it is not that of today."""
+    """The legacy calendar of the values, if they need a datetime rebase."""
 
     @property
     def first_rows(self) -> Rows:
@@ -58,15 +58,16 @@ class LeafPages:
 
     @property
     def dictionary(self) -> ByteRange | None:
-        """Where the dictionary is, if it is not read with the pages: a chunk that is one page has it inside."""
+        """The range of the dictionary page; None if the leaf has none, or reads it with the whole chunk."""
         return None if self.locations is None else dictionary_range(self.layout, self.locations)
 
     def pages_with(self, selection: RowSelection) -> Rows:
-        """The pages that hold a selected row."""
+        """Return the numbers of the pages that hold a selected row."""
         if selection.is_empty:
             return np.empty(0, np.int64)
         starts, ends = self.first_rows, self.ends
-        # Pages cover all rows, so all between the first and the last selected one do that are not empty, but for gaps.
+        # Pages cover all rows, so the pages from the first to the last selected row hold one, except empty pages and
+        # pages in the gaps of the selection.
         first = int(np.searchsorted(ends, selection.starts[0], side="right"))
         last = int(np.searchsorted(starts, selection.ends[-1], side="left"))
         pages = np.arange(first, last)
@@ -76,23 +77,23 @@ class LeafPages:
         return pages[selection.overlaps(starts, ends) if selection.num_runs > 1 else starts < ends]
 
     def ranges(self, pages: Rows) -> list[ByteRange]:
-        """The bytes of these pages."""
+        """Return the byte ranges of these pages."""
         if self.locations is None:
             return [self.layout.byte_range] * len(pages)
         return list(zip(self.locations.offsets[pages].tolist(), self.locations.lengths[pages].tolist(), strict=True))
 
     def probable_dictionary(self, pages: Rows) -> ByteRange | None:
-        """Where the dictionary is, if these pages seem to need it.
+        """Return the range of the dictionary if these pages probably need it.
 
-        Writers that give a dictionary up do so once, so that the pages which use it come first. Whether that is so
-        shows in the headers of the pages.
+        A writer falls back from dictionary encoding at most once, so dictionary-encoded pages come first. The page
+        headers show later whether that was right.
         """
         if not len(pages) or (self.layout.dictionary_pages is not None and pages[0] >= self.layout.dictionary_pages):
             return None
         return self.dictionary
 
     def bytes_for(self, selection: RowSelection) -> int:
-        """How many bytes the selected rows take, gaps between pages apart."""
+        """Return the number of bytes to read for the selected rows, without gaps between pages."""
         pages = self.pages_with(selection)
         dictionary = self.probable_dictionary(pages)
         return sum(length for _, length in self.ranges(pages)) + (dictionary[1] if dictionary is not None else 0)
@@ -100,7 +101,7 @@ class LeafPages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FetchedPages:
-    """Pages of a leaf in memory: those that hold the selected rows."""
+    """The pages of a leaf that hold the selected rows, in memory."""
 
     leaf: LeafPages
     selection: RowSelection
@@ -108,27 +109,27 @@ class FetchedPages:
     dictionary: pa.Buffer | None
     data: Sequence[pa.Buffer]
 
-    def rows(self, place: str, created_by: bytes | None) -> pa.Array:
-        """The selected rows."""
+    def rows(self, location: str, created_by: bytes | None) -> pa.Array:
+        """Decode the selected rows."""
         leaf, row_count = self.leaf, self.selection.row_count
         starts, ends = leaf.first_rows[self.pages], leaf.ends[self.pages]
         counts = (ends - starts).tolist()
-        positions = None if sum(counts) == row_count else pa.array(self._positions(starts, ends))
+        positions = None if sum(counts) == row_count else pa.array(self._find_positions(starts, ends))
         try:
-            chosen = self._chosen(positions, counts, place, created_by)
+            chosen = self._decode_rows_at(positions, counts, location, created_by)
             rows = chosen.chunk(0) if chosen.num_chunks == 1 else chosen.combine_chunks()
         except pa.ArrowException as error:
             # One array holds at most 2 GiB of text.
-            what = f"{row_count} rows of column '{leaf.field.name}' of '{place}'"
+            what = f"{row_count} rows of column '{leaf.field.name}' of '{location}'"
             raise UnsupportedFeature(f"{what} cannot be one batch: {one_line(error)}") from error
         if leaf.calendar is not None:
-            rows = in_new_calendar(rows, leaf.calendar, f"column {leaf.field.name!r} of '{place}'")
+            rows = in_new_calendar(rows, leaf.calendar, f"column {leaf.field.name!r} of '{location}'")
         return rows if rows.type == leaf.named_type else rows.view(leaf.named_type)
 
-    def _chosen(
-        self, positions: pa.Array | None, row_counts: list[int], place: str, created_by: bytes | None
+    def _decode_rows_at(
+        self, positions: pa.Array | None, row_counts: list[int], location: str, created_by: bytes | None
     ) -> pa.ChunkedArray:
-        """The rows at some positions among those of the pages, which have these numbers of rows; None for all."""
+        """Decode the rows at some positions of the concatenated pages; None means all. `row_counts` is per page."""
         leaf = self.leaf
         decode = partial(
             decode_pages,
@@ -138,7 +139,7 @@ class FetchedPages:
             self.dictionary,
             self.data,
             sum(row_counts),
-            place,
+            location,
             row_counts=None if leaf.locations is None else row_counts,
             created_by=created_by,
         )
@@ -148,11 +149,11 @@ class FetchedPages:
         if chosen.type == leaf.field.type:
             return chosen
         texts = plain_texts(chosen, leaf.field.type)
-        # What is wrong with the dictionary, if anything, shows when all of it is made use of.
+        # Decoding everything raises the right error if the dictionary is damaged.
         return decode().take(positions) if texts is None else texts
 
-    def _positions(self, starts: Rows, ends: Rows) -> Rows:
-        """Where the selected rows are among those of the pages."""
+    def _find_positions(self, starts: Rows, ends: Rows) -> Rows:
+        """Return the positions of the selected rows in the concatenated pages."""
         if (starts[1:] == ends[:-1]).all():
             found: Rows = self.selection.to_indices() - starts[0]
             return found
@@ -160,12 +161,12 @@ class FetchedPages:
 
 
 def fetch_pages(file: RangedFile, leaves: Iterable[LeafPages], selection: RowSelection) -> list[FetchedPages]:
-    """The pages of some leaves that hold selected rows, in one round of requests."""
+    """Fetch the pages of some leaves that hold selected rows, in one round of requests."""
     wanted = [
         (leaf, pages, leaf.probable_dictionary(pages)) for leaf in leaves for pages in [leaf.pages_with(selection)]
     ]
     ranges = [[*leaf.ranges(pages), *((dictionary,) if dictionary else ())] for leaf, pages, dictionary in wanted]
-    buffers = iter(file.read([each for of_leaf in ranges for each in of_leaf]))
+    buffers = iter(file.read([each for leaf_ranges in ranges for each in leaf_ranges]))
     fetched = []
     for leaf, pages, dictionary in wanted:
         data = [next(buffers) for _ in range(len(pages))]
@@ -182,35 +183,35 @@ def _uses_dictionary(page: pa.Buffer) -> bool:
 
 
 Columns = Sequence[tuple[pa.Field, range]]
-"""Fields of a file's Arrow schema with the leaves that hold them, see `leaves.fields_with_leaves`."""
+"""The fields of a file's Arrow schema with the numbers of their leaves, see `leaves.fields_with_leaves`."""
 
 
 def read_rows(
-    columns: Columns, fetched: Sequence[FetchedPages], place: str, created_by: bytes | None
+    columns: Columns, fetched: Sequence[FetchedPages], location: str, created_by: bytes | None
 ) -> pa.RecordBatch:
-    """The selected rows of the fetched leaves as columns of the file, narrowed to those leaves."""
-    return put_together(columns, decode_rows(fetched, place, created_by), place)
+    """Decode the selected rows of the fetched leaves as columns of the file, narrowed to those leaves."""
+    return put_together(columns, decode_rows(fetched, location, created_by), location)
 
 
-def decode_rows(fetched: Sequence[FetchedPages], place: str, created_by: bytes | None) -> dict[int, pa.Array]:
-    """The selected rows of each of the fetched leaves."""
-    return {each.leaf.layout.leaf: each.rows(place, created_by) for each in fetched}
+def decode_rows(fetched: Sequence[FetchedPages], location: str, created_by: bytes | None) -> dict[int, pa.Array]:
+    """Decode the selected rows of each fetched leaf."""
+    return {each.leaf.layout.leaf: each.rows(location, created_by) for each in fetched}
 
 
-def put_together(columns: Columns, leaves: Mapping[int, pa.Array], place: str) -> pa.RecordBatch:
-    """Leaves as columns of the file, narrowed to those leaves."""
+def put_together(columns: Columns, leaves: Mapping[int, pa.Array], location: str) -> pa.RecordBatch:
+    """Assemble leaves into columns of the file, narrowed to those leaves."""
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
     for field, numbers in columns:
         own = [(number - numbers.start, leaves[number]) for number in numbers if number in leaves]
         if own:
-            arrays.append(assemble(field.type, own, f"column '{field.name}' of '{place}'"))
+            arrays.append(assemble(field.type, own, f"column '{field.name}' of '{location}'"))
             fields.append(field.with_type(arrays[-1].type))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def leaf_field(columns: Columns, leaf: int) -> pa.Field:
-    """The field of a file that has this leaf, narrowed to it."""
+    """Return the field of a file that contains this leaf, narrowed to it."""
     for field, numbers in columns:
         if leaf in numbers:
             return narrowed_field(field, leaf - numbers.start)

@@ -1,11 +1,10 @@
-"""Pruning of one file by its metadata alone: which row groups, and which of their rows, may satisfy a predicate.
+"""Pruning of one file by its metadata: which row groups, and which of their rows, may satisfy a predicate.
 
     request = PruneRequest("orders.parquet").with_predicate("id BETWEEN 5 AND 9").enable_page_index()
     result = request.prune()
     result.row_groups, result.row_selection
 
-Nothing of what is left out matches. Whatever a file does not have (statistics, indexes, filters) keeps what it could
-have ruled out.
+No pruned row matches. Missing metadata (statistics, page indexes, Bloom filters) prunes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Given: TypeAlias = str | os.PathLike[str] | pq.FileMetaData
 
 @dataclass(frozen=True, slots=True)
 class UnusedPredicate:
-    """A part of a predicate that metadata cannot answer, and why."""
+    """A conjunct that metadata cannot answer, and why."""
 
     predicate: str
     reason: str
@@ -56,7 +55,7 @@ class UnusedPredicate:
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """What became of a predicate: its parts as they are asked of metadata, and those that cannot be."""
+    """The conjuncts of a predicate, and those that metadata cannot answer."""
 
     conjuncts: tuple[str, ...]
     errors: tuple[UnusedPredicate, ...]
@@ -64,25 +63,25 @@ class CompileResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PruneResult:
-    """What is left of a file."""
+    """The row groups and rows of a file that may match."""
 
     row_groups: tuple[int, ...]
     row_selection: RowSelection
-    """The rows that may match, counted over the row groups that are left."""
+    """The rows that may match, counted over the remaining row groups."""
     roaring_bitmap: BitMap | None
-    """The positions of those rows in the file, where `emit_roaring` asked for them."""
+    """The positions of those rows in the file, if `emit_roaring` requested them."""
     compile_result: CompileResult
     required_columns: tuple[str, ...]
-    """The columns that the predicate is about."""
+    """The columns of the predicate."""
     levels: tuple[LevelReport, ...]
 
 
 @dataclass(frozen=True)
 class PruneRequest:
-    """What to prune and how; each method returns a new request.
+    """A file, a predicate and the levels to apply; each method returns a new request.
 
-    The file is a path or a URI, or metadata that pyarrow has read, of which only row groups can be pruned. `schema` is
-    that of the table, where it is not the file's own.
+    The file is a path, a URI, or metadata read by pyarrow; the latter supports only row group pruning. `schema` is the
+    table's schema, if it differs from the file's.
     """
 
     file: Given
@@ -93,33 +92,33 @@ class PruneRequest:
     storage_options: Mapping[str, Any] | None = None
 
     def with_predicate(self, predicate: object) -> PruneRequest:
-        """SQL text, an expression made with `tamis.col`, or one of pyarrow or pyiceberg."""
+        """Set the predicate: SQL text, an expression built with `tamis.col`, or one of pyarrow or pyiceberg."""
         return replace(self, predicate=predicate)
 
     def enable_page_index(self, enabled: bool = True) -> PruneRequest:
-        return self._with("pages", enabled)
+        return self._with_level("pages", enabled)
 
     def enable_bloom_filter(self, enabled: bool = True) -> PruneRequest:
-        return self._with("bloom", enabled)
+        return self._with_level("bloom", enabled)
 
     def enable_dictionary(self, enabled: bool = True) -> PruneRequest:
-        return self._with("dictionary", enabled)
+        return self._with_level("dictionary", enabled)
 
     def emit_roaring(self, enabled: bool = True) -> PruneRequest:
         return replace(self, with_roaring=enabled)
 
     def prune(self) -> PruneResult:
         source = _open(self.file, self.storage_options)
-        schema = self.schema if self.schema is not None else _schema_of(source)
+        schema = self.schema if self.schema is not None else _read_schema(source)
         return Pruner(schema, self.predicate, self.levels, self.with_roaring)._prune(source)
 
-    def _with(self, level: str, enabled: bool) -> PruneRequest:
+    def _with_level(self, level: str, enabled: bool) -> PruneRequest:
         return replace(self, levels=self.levels | {level} if enabled else self.levels - {level})
 
 
 @dataclass(frozen=True)
 class Pruner:
-    """A predicate bound once, for many files of one schema. Any number of threads may use it."""
+    """A predicate bound once, for many files of one schema. It is thread-safe."""
 
     schema: pa.Schema
     predicate: object = None
@@ -130,7 +129,7 @@ class Pruner:
     def bound(self) -> Predicate:
         bound = make_predicate(self.predicate, self.schema, "the file")
         if bound.partition_filter is not None:
-            raise InvalidArgument("a partition filter says nothing of a file: give a predicate of its columns")
+            raise InvalidArgument("a partition filter cannot prune a single file: give a predicate on its columns")
         return bound
 
     @cached_property
@@ -148,15 +147,15 @@ class Pruner:
 
     def _prune(self, source: ParquetFile | Footer) -> PruneResult:
         footer = source.footer if isinstance(source, ParquetFile) else source
-        place = source.place if isinstance(source, ParquetFile) else "the file"
-        check_fits(footer.schema.arrow, self.bound.mentioned, place)
+        location = source.place if isinstance(source, ParquetFile) else "the file"
+        check_fits(footer.schema.arrow, self.bound.mentioned, location)
         names = {
             column.path: found
             for column in self.bound.columns
             if (found := find_path(footer.schema.arrow, column.path)) is not None
         }
-        units = row_group_metadata(footer.metadata, self.bound.columns, names=names, place=place)
-        remaining, report = _row_groups(units, self.bound)
+        units = row_group_metadata(footer.metadata, self.bound.columns, names=names, place=location)
+        remaining, report = _prune_row_groups(units, self.bound)
         reports = [report]
         if isinstance(source, ParquetFile) and self.levels and len(remaining.starts) and self.bound.expr != TRUE:
             with source.open() as opened:
@@ -178,7 +177,7 @@ class Pruner:
         )
 
 
-def _row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining, LevelReport]:
+def _prune_row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining, LevelReport]:
     pruned = prune(units, predicate.conjuncts)
     groups = np.flatnonzero(np.asarray(pruned.selection)).tolist()
     unmatched = np.column_stack([np.zeros((len(groups), 0), bool), *(~np.asarray(each) for each in pruned.matched)])
@@ -188,16 +187,17 @@ def _row_groups(units: pa.RecordBatch, predicate: Predicate) -> tuple[Remaining,
 
 def _open(file: object, storage_options: Mapping[str, Any] | None) -> ParquetFile | Footer:
     if isinstance(file, pq.FileMetaData):
-        # Written out and read again, since its accessors end the process on damaged statistics.
+        # Serialised and parsed again with validation, because pyarrow's accessors abort the process on damaged
+        # statistics.
         written = BytesIO()
         file.write_metadata_file(written)
         return footer_from_bytes(written.getvalue()[len(MAGIC) : -2 * len(MAGIC)], "the metadata")
     if not isinstance(file, (str, os.PathLike)):
         kind = with_article(type(file).__name__)
-        raise InvalidArgument(f"a file is a path, a URI or the metadata that pyarrow read of it, not {kind}")
+        raise InvalidArgument(f"file must be a path, a URI or pyarrow's FileMetaData, not {kind}")
     return open_file(file, storage_options)
 
 
-def _schema_of(source: ParquetFile | Footer) -> pa.Schema:
+def _read_schema(source: ParquetFile | Footer) -> pa.Schema:
     arrow = source.schema.arrow if isinstance(source, Footer) else source.schema
     return pa.schema([field.with_type(without_views(field.type)) for field in arrow])

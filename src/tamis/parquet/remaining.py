@@ -1,4 +1,4 @@
-"""What is left to read of one file while levels below its row groups narrow it: stretches of rows."""
+"""The row ranges of one file that remain to be read while levels below its row groups prune it."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Remaining:
-    """What is left to read of a file: stretches of rows, in the order of the file. At first each is a row group."""
+    """The remaining row ranges of a file, in file order. At first each is a whole row group."""
 
     row_groups: Rows
-    """The row group of each stretch."""
+    """The row group of each row range."""
     starts: Rows
     ends: Rows
-    """Rows, counted within the row group."""
+    """The first row and the row after the last of each row range, counted within the row group."""
     unmatched: Bits
-    """`unmatched[i, j]`: rows of stretch i must still be tested by conjunct j."""
+    """`unmatched[i, j]`: conjunct j is a residual filter for row range i, which is not fully matched by it."""
     units: pa.RecordBatch
-    """The metadata of the stretches."""
+    """The metadata of the row ranges."""
     row_counts: Mapping[int, int]
-    """How many rows the row groups have."""
+    """The number of rows of each row group."""
     _selections: dict[int, RowSelection] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of_row_groups(row_groups: Sequence[int], units: pa.RecordBatch, unmatched: Bits) -> Remaining:
-        """Whole row groups, whose metadata are `units`."""
+        """Start with whole row groups, whose metadata is `units`."""
         rows = np.asarray(units.column(ROW_COUNT.name), np.int64)
         counts = dict(zip(row_groups, rows.tolist(), strict=True))
         return Remaining(np.array(row_groups, np.int64), np.zeros(len(rows), np.int64), rows, unmatched, units, counts)
@@ -48,13 +48,13 @@ class Remaining:
         is_first[1:] = groups[1:] != groups[:-1]
         return tuple(groups[is_first].tolist())
 
-    def _own(self, row_group: int) -> slice:
-        """Where the stretches of a row group are."""
+    def _slice_of_group(self, row_group: int) -> slice:
+        """Return the positions of a row group's row ranges."""
         first, last = np.searchsorted(self.row_groups, (row_group, row_group + 1))
         return slice(int(first), int(last))
 
     def keep(self, mask: Bits, units: pa.RecordBatch | None = None) -> Remaining:
-        """Some of the stretches; `units` is the metadata of those, where somebody has it."""
+        """Return the row ranges selected by a mask; `units` is their metadata, if already computed."""
         if mask.all():
             return self if units is None else replace(self, units=units)
         return Remaining(
@@ -67,17 +67,17 @@ class Remaining:
         )
 
     def selection(self, row_group: int) -> RowSelection:
-        """The rows of a row group that are left."""
+        """Return the remaining rows of a row group."""
         found = self._selections.get(row_group)
         if found is None:
-            own = self._own(row_group)
+            own = self._slice_of_group(row_group)
             found = RowSelection(self.starts[own], self.ends[own], self.row_counts[row_group])
             self._selections[row_group] = found
         return found
 
     @property
     def in_part(self) -> tuple[int, ...]:
-        """The row groups of which some rows are left, and not all."""
+        """The row groups that are partially pruned."""
         groups, first = np.unique(self.row_groups, return_index=True)
         rows = np.add.reduceat(self.ends - self.starts, first) if len(groups) else groups
         return tuple(
@@ -85,18 +85,18 @@ class Remaining:
         )
 
     def unmatched_in(self, row_group: int) -> Bits:
-        """For each conjunct, whether rows of a row group must still be tested by it."""
-        found: Bits = np.any(self.unmatched[self._own(row_group)], axis=0, keepdims=False)
+        """Return for each conjunct whether it is a residual filter for rows of a row group."""
+        found: Bits = np.any(self.unmatched[self._slice_of_group(row_group)], axis=0, keepdims=False)
         return found
 
     def of_row_group(self, row_group: int) -> range:
-        """The stretches of a row group."""
-        own = self._own(row_group)
+        """Return the positions of a row group's row ranges as a range."""
+        own = self._slice_of_group(row_group)
         return range(own.start, own.stop)
 
 
 def joined(one: Remaining, other: Remaining) -> Remaining:
-    """The stretches of both, in the order of the file."""
+    """Merge the row ranges of both, in file order."""
     if not len(one.starts):
         return other
     order = np.lexsort((np.concatenate([one.starts, other.starts]), np.concatenate([one.row_groups, other.row_groups])))
@@ -113,11 +113,11 @@ def joined(one: Remaining, other: Remaining) -> Remaining:
     )
 
 
-def concatenated(stretches: Sequence[Stretches]) -> pa.RecordBatch:
-    """What is known of the stretches of several row groups: what one of them lacks is unknown there."""
-    if len(stretches) == 1:
-        return pa.record_batch(dict(stretches[0].metadata))
-    table = pa.concat_tables([pa.table(dict(each.metadata)) for each in stretches], promote_options="default")
+def concatenated(row_ranges: Sequence[Stretches]) -> pa.RecordBatch:
+    """Concatenate the metadata of row ranges of several row groups; columns that one lacks are unknown there."""
+    if len(row_ranges) == 1:
+        return pa.record_batch(dict(row_ranges[0].metadata))
+    table = pa.concat_tables([pa.table(dict(each.metadata)) for each in row_ranges], promote_options="default")
     return _as_batch(table)
 
 

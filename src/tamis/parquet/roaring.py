@@ -1,19 +1,19 @@
-"""Runs of rows to Roaring bitmaps and back, in memory that grows with the runs and not with the rows.
+"""Conversion between runs of rows and Roaring bitmaps, with memory proportional to the runs, not to the rows.
 
 *From a bitmap.* A run starts at a row whose predecessor is not in the bitmap, and ends at one whose successor is not.
-Shifting the whole bitmap by one and subtracting leaves exactly those rows, without leaving compressed form: one run
-of 2^31 rows gives two numbers.
+Shifting the whole bitmap by one and subtracting leaves exactly those rows, without decompression: one run of 2^31 rows
+gives two numbers.
 
-*To a bitmap.* There is no way to hand pyroaring many ranges at once: adding them one by one is a loop in Python, and
-adding their rows takes memory for each row. But its portable format, which every Roaring library reads, has
-containers of runs, and numpy can write that format whole:
+*To a bitmap.* pyroaring cannot add many ranges in one call: adding them one by one is a loop in Python, and adding
+their rows takes memory for each row. But its portable format, which every Roaring library reads, has run containers,
+and numpy can write that format completely:
 
     cookie (12347, and the number of containers − 1) · a bit for each container, set: it holds runs ·
     for each container: key (bits 16–31 of its rows), number of its rows − 1 · for each its offset, if there are
     four or more · for each container: number of runs, then for each run its start and its length − 1
 
-All numbers are 16 bits and little-endian, but for the cookie and the offsets (32 bits). A 64-bit bitmap is a count
-(64 bits), then for each group of 2^32 rows its number (32 bits) and the bitmap of it.
+All numbers have 16 bits and are little-endian, except the cookie and the offsets (32 bits). A 64-bit bitmap is a count
+(64 bits), then for each group of 2^32 rows its number (32 bits) and its bitmap.
 Measured for 1 M runs of 100 rows: 20 ms, where adding one range after the other takes 310 ms.
 """
 
@@ -28,31 +28,31 @@ from tamis.errors import InvalidArgument
 from tamis.parquet.runs import Rows, Runs, rows_of_ranges
 
 _COOKIE = 12347
-_FEWEST_WITH_OFFSETS = 4
+_MIN_CONTAINERS_WITH_OFFSETS = 4
 
 
 def runs_of_bitmap(bitmap: AbstractBitMap | AbstractBitMap64, total: int) -> Runs:
-    """The normalised runs of a bitmap of either width over `total` rows."""
+    """Return the normalised runs of a bitmap of either width over `total` rows."""
     if not isinstance(bitmap, AbstractBitMap | AbstractBitMap64):
         raise InvalidArgument(f"a Roaring bitmap is a pyroaring.BitMap or BitMap64, not {type(bitmap).__name__}")
     if bitmap and bitmap.max() >= total:
-        raise InvalidArgument(f"no row {bitmap.max()} in {total} rows: the bitmap belongs to more rows")
+        raise InvalidArgument(f"row {bitmap.max()} of the bitmap is out of range: the selection has {total} rows")
     either: Any = bitmap  # the two widths have the same methods and no common type
     starts, lasts = either - either.shift(1), either - either.shift(-1)
     return np.array(starts.to_array(), dtype=np.int64), np.array(lasts.to_array(), dtype=np.int64) + 1
 
 
 def bitmap_of_runs(starts: Rows, ends: Rows) -> BitMap:
-    """The bitmap of normalised runs of rows below 2^32."""
+    """Build the 32-bit bitmap of normalised runs of rows below 2^32."""
     if starts.size == 0:
         return BitMap()
     bitmap = BitMap.deserialize(serialised(*cut_at_containers(starts, ends)))
-    bitmap.run_optimize()  # runs of few rows take less as an array or as bits
+    bitmap.run_optimize()  # short runs take less memory as an array or as bits
     return bitmap
 
 
 def bitmap64_of_runs(starts: Rows, ends: Rows) -> BitMap64:
-    """The 64-bit bitmap of normalised runs."""
+    """Build the 64-bit bitmap of normalised runs."""
     if starts.size == 0:
         return BitMap64()
     starts, ends = cut_at_containers(starts, ends)
@@ -66,18 +66,18 @@ def bitmap64_of_runs(starts: Rows, ends: Rows) -> BitMap64:
 
 
 def cut_at_containers(starts: Rows, ends: Rows) -> Runs:
-    """The runs in pieces that lie in one container each: those of 2^16 rows that share all higher bits."""
+    """Split runs at container boundaries. A container has the 2^16 rows that share all higher bits."""
     first = starts >> 16
     further = ((ends - 1) >> 16) - first
     crossing = np.flatnonzero(further)
     edges = rows_of_ranges(first[crossing] + 1, further[crossing]) << 16
-    # An edge ends one piece and starts the next. Only the stable sort is one pass over two sorted halves.
+    # An edge ends one part and starts the next. Only the stable sort merges two sorted halves in one pass.
     starts, ends = np.concatenate((starts, edges)), np.concatenate((ends, edges))
     return np.sort(starts, kind="stable"), np.sort(ends, kind="stable")
 
 
 def serialised(starts: Rows, ends: Rows) -> bytes:
-    """The portable form of the bitmap of pieces that lie in one container each, all of one group of 2^32 rows."""
+    """Serialise runs that do not cross containers, all in one group of 2^32 rows, in the portable format."""
     keys = (starts >> 16) & 0xFFFF
     firsts = np.concatenate(([0], np.flatnonzero(keys[1:] != keys[:-1]) + 1))
     counts = np.diff(firsts, append=starts.size)
@@ -92,7 +92,7 @@ def serialised(starts: Rows, ends: Rows) -> bytes:
     descriptions[:, 1] = np.add.reduceat(ends - starts, firsts) - 1
     head = np.array([_COOKIE | (firsts.size - 1) << 16], "<u4").tobytes()
     head += np.packbits(np.ones(firsts.size, bool), bitorder="little").tobytes() + descriptions.tobytes()
-    if firsts.size >= _FEWEST_WITH_OFFSETS:
-        places = 2 * np.arange(firsts.size) + 4 * firsts
-        head += (len(head) + 4 * firsts.size + places).astype("<u4").tobytes()
+    if firsts.size >= _MIN_CONTAINERS_WITH_OFFSETS:
+        offsets = 2 * np.arange(firsts.size) + 4 * firsts
+        head += (len(head) + 4 * firsts.size + offsets).astype("<u4").tobytes()
     return head + body.tobytes()

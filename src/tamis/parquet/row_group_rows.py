@@ -1,4 +1,4 @@
-"""All rows of a row group, by pyarrow's own reader."""
+"""Reads all rows of a row group with pyarrow's reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.parquet.page_header import count_values
 from tamis.parquet.statistics import chunk_ranges
 
 FEW_ROWS = 32 * 1024
-"""A row group of so few rows is decoded faster by one thread than it takes to wake others."""
+"""The number of rows up to which one thread decodes a row group faster than several."""
 
 
 def decode_row_group(
@@ -28,15 +28,15 @@ def decode_row_group(
     leaves: Sequence[int],
     source: pa.NativeFile | PrefetchedFile,
     file_size: int,
-    place: str,
+    location: str,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some leaves of a row group. `reader` reads `source`, which has at least the bytes of their chunks."""
+    """Yield the rows of some leaves of a row group. `reader` reads `source`, which has the bytes of their chunks."""
     group = footer.metadata.row_group(row_group)
-    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=file_size, place=place)
+    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=file_size, place=location)
     for leaf, (start, _) in zip(leaves, ranges, strict=True):
-        check_values(footer.metadata, footer.schema, row_group, leaf, place)
-        _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{place}'")
-    size = decoded_size_of_row_group(footer, row_group, leaves, source, file_size, place)
+        check_values(footer.metadata, footer.schema, row_group, leaf, location)
+        _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{location}'")
+    size = decoded_size_of_row_group(footer, row_group, leaves, source, file_size, location)
     rows = batches.rows_of_a_batch(group.num_rows, size)
     decoded = 0
     calendar = footer.schema.calendar
@@ -45,29 +45,29 @@ def decode_row_group(
         rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
     ):
         decoded += batch.num_rows
-        yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, place)
+        yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, location)
     if decoded != group.num_rows:
-        # Pages that end early would otherwise be rows that silently went missing.
+        # Without this check, rows of truncated pages would be lost silently.
         raise CorruptFile(
-            f"row group {row_group} of '{place}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
+            f"row group {row_group} of '{location}' has {group.num_rows} rows in its footer, and {decoded} in its pages"
         )
 
 
 def _check_pages(chunk: pq.ColumnChunkMetaData, source: pa.NativeFile | PrefetchedFile, start: int, what: str) -> None:
-    """Raise where the pages of a chunk have more values than its footer says: pyarrow would stop before the last ones.
+    """Raise if the pages of a chunk have more values than its footer states: pyarrow would drop the last ones.
 
-    Where they have fewer, or cannot be read, pyarrow tells.
+    If they have fewer or cannot be read, pyarrow raises.
     """
     source.seek(start)
     pages = as_bytes(pa.py_buffer(source.read_buffer(chunk.total_compressed_size)))
     found = count_values(pages)
     if found is not None and found > chunk.num_values:
         raise CorruptFile(
-            f"{what} has {chunk.num_values:,} values by its footer, and {found:,} in its pages; write the file again"
+            f"{what} has {chunk.num_values:,} values in its footer, and {found:,} in its pages; write the file again"
         )
 
 
 def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
-    """Rows of which nothing needs to be read: a batch needs some column to know its length."""
+    """Yield batches of rows without data; a dummy column gives a batch its length."""
     for start in range(0, count, batches.MOST_ROWS):
         yield pa.record_batch({"": pa.nulls(min(batches.MOST_ROWS, count - start))})

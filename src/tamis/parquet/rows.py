@@ -1,4 +1,4 @@
-"""Rows of one file by a selection: what pruning left, without a scan around it."""
+"""Reads selected rows of one file, for example the result of pruning, without a scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tamis.parquet.selection import RowSelection
 
 
 def open_file(file: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> ParquetFile:
-    """The Parquet file at a path or a URI."""
+    """Open the Parquet file at a path or URI."""
     storage = open_storage(file, storage_options)
     found = find_file(storage, storage.root)
     if found is None:
@@ -37,10 +37,10 @@ def read_selection(
     positions: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The selected rows, batch by batch in the order of the file, read from the pages that hold them.
+    """Yield the selected rows in batches, in file order, reading only the pages that hold them.
 
-    `selection` counts over the given row groups, as that of a `PruneResult` does. `positions` is the name of a column
-    to add that says where in the file each row is, counted from 0, as deletes do.
+    `selection` counts over the given row groups, as in a `PruneResult`. `positions` is the name of an extra column with
+    each row's position in the file, counted from 0, as in positional deletes.
     """
     source = open_file(file, storage_options)
     schema = source.schema
@@ -48,37 +48,43 @@ def read_selection(
     repeated = [name for name in wanted if schema.names.count(name) > 1]
     if repeated:
         raise InvalidArgument(
-            f"'{source.place}' has several columns {repeated[0]!r}: nobody can say which one is meant"
+            f"'{source.place}' has several columns {repeated[0]!r}: the name is ambiguous, leave it out"
         )
     unknown = [name for name in wanted if name not in schema.names]
     if unknown:
         raise UnknownColumn(f"no column {unknown[0]!r} in '{source.place}'. Columns: {', '.join(schema.names)}")
     if positions is not None and positions in wanted:
-        raise InvalidArgument(f"there is a column {positions!r} already: choose another name for the positions")
+        raise InvalidArgument(f"a column {positions!r} already exists: choose another name for the positions")
     unreadable = [name for name in wanted if not can_assemble(schema.field(name).type)]
     if unreadable:
         kind = schema.field(unreadable[0]).type
-        raise InvalidArgument(f"column {unreadable[0]!r} is {kind}, which cannot be read by pages: leave it out")
+        raise InvalidArgument(
+            f"column {unreadable[0]!r} is {kind}, which is not supported by the page reader: leave it out"
+        )
     _check_selection(selection)
     count = len(source.map.rows)
     beyond = [group for group in row_groups if not 0 <= group < count]
     if beyond:
-        raise InvalidArgument(f"no row group {beyond[0]} in '{source.place}', which has {count}, counted from 0")
+        raise InvalidArgument(
+            f"no row group {beyond[0]} in '{source.place}', which has {count} row groups, counted from 0"
+        )
     if not wanted:
-        raise InvalidArgument("columns is empty: leave it away for all columns")
+        raise InvalidArgument("columns is empty: omit it to read all columns")
     counts = [source.rows_of(group) for group in row_groups]
     if selection.total != sum(counts):
-        raise InvalidArgument(f"the selection is over {selection.total} rows, and the row groups have {sum(counts)}")
-    return _batches(source, list(row_groups), selection.split(counts), wanted, positions)
+        raise InvalidArgument(
+            f"the selection has {selection.total} rows in total, and the row groups have {sum(counts)}"
+        )
+    return _read_batches(source, list(row_groups), selection.split(counts), wanted, positions)
 
 
 def _check_selection(selection: object) -> None:
     if not isinstance(selection, RowSelection):
         kind = with_article(type(selection).__name__)
-        raise InvalidArgument(f"the rows to read are a RowSelection, such as RowSelection.all(…), not {kind}")
+        raise InvalidArgument(f"selection must be a RowSelection, such as RowSelection.all(…), not {kind}")
 
 
-def _batches(
+def _read_batches(
     source: ParquetFile,
     row_groups: list[int],
     selections: list[RowSelection],
@@ -93,17 +99,17 @@ def _batches(
                 continue
             locations = read_indexes(source, opened, [(group, leaf) for leaf in leaves]).locations
             pages = [source.leaf_pages(group, leaf, locations[group, leaf]) for leaf in leaves]
-            # A chunk that nobody can read in part is read and decoded once.
+            # A chunk without page locations is read and decoded once.
             whole = fetch_pages(opened, [each for each in pages if each.locations is None], selection)
             decoded = decode_rows(whole, source.place, source.created_by)
             done = 0
-            for piece in selection.pieces(source.rows_of_a_batch(group, leaves)):
-                fetched = fetch_pages(opened, [each for each in pages if each.locations is not None], piece)
+            for part in selection.pieces(source.rows_of_a_batch(group, leaves)):
+                fetched = fetch_pages(opened, [each for each in pages if each.locations is not None], part)
                 found = decode_rows(fetched, source.place, source.created_by)
-                found |= {leaf: values.slice(done, piece.row_count) for leaf, values in decoded.items()}
-                done += piece.row_count
+                found |= {leaf: values.slice(done, part.row_count) for leaf, values in decoded.items()}
+                done += part.row_count
                 batch = put_together(source.footer.schema.columns, found, source.place)
                 arrays = {name: batch.column(name) for name in columns}
                 if positions is not None:
-                    arrays[positions] = pa.array(starts[group] + piece.to_indices(), pa.int64())
+                    arrays[positions] = pa.array(starts[group] + part.to_indices(), pa.int64())
                 yield pa.record_batch(arrays)

@@ -1,8 +1,8 @@
-"""Runs of rows as two arrays, starts and ends (half-open), and the arithmetic that selections are made of.
+"""Runs of rows as two arrays, starts and ends (half-open), and the operations on them behind row selections.
 
-Runs are *normalised* when they are sorted, none is empty, and between two of them lies at least one row. Each set of
-rows then has exactly one form, and whatever asks where a row lies is a binary search. Nothing here walks over runs in
-Python: a file of many small pages gives millions of them.
+Runs are *normalised* if they are sorted, none is empty, and at least one row lies between two of them. Each set of rows
+then has exactly one form, and locating a row is a binary search. All operations are vectorised, because a file with
+many small pages has millions of runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGEST = 2**63 - 1
 
 
 def row_array(values: object, what: str) -> Rows:
-    """The values as int64, of whatever integers they are made; `what` names them in messages."""
+    """Return integers of any type as an int64 array; `what` names them in messages."""
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -37,7 +37,7 @@ def row_array(values: object, what: str) -> Rows:
 
 
 def run_arrays(starts: object, ends: object, total: int) -> Runs:
-    """Two arrays of the same length, of ranges that lie within `total` rows."""
+    """Validate starts and ends of ranges within `total` rows, and return them as int64 arrays."""
     starts, ends = row_array(starts, "starts of ranges"), row_array(ends, "ends of ranges")
     if starts.ndim != 1 or starts.shape != ends.shape:
         raise InvalidArgument(
@@ -47,18 +47,18 @@ def run_arrays(starts: object, ends: object, total: int) -> Runs:
     if wrong.any():
         first = int(np.argmax(wrong))
         raise InvalidArgument(
-            f"no range [{starts[first]}, {ends[first]}) in {total} rows: ranges must lie in [0, {total}) "
-            "and end no earlier than they start"
+            f"invalid range [{starts[first]}, {ends[first]}) in {total} rows: ranges must be within [0, {total}) "
+            "and must not end before they start"
         )
     return starts, ends
 
 
 def pair_arrays(ranges: Iterable[tuple[int, int]] | npt.NDArray[np.integer], total: int) -> Runs:
-    """The starts and the ends of pairs `(start, end)`, which may also be the rows of an array of two columns."""
+    """Return the starts and the ends of pairs `(start, end)`, or of the rows of an array with two columns."""
     if isinstance(ranges, tuple) and len(ranges) == 2 and all(isinstance(each, np.ndarray) for each in ranges):
         raise InvalidArgument(
-            "two arrays may be two ranges, or starts and ends: "
-            "give RowSelection(starts, ends, total), or pairs (start, end)"
+            "two arrays are ambiguous: they may be two ranges, or starts and ends. "
+            "Give RowSelection(starts, ends, total), or pairs (start, end)"
         )
     pairs = row_array(ranges if isinstance(ranges, np.ndarray) else list(ranges), "ranges")
     if pairs.size == 0:
@@ -69,39 +69,39 @@ def pair_arrays(ranges: Iterable[tuple[int, int]] | npt.NDArray[np.integer], tot
 
 
 def edges_of(row_group_rows: object) -> Rows:
-    """Where row groups of these numbers of rows start when laid end to end, and at last where they end."""
+    """Return where each row group starts when they are concatenated, and finally the total number of rows."""
     rows = row_array(row_group_rows, "rows of row groups")
     if rows.ndim != 1 or (rows < 0).any():
-        raise InvalidArgument(f"rows of row groups are a list of numbers that are not negative, not {row_group_rows}")
+        raise InvalidArgument(f"rows of row groups must be a list of non-negative numbers, not {row_group_rows}")
     edges = np.concatenate(([0], np.cumsum(rows)))
     if (edges < 0).any():
-        raise InvalidArgument(f"the row groups have more than {LARGEST} rows together")
+        raise InvalidArgument(f"the row groups have more than {LARGEST} rows in total")
     return edges
 
 
 def row_group_tiles(kept_row_groups: object, row_group_rows: object) -> tuple[Rows, Rows, int]:
-    """Where in the file each kept row group starts, its rows, and the rows of the whole file."""
+    """Return the first row of each kept row group in the file, its number of rows, and the rows of the file."""
     edges, kept = edges_of(row_group_rows), row_array(kept_row_groups, "kept row groups")
     count = edges.size - 1
     if kept.ndim != 1 or (kept < 0).any() or (kept >= count).any() or (kept[1:] <= kept[:-1]).any():
-        raise InvalidArgument(f"kept row groups must be ascending places among {count} row groups, not {kept.tolist()}")
+        raise InvalidArgument(f"kept row groups must be ascending numbers below {count}, not {kept.tolist()}")
     return edges[kept], edges[kept + 1] - edges[kept], int(edges[-1])
 
 
 def normalised(starts: Rows, ends: Rows) -> Runs:
-    """The runs that cover the same rows as ranges in any order, which may overlap or be empty."""
+    """Normalise ranges in any order, which may overlap or be empty."""
     filled = starts < ends
     if not filled.all():
         starts, ends = starts[filled], ends[filled]
     if (starts[1:] < starts[:-1]).any():
-        # Stable, because that sort merges what comes in sorted pieces, as the runs of two selections do.
+        # The stable sort is fast for sorted sub-sequences, such as the runs of two selections.
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
     return joined(starts, np.maximum.accumulate(ends))
 
 
 def joined(starts: Rows, ends: Rows) -> Runs:
-    """The runs of ranges that are sorted, starts and ends alike, and not empty: those that touch become one."""
+    """Merge adjacent and overlapping ranges, which are not empty and have sorted starts and ends."""
     if starts.size < 2:
         return starts, ends
     apart = starts[1:] > ends[:-1]
@@ -109,7 +109,7 @@ def joined(starts: Rows, ends: Rows) -> Runs:
 
 
 def runs_of_sorted(rows: Rows) -> Runs:
-    """The runs of sorted rows, which may be repeated."""
+    """Return the runs of sorted rows, which may contain duplicates."""
     if rows.size == 0:
         return rows, rows.copy()
     gaps = np.flatnonzero(rows[1:] - rows[:-1] > 1)
@@ -117,26 +117,27 @@ def runs_of_sorted(rows: Rows) -> Runs:
 
 
 def rows_of_ranges(starts: Rows, lengths: Rows) -> Rows:
-    """All rows of the ranges, one range after the other.
+    """Return all rows of the ranges, one range after the other.
 
     >>> rows_of_ranges(np.array([5, 0]), np.array([3, 2])).tolist()
     [5, 6, 7, 0, 1]
     """
     if starts.size == 1:
         return np.arange(starts[0], starts[0] + lengths[0], dtype=np.int64)
-    # Within a range the row minus its place in the result is constant.
+    # Within a range, the row minus its index in the result is constant.
     rows = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
     rows += np.arange(rows.size)
     return rows
 
 
 def meetings(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> tuple[Rows, Rows]:
-    """The pairs of places (in the first, in the second) of ranges that share a row, in order.
+    """Return the pairs of indexes (in the first, in the second) of ranges that share a row, in order.
 
-    Both sides are sorted, disjoint and without empty ranges; they may touch. Then the ranges of the second that one
-    of the first meets are neighbours: from the one that ends after its start to the one that starts before its end.
+    Both sides are sorted, disjoint and without empty ranges; ranges may touch. So the ranges of the second side that
+    overlap one of the first are neighbours: from the first that ends after its start to the last that starts before
+    its end.
     """
-    if starts.size > other_starts.size:  # the work grows with the first side, and only as a logarithm with the second
+    if starts.size > other_starts.size:  # the cost is linear in the first side and logarithmic in the second
         other, own = meetings(other_starts, other_ends, starts, ends)
         return own, other
     first = np.searchsorted(other_ends, starts, side="right")
@@ -145,27 +146,27 @@ def meetings(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> 
 
 
 def common(starts: Rows, ends: Rows, other_starts: Rows, other_ends: Rows) -> Runs:
-    """The rows that are in both. Normalised where both sides are.
+    """Return the rows that are in both; normalised if both sides are.
 
-    Two pieces never touch: a row and the next one, both in both sides, are in one run of each, so in one piece.
+    Two resulting runs never touch: two adjacent rows that are in both sides are in one run of each, so in one result.
     """
     own, other = meetings(starts, ends, other_starts, other_ends)
     return np.maximum(starts[own], other_starts[other]), np.minimum(ends[own], other_ends[other])
 
 
 def outside(starts: Rows, ends: Rows, total: int) -> Runs:
-    """The rows that are in none of the normalised runs, again normalised."""
+    """Return the rows outside normalised runs, again normalised."""
     starts, ends = np.concatenate(([0], ends)), np.concatenate((starts, [total]))
-    # Only before the first and after the last run can there be no row.
+    # Only the gaps before the first and after the last run can be empty.
     first = int(starts[0] == ends[0])
     last = starts.size - int(starts[-1] == ends[-1])
     return starts[first:last], ends[first:last]
 
 
 def moved(starts: Rows, ends: Rows, tile_starts: Rows, tile_lengths: Rows, targets: Rows) -> Runs:
-    """The rows of the runs that lie in tiles, each tile moved to where `targets` says it starts.
+    """Return the rows of the runs inside tiles, with each tile moved to its start in `targets`.
 
-    Tiles are sorted and disjoint before and after; some may be empty. Rows outside of all tiles are dropped.
+    Tiles are sorted and disjoint before and after; some may be empty. Rows outside all tiles are dropped.
     """
     filled = tile_lengths > 0
     if not filled.all():

@@ -1,13 +1,14 @@
-"""The way from the root of a file's schema to one leaf, as the schema elements of the footer.
+"""The path from the root of a file's schema to one leaf, as the schema elements of the footer.
 
-A footer holds its schema as a list: each group before its children, the root first. A file with one leaf of it has a
-schema of just that way, every group on it with one child. Three things change what such a schema means, so they are
-made explicit before the other children are dropped:
+A footer stores its schema as a list: each group before its children, the root first. The schema of a file with only one
+leaf is the path to that leaf, with one child per group. Dropping the other children would change the meaning of two
+groups, so they are changed first:
 
-- a group in a LIST whose elements are a struct, told only by the number of its children: it is called `array`, by
-  which name readers know that the group itself is the element;
-- a map: its key or its value alone is no map, so it becomes a list of structs of the one child;
-- what else a reader tells by the children of a group: nothing.
+- a repeated group in a LIST that is a struct only because it has several children: it is renamed `array`, the name by
+  which readers recognise that the group itself is the element;
+- a map: its key or its value alone is not a map, so it becomes a list of structs with that one child.
+
+Readers infer nothing else from the children of a group.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ from tamis.parquet.vetting import PHYSICAL_TYPES
 
 REQUIRED, OPTIONAL, REPEATED = range(3)
 
-# Converted types; in logical types the field that is set says the same.
+# Converted types, and the corresponding field ids in the union of logical types.
 _MAP, _MAP_KEY_VALUE, _LIST = 1, 2, 3
 _LOGICAL_MAP, _LOGICAL_LIST = 2, 3
 
 _FIXED_LENGTH = PHYSICAL_TYPES.index("FIXED_LEN_BYTE_ARRAY")
-# Texts and bytes have their length before them.
+# Byte arrays have a length prefix.
 _PLAIN_WIDTHS: dict[int | None, int] = {
     PHYSICAL_TYPES.index(name): width
     for name, width in (("INT32", 4), ("INT64", 8), ("INT96", 12), ("FLOAT", 4), ("DOUBLE", 8), ("BYTE_ARRAY", 4))
 }
 
 DEEPEST_SCHEMA = 200
-"""Groups within groups. Arrow itself refuses to read much deeper ones."""
+"""The maximum nesting depth of groups. Arrow itself rejects schemas that are much deeper."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaElement:
-    """A group or a leaf."""
+    """A group or a leaf of the schema."""
 
     name: bytes
     repetition: int | None
@@ -71,7 +72,7 @@ class SchemaElement:
     scale: int | None
     precision: int | None
     logical: bytes | None
-    """The logical type, as it is stored."""
+    """The encoded logical type."""
 
     @property
     def is_leaf(self) -> bool:
@@ -80,15 +81,15 @@ class SchemaElement:
 
     @property
     def is_list(self) -> bool:
-        return self.converted == _LIST or _set_field(self.logical) == _LOGICAL_LIST
+        return self.converted == _LIST or _read_union_field(self.logical) == _LOGICAL_LIST
 
     @property
     def is_map(self) -> bool:
-        return self.converted in (_MAP, _MAP_KEY_VALUE) or _set_field(self.logical) == _LOGICAL_MAP
+        return self.converted in (_MAP, _MAP_KEY_VALUE) or _read_union_field(self.logical) == _LOGICAL_MAP
 
     @property
     def smallest_plain_value(self) -> int:
-        """How many bytes a value takes at least where it is stored plainly; a bit is less than one."""
+        """The minimum number of bytes of a value in PLAIN encoding; 0 for a bit."""
         if self.physical == _FIXED_LENGTH:
             return max(0, self.type_length or 0)
         return _PLAIN_WIDTHS.get(self.physical, 0)
@@ -111,7 +112,7 @@ class SchemaElement:
 
 @dataclass(frozen=True, slots=True)
 class LeafSchema:
-    """A leaf and the groups around it, from the outermost on, each with one child; without the root."""
+    """A leaf and the groups around it, outermost first, each with one child; without the root."""
 
     elements: tuple[SchemaElement, ...]
 
@@ -121,7 +122,7 @@ class LeafSchema:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether a row may have several values, or none."""
+        """Whether a row may have any number of values."""
         return any(element.repetition == REPEATED for element in self.elements)
 
     @property
@@ -129,14 +130,14 @@ class LeafSchema:
         return sum(element.repetition in (OPTIONAL, REPEATED) for element in self.elements)
 
 
-def leaf_schemas(footer: FooterMap, leaves: Collection[int], place: str) -> dict[int, LeafSchema]:
-    """The ways to these leaves."""
-    what = f"the schema of '{place}'"
+def leaf_schemas(footer: FooterMap, leaves: Collection[int], location: str) -> dict[int, LeafSchema]:
+    """Return the schema paths to these leaves."""
+    what = f"the schema of '{location}'"
     try:
-        tree = _tree_of(footer.schema)
-        return {leaf: LeafSchema(_narrowed(tree.path(leaf))) for leaf in leaves}
+        tree = _parse_tree(footer.schema)
+        return {leaf: LeafSchema(_narrow_path(tree.path(leaf))) for leaf in leaves}
     except IndexError as error:
-        raise CorruptFile(f"{what} is cut off; write the file again") from error
+        raise CorruptFile(f"{what} is truncated; write the file again") from error
     except Malformed as error:
         raise CorruptFile(f"{what} is damaged: {error}; write the file again") from error
 
@@ -154,7 +155,7 @@ _ELEMENT: dict[int, Kind] = {
 }
 
 
-def _element(found: Struct) -> SchemaElement:
+def _make_element(found: Struct) -> SchemaElement:
     children = found.get(5, 0)
     if children < 0:
         raise Malformed(f"a group has {children} children")
@@ -173,14 +174,14 @@ def _element(found: Struct) -> SchemaElement:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """All elements in order, for each the one around it, and which of them are leaves."""
+    """All elements in order, the index of each one's parent, and the indexes of the leaves."""
 
     elements: list[SchemaElement]
     parents: list[int]
     leaves: list[int]
 
     def path(self, leaf: int) -> tuple[SchemaElement, ...]:
-        """From the outermost group, without the root, to the leaf."""
+        """Return the elements from the outermost group, without the root, to the leaf."""
         if not 0 <= leaf < len(self.leaves):
             raise Malformed(f"it has no leaf {leaf}")
         found = []
@@ -192,20 +193,20 @@ class _Tree:
 
 
 @lru_cache(maxsize=32)
-def _tree_of(data: bytes) -> _Tree:
-    """The tree that a schema is: the files of a table mostly share one."""
+def _parse_tree(data: bytes) -> _Tree:
+    """Parse a schema; results are cached because the files of a table mostly share one."""
     kind, size, position = read_list_header(data, 0)
     if size == 0 or kind != STRUCT:
         raise Malformed("it has no root")
     tree = _Tree([], [], [])
-    # The groups around the element at hand, and how many children of each are to come.
+    # The groups around the current element, and the number of children of each that are still to come.
     groups: list[int] = []
     open_children: list[int] = []
     for index in range(size):
         if index and not groups:
-            raise Malformed("it has elements outside of its root")
+            raise Malformed("it has elements outside its root")
         found, position = read_struct(data, position, _ELEMENT)
-        element = _element(found)
+        element = _make_element(found)
         tree.elements.append(element)
         tree.parents.append(groups[-1] if groups else 0)
         if groups:
@@ -216,7 +217,7 @@ def _tree_of(data: bytes) -> _Tree:
             groups.append(index)
             open_children.append(element.children)
             if len(groups) > DEEPEST_SCHEMA:
-                raise Malformed(f"it is nested more than {DEEPEST_SCHEMA} deep")
+                raise Malformed(f"it is nested deeper than {DEEPEST_SCHEMA} levels")
         while groups and open_children[-1] == 0:
             groups.pop()
             open_children.pop()
@@ -225,18 +226,18 @@ def _tree_of(data: bytes) -> _Tree:
     return tree
 
 
-_SET_FIELDS: dict[int, Kind] = {_LOGICAL_MAP: struct_of({}), _LOGICAL_LIST: struct_of({})}
+_UNION_FIELDS: dict[int, Kind] = {_LOGICAL_MAP: struct_of({}), _LOGICAL_LIST: struct_of({})}
 
 
-def _set_field(logical: bytes | None) -> int | None:
+def _read_union_field(logical: bytes | None) -> int | None:
     if logical is None:
         return None
-    found, _ = read_struct(logical, 0, _SET_FIELDS)
+    found, _ = read_struct(logical, 0, _UNION_FIELDS)
     return next(iter(found), None)
 
 
-def _narrowed(path: tuple[SchemaElement, ...]) -> tuple[SchemaElement, ...]:
-    """The way with one child for each group, meaning what it meant among its siblings."""
+def _narrow_path(path: tuple[SchemaElement, ...]) -> tuple[SchemaElement, ...]:
+    """Return the path with one child per group and with unchanged meaning."""
     elements: list[SchemaElement] = []
     for element in path:
         narrowed = replace(element, children=min(element.children, 1))
@@ -255,7 +256,7 @@ def _narrowed(path: tuple[SchemaElement, ...]) -> tuple[SchemaElement, ...]:
 
 
 def narrowed_field(field: pa.Field, leaf: int) -> pa.Field:
-    """A field of the file's Arrow schema with one of its leaves only, counted from 0 within the field.
+    """Return a field of the file's Arrow schema with only one of its leaves, counted from 0 within the field.
 
     >>> field = pa.field("m", pa.map_(pa.string(), pa.struct({"x": pa.int8(), "y": pa.int8()})))
     >>> narrowed_field(field, 2).type
@@ -281,11 +282,11 @@ def narrowed_field(field: pa.Field, leaf: int) -> pa.Field:
                 break
             leaf -= leaves
     for parent in reversed(around):
-        field = pa.field(parent.name, _with_child(parent.type, field), parent.nullable)
+        field = pa.field(parent.name, _replace_children(parent.type, field), parent.nullable)
     return field
 
 
-def _with_child(parent: pa.DataType, child: pa.Field) -> pa.DataType:
+def _replace_children(parent: pa.DataType, child: pa.Field) -> pa.DataType:
     if pa.types.is_struct(parent):
         return pa.struct([child])
     if pa.types.is_map(parent):

@@ -1,15 +1,14 @@
-"""Row groups as metadata batches: what the footer says of each, laid out as `tamis.skipping.metadata` describes.
+"""Footer statistics of row groups as metadata batches, in the layout of `tamis.skipping.metadata`.
 
-Everything that pyarrow says is taken from its raw values and judged here; its own `min` and `max` decode text and
-raise on bytes that are none. Two things it does not say: whether bounds of text and bytes are exact, so they never
-count as such, and how many NaN there are, so that stays unknown
-except where there can be none.
+Statistics come from pyarrow's raw values and are validated here, because pyarrow's `min` and `max` decode strings and
+raise on invalid ones. pyarrow does not expose whether bounds of strings and bytes are exact, so they never count as
+exact, nor the number of NaN, so it is unknown unless NaN is impossible.
 
-Which statistics are believed at all:
-- pyarrow gives no min and max where the deprecated fields have the wrong order for the type, or where the file names
-  no order of its columns; `tamis.parquet.vetting` removes the deprecated ones of decimals, which it would give;
-- bounds of bytes (text, binary, decimals in bytes) count only where the writer says who it is, and is not
-  parquet-mr before 1.10: before 1.8 it mixed up its buffers, and until 1.10 it compared bytes as signed.
+Which statistics are trusted:
+- pyarrow omits min and max if the deprecated fields have the wrong order for the type, or if the file has no column
+  orders; `tamis.parquet.vetting` removes the deprecated ones of decimals, which pyarrow would return;
+- bounds of bytes (strings, binary, decimals in bytes) are used only if the writer is known and is not parquet-mr before
+  1.10: before 1.8 it mixed up its buffers, and until 1.10 it compared bytes as signed.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from tamis.parquet.leaves import FieldPath, FileSchema, Leaf, file_schema
 from tamis.skipping.metadata import ROW_COUNT, constant_bounds, metadata_name
 
 _WRITER = re.compile(r"(?P<application>.+?)\s+version\s+(?:[a-z]+-|v)?(?P<version>\d{1,9}(?:\.\d{1,9})*)")
-_LONGEST_WRITER = 200
+_MAX_WRITER_LENGTH = 200
 _FIRST_TRUSTED_PARQUET_MR = (1, 10, 0)
 _WRITERS_OF_ORDERED_BOUNDS = frozenset(
     ("parquet-mr", "parquet-cpp-arrow", "parquet-rs", "delta-rs", "DuckDB", "Polars (python)")
@@ -50,11 +49,11 @@ def row_group_metadata(
     names: Mapping[FieldPath, FieldPath] | None = None,
     place: str = "the file",
 ) -> pa.RecordBatch:
-    """What is known of the row groups (None: of all, in order), one row each.
+    """Return the metadata of the row groups (None: of all, in order), one row each.
 
     `columns` are the table's, with the table's types. `names` gives the path in the file where it differs from the
-    one in the table. A column that the file has not is NULL in every row; one that is there and cannot be described
-    (a list, a struct, a name that comes twice) has no metadata, which means unknown.
+    one in the table. A column that the file lacks is NULL in every row. A column without statistics (a list, a struct,
+    an ambiguous name) has no metadata, which means unknown.
     """
     wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
     groups = [metadata.row_group(index) for index in wanted]
@@ -62,43 +61,43 @@ def row_group_metadata(
     arrays = {ROW_COUNT.name: pa.array([group.num_rows for group in groups], types.LONG)}
     for column in columns:
         path = names.get(column.path, column.path) if names else column.path
-        arrays |= _column_metadata(metadata, schema, column, path, groups)
+        arrays |= _read_column_metadata(metadata, schema, column, path, groups)
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 MANY_ROW_GROUPS = 8
-"""From so many on, what is read of a file's row groups is kept: to read it again would take longer than it is large."""
+"""The number of row groups from which a file's statistics are cached: reading them again would be slow."""
 
 
 def row_counts(footer: Footer) -> list[int]:
-    """How many rows each row group of a file has. Not to be changed."""
+    """Return the number of rows of each row group of a file. The list is cached: do not modify it."""
 
     def read() -> list[int]:
-        return [group.num_rows for group in _row_groups(footer.metadata)]
+        return [group.num_rows for group in _list_row_groups(footer.metadata)]
 
     return footer.keep("row_counts", read) if footer.metadata.num_row_groups >= MANY_ROW_GROUPS else read()
 
 
 def described_alike(footers: Iterable[Footer]) -> list[list[Footer]]:
-    """Files one after another that `column_metadata` takes together, as an array costs more than what is in it.
+    """Group consecutive files that `column_metadata` can process together, to create fewer Arrow arrays.
 
-    They have one schema, their writers are equally trusted, and none of them has many row groups.
+    The files of a group have one schema, equally trusted writers, and few row groups each.
     """
 
     def kind(footer: Footer) -> tuple[int, bool]:
         is_large = footer.metadata.num_row_groups >= MANY_ROW_GROUPS
-        return id(footer if is_large else footer.schema), _bytes_are_trusted(_writer(footer.metadata))
+        return id(footer if is_large else footer.schema), _trusts_bytes_of(_parse_writer(footer.metadata))
 
     return [list(alike) for _, alike in groupby(footers, kind)]
 
 
 def column_metadata(footers: Sequence[Footer], column: Column, path: FieldPath) -> dict[str, pa.Array]:
-    """What is known of a column of the table, which is at `path` in files described alike, in all their row groups."""
+    """Return the metadata of a table's column, which is at `path` in a group of `described_alike`, per row group."""
     first = footers[0]
 
     def read() -> dict[str, pa.Array]:
-        groups = [group for footer in footers for group in _row_groups(footer.metadata)]
-        return _column_metadata(first.metadata, first.schema, column, path, groups)
+        groups = [group for footer in footers for group in _list_row_groups(footer.metadata)]
+        return _read_column_metadata(first.metadata, first.schema, column, path, groups)
 
     if len(footers) > 1 or first.metadata.num_row_groups < MANY_ROW_GROUPS:
         return read()
@@ -106,7 +105,7 @@ def column_metadata(footers: Sequence[Footer], column: Column, path: FieldPath) 
 
 
 def compressed_sizes(footer: Footer, leaf_indices: Sequence[int]) -> list[int]:
-    """The compressed bytes of these leaves in each row group of a file."""
+    """Return the compressed bytes of these leaves in each row group of a file, cached for large files."""
     if footer.metadata.num_row_groups < MANY_ROW_GROUPS:
         return row_group_sizes(footer.metadata, leaf_indices)
 
@@ -119,27 +118,27 @@ def compressed_sizes(footer: Footer, leaf_indices: Sequence[int]) -> list[int]:
     return sizes
 
 
-def _row_groups(metadata: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
+def _list_row_groups(metadata: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
     return [metadata.row_group(index) for index in range(metadata.num_row_groups)]
 
 
-def _column_metadata(
+def _read_column_metadata(
     metadata: pq.FileMetaData, schema: FileSchema, column: Column, path: FieldPath, groups: list[pq.RowGroupMetaData]
 ) -> dict[str, pa.Array]:
     leaf = schema.leaves.get(path)
     rows = [group.num_rows for group in groups]
     if leaf is None and not schema.lacks(path):
-        # A required struct, list or map has no level for NULL: the file cannot even write one.
+        # A required struct, list or map has no definition level for NULL, so the file cannot contain one.
         is_required = _is_required(schema.arrow, path)
         return {metadata_name("null_count", column.path): pa.array([0] * len(rows), types.LONG)} if is_required else {}
     if leaf is None:
-        return _absent(column, pa.array(rows, types.LONG), *schema.value_lacking(path))
+        return _make_missing_metadata(column, pa.array(rows, types.LONG), *schema.value_lacking(path))
     reader = bounds_of_column(leaf, column.type, trust_bytes=trusts_bytes(metadata))
-    return _described(column, leaf, reader, groups, rows)
+    return _read_leaf_metadata(column, leaf, reader, groups, rows)
 
 
 def _is_required(schema: pa.Schema, path: FieldPath) -> bool:
-    """Whether a file says of a field, and of every struct around it, that it is never NULL."""
+    """Return whether a field and every struct around it are required."""
     fields = list(schema)
     for part in path:
         found = [field for field in fields if field.name == part]
@@ -149,24 +148,24 @@ def _is_required(schema: pa.Schema, path: FieldPath) -> bool:
     return True
 
 
-def _described(
+def _read_leaf_metadata(
     column: Column, leaf: Leaf, reader: BoundsOfColumn | None, groups: list[pq.RowGroupMetaData], rows: list[int]
 ) -> dict[str, pa.Array]:
     found = [group.column(leaf.index).statistics for group in groups]
     if pa.types.is_null(leaf.arrow_type):
         null_counts: list[int | None] = list(rows)
     else:
-        # A column that is required has no NULL, counted or not.
+        # A required column has no NULL, whether counted or not.
         missing = None if leaf.nullable else 0
-        counted = [missing if statistics is None else statistics.null_count for statistics in found]
+        counts = [missing if statistics is None else statistics.null_count for statistics in found]
         null_counts = [
             missing if count is None else count if 0 <= count <= total else None
-            for count, total in zip(counted, rows, strict=True)
+            for count, total in zip(counts, rows, strict=True)
         ]
     arrays = {metadata_name("null_count", column.path): pa.array(null_counts, types.LONG)}
     if reader is not None:
         if pa.types.is_floating(reader.target):
-            # A column of whole numbers that the table promoted has no NaN, nor has one without values.
+            # An integer column that the table promoted to floats has no NaN, nor has a column without values.
             may_be_nan = pa.types.is_floating(reader.source)
             nan_counts = [
                 None if may_be_nan and nulls != total else 0 for nulls, total in zip(null_counts, rows, strict=True)
@@ -185,10 +184,12 @@ def _described(
     return arrays
 
 
-def _absent(column: Column, row_count: pa.Array, value: pa.Scalar | None, is_everywhere: bool) -> dict[str, pa.Array]:
-    """What is known of a column that files lack: it is NULL, or has a value that the table tells."""
+def _make_missing_metadata(
+    column: Column, row_count: pa.Array, value: pa.Scalar | None, is_everywhere: bool
+) -> dict[str, pa.Array]:
+    """Return the metadata of a column that files lack: it is NULL, or has the table's default."""
     if value is not None:
-        return _constant(column, row_count, value, is_everywhere)
+        return _make_constant_metadata(column, row_count, value, is_everywhere)
     arrays = {metadata_name("null_count", column.path): row_count}
     if column.type is not None:
         nothing = pa.nulls(len(row_count), column.type)
@@ -198,47 +199,49 @@ def _absent(column: Column, row_count: pa.Array, value: pa.Scalar | None, is_eve
     return arrays
 
 
-def _constant(column: Column, row_count: pa.Array, value: pa.Scalar, is_everywhere: bool) -> dict[str, pa.Array]:
+def _make_constant_metadata(
+    column: Column, row_count: pa.Array, value: pa.Scalar, is_everywhere: bool
+) -> dict[str, pa.Array]:
     if column.type is None or not types.is_ordered(column.type):
         none = pa.array(np.zeros(len(row_count), np.int64))
         return {metadata_name("null_count", column.path): none} if is_everywhere else {}
     arrays = constant_bounds(column, pa.repeat(value.cast(column.type), len(row_count)), row_count)
     if not is_everywhere:
-        # How many rows have it depends on how many have the struct around it.
+        # The number of rows with the value depends on the number of NULL structs around it.
         del arrays[metadata_name("null_count", column.path)]
         if pa.types.is_floating(column.type) and math.isnan(value.as_py()):
             del arrays[metadata_name("nan_count", column.path)]
     return arrays
 
 
-def _created_by(metadata: pq.FileMetaData) -> str | None:
-    """What the file says about its writer; None where that is not text."""
+def _read_created_by(metadata: pq.FileMetaData) -> str | None:
+    """Return the writer of the file; None if that is not valid UTF-8."""
     try:
-        return (metadata.created_by or "")[:_LONGEST_WRITER]
+        return (metadata.created_by or "")[:_MAX_WRITER_LENGTH]
     except UnicodeDecodeError:
         return None
 
 
-def _writer(metadata: pq.FileMetaData) -> re.Match[str] | None:
-    """Who wrote the file; None where that cannot be read."""
-    return _WRITER.match(_created_by(metadata) or "")
+def _parse_writer(metadata: pq.FileMetaData) -> re.Match[str] | None:
+    """Return application and version of the writer; None if they cannot be parsed."""
+    return _WRITER.match(_read_created_by(metadata) or "")
 
 
 def trusts_bytes(metadata: pq.FileMetaData) -> bool:
-    """Whether bounds of bytes in this file may be believed."""
-    return _bytes_are_trusted(_writer(metadata))
+    """Return whether bounds of bytes in this file can be trusted."""
+    return _trusts_bytes_of(_parse_writer(metadata))
 
 
 def notes_ordered_bounds(metadata: pq.FileMetaData) -> bool:
-    """Whether the writer is known to note bounds of bytes in the fields whose order is defined, not in the older ones.
+    """Return whether the writer uses the min/max fields with a defined order for bytes, not the deprecated ones.
 
-    We never read the older ones, but other readers do where the newer are missing.
+    Tamis never reads the deprecated fields, but other readers do if the newer ones are missing.
     """
-    writer = _writer(metadata)
-    return _bytes_are_trusted(writer) and writer is not None and writer["application"] in _WRITERS_OF_ORDERED_BOUNDS
+    writer = _parse_writer(metadata)
+    return _trusts_bytes_of(writer) and writer is not None and writer["application"] in _WRITERS_OF_ORDERED_BOUNDS
 
 
-def _bytes_are_trusted(writer: re.Match[str] | None) -> bool:
+def _trusts_bytes_of(writer: re.Match[str] | None) -> bool:
     return writer is not None and not _is_parquet_mr_before(writer, _FIRST_TRUSTED_PARQUET_MR)
 
 
@@ -249,16 +252,16 @@ def _is_parquet_mr_before(writer: re.Match[str] | None, version: tuple[int, ...]
 
 
 def row_group_sizes(metadata: pq.FileMetaData, leaf_indices: Sequence[int]) -> list[int]:
-    """The compressed bytes of these leaves in each row group."""
+    """Return the compressed bytes of these leaves in each row group."""
     return [
         sum([max(0, group.column(leaf).total_compressed_size) for leaf in leaf_indices])
-        for group in _row_groups(metadata)
+        for group in _list_row_groups(metadata)
     ]
 
 
 def has_short_chunks(metadata: pq.FileMetaData) -> bool:
-    """Whether column chunks may be longer than the footer says: see `may_be_short`."""
-    return may_be_short(_created_by(metadata))
+    """Return whether column chunks may be longer than the footer states: see `may_be_short`."""
+    return may_be_short(_read_created_by(metadata))
 
 
 def chunk_ranges(
@@ -269,9 +272,9 @@ def chunk_ranges(
     size: int | None = None,
     place: str = "the file",
 ) -> list[tuple[int, int]]:
-    """Where the column chunks of these leaves are in the file: `(offset, length)` each, dictionary included.
+    """Return the byte ranges `(offset, length)` of these leaves' column chunks, dictionaries included.
 
-    A chunk that would lie outside the file is a CorruptFile; its end is checked where `size` says how long that is.
+    A chunk outside the file raises CorruptFile; its end is checked only if `size`, the file's size, is given.
     """
     group = metadata.row_group(row_group)
     short = has_short_chunks(metadata)
@@ -280,13 +283,13 @@ def chunk_ranges(
         chunk = group.column(leaf)
         start, length = chunk.data_page_offset, chunk.total_compressed_size
         dictionary = chunk.dictionary_page_offset
-        # Some writers note 0 for "no dictionary".
+        # Some writers state 0 for "no dictionary".
         if dictionary is not None and 0 < dictionary < start:
             start = dictionary
         if start < 0 or length < 0 or (size is not None and start + length > size):
             raise CorruptFile(
-                f"row group {row_group} of {place} has column {leaf} at bytes {start} to {start + length}, "
-                f"in a file of {'unknown size' if size is None else f'{size} bytes'}; write the file again"
+                f"row group {row_group} of {place} has column {leaf} at bytes {start} to {start + length} "
+                f"of a file of {'unknown size' if size is None else f'{size} bytes'}; write the file again"
             )
         if short:
             length += MOST_SLACK if size is None else min(MOST_SLACK, size - start - length)

@@ -1,7 +1,7 @@
-"""A Parquet file in memory made of some pages of one column, for pyarrow to decode.
+"""A Parquet file in memory with some pages of one column, for pyarrow to decode.
 
-pyarrow cannot read single pages, but it decodes any file: the dictionary page and the chosen data pages, as they are
-in the file they come from, under a new footer that describes just them.
+pyarrow cannot read single pages, but it decodes any file: the unchanged dictionary page and data pages of the original
+file, with a new footer that describes only them.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ _ARROW_SCHEMA = b"ARROW:schema"
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What a footer must say of the pages that it describes."""
+    """The metadata of pages that their footer must contain."""
 
     codec: int
     encodings: tuple[int, ...]
     num_rows: int
     num_values: int
     uncompressed_size: int
-    """Headers included."""
+    """The uncompressed size, headers included."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyntheticFile:
-    """The pieces of a file, one after the other."""
+    """The consecutive buffers of a file."""
 
     pieces: tuple[pa.Buffer, ...]
     size: int
 
     def open(self) -> pa.NativeFile | PrefetchedFile:
-        """Something that pyarrow reads a file from.
+        """Open the file for pyarrow.
 
-        It reads a chunk as a whole. So several pieces are copied into one in any case, and done here that keeps Python
-        out of its way; only a single large piece is worth a file that hands it out as it is.
+        pyarrow reads a chunk as a whole, so several buffers are copied into one in any case; copying here avoids calls
+        into Python. Only a single large buffer is worth a file object that serves it without a copy.
         """
-        if self.size <= _LARGE or len(self.pieces) > _PIECES_OF_ONE_BUFFER:
+        if self.size <= _MIN_ZERO_COPY_BYTES or len(self.pieces) > _BUFFERS_WITH_ONE_PAGE_BUFFER:
             return pa.BufferReader(b"".join(self.pieces))
-        start, placed = 0, []
-        for piece in self.pieces:
-            placed.append((start, piece))
-            start += piece.size
-        return PrefetchedFile(placed, self.size, "pages")
+        start, ranges = 0, []
+        for buffer in self.pieces:
+            ranges.append((start, buffer))
+            start += buffer.size
+        return PrefetchedFile(ranges, self.size, "pages")
 
 
-_LARGE = 1024 * 1024
-_PIECES_OF_ONE_BUFFER = 3  # with the magic before and the footer behind it
+_MIN_ZERO_COPY_BYTES = 1024 * 1024
+_BUFFERS_WITH_ONE_PAGE_BUFFER = 3  # the magic, the pages, the footer
 
 
 def one_column_file(
@@ -78,16 +78,16 @@ def one_column_file(
     pages: Pages,
     created_by: bytes | None = None,
 ) -> SyntheticFile:
-    """The file of a leaf's dictionary page and data pages, both with their headers.
+    """Build a file from a leaf's dictionary page and data pages, both with their headers.
 
-    `field` is the Arrow field that the leaf is read as, narrowed to it; None leaves that to the Parquet schema.
-    `created_by` is that of the file the pages come from, as readers know the errors of old writers by it.
+    `field` is the Arrow field as which the leaf is read, narrowed to it; without it the Parquet schema decides.
+    `created_by` is that of the original file, by which readers recognise bugs of old writers.
     """
-    pieces = [_MAGIC_BUFFER, *((dictionary,) if dictionary is not None else ()), *data]
+    buffers = [_MAGIC_BUFFER, *((dictionary,) if dictionary is not None else ()), *data]
     start = len(_MAGIC)
-    end = sum(piece.size for piece in pieces)
+    end = sum(buffer.size for buffer in buffers)
     data_start = start + (dictionary.size if dictionary is not None else 0)
-    frame = _frame(schema, field, pages.codec, pages.encodings, created_by)
+    frame = _make_frame(schema, field, pages.codec, pages.encodings, created_by)
     numbers = (
         (5, I64, pages.num_values),
         (6, I64, pages.uncompressed_size),
@@ -107,7 +107,7 @@ def one_column_file(
     rows = encode_fields(((3, I64, pages.num_rows), (4, LIST, encode_list(STRUCT, [row_group]))), after=2)
     footer = frame.before_rows + rows + frame.after_rows
     tail = pa.py_buffer(footer + len(footer).to_bytes(4, "little") + _MAGIC)
-    return SyntheticFile((*pieces, tail), end + tail.size)
+    return SyntheticFile((*buffers, tail), end + tail.size)
 
 
 _MAGIC_BUFFER = pa.py_buffer(_MAGIC)
@@ -116,22 +116,22 @@ _BEFORE_CHUNK = encode_fields(((2, I64, 0), (3, STRUCT, b"")))
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What footers of the same column have in common, whatever its pages are: the bytes around their numbers."""
+    """The bytes that all footers of one column share, independent of its pages."""
 
     before_rows: bytes
     after_rows: bytes
     before_numbers: bytes
-    """Within the description of the chunk."""
+    """The bytes within the metadata of the chunk."""
 
 
 @lru_cache(maxsize=1024)
-def _frame(
+def _make_frame(
     schema: LeafSchema, field: pa.Field | None, codec: int, encodings: tuple[int, ...], created_by: bytes | None
 ) -> _Frame:
     root = encode_struct(((4, BINARY, b"schema"), (5, I32, 1)))
     elements = encode_list(STRUCT, [root, *(element.encode() for element in schema.elements)])
-    arrow_schema = None if field is None else _encoded_arrow_schema(field)
-    of_column = (
+    arrow_schema = None if field is None else _encode_arrow_schema(field)
+    column_fields = (
         (1, I32, schema.leaf.physical),
         (2, LIST, encode_list(I32, encodings)),
         (3, LIST, encode_list(BINARY, [element.name for element in schema.elements])),
@@ -140,10 +140,10 @@ def _frame(
     return _Frame(
         encode_fields(((1, I32, _VERSION), (2, LIST, elements))),
         encode_fields(((5, LIST, arrow_schema), (6, BINARY, created_by)), after=4) + END_OF_STRUCT,
-        encode_fields(of_column),
+        encode_fields(column_fields),
     )
 
 
-def _encoded_arrow_schema(field: pa.Field) -> bytes:
+def _encode_arrow_schema(field: pa.Field) -> bytes:
     serialized = base64.b64encode(pa.schema([field]).serialize())
     return encode_list(STRUCT, [encode_struct(((1, BINARY, _ARROW_SCHEMA), (2, BINARY, serialized)))])

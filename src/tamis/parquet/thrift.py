@@ -1,17 +1,17 @@
-"""Thrift's compact protocol: what Parquet's metadata is written in, read from bytes that nobody vouches for.
+"""Reader and writer for Thrift's compact protocol, the encoding of Parquet's metadata. The input is untrusted.
 
-A struct to read is a mapping from the ids of the wanted fields to their kinds; what it does not name is stepped over.
+A struct to read is a mapping from the ids of the wanted fields to their kinds; other fields are skipped.
 
-| what is found                                              | what happens                                         |
+| input                                                      | result                                               |
 |------------------------------------------------------------|------------------------------------------------------|
-| a length or a size beyond the bytes at hand                | `Malformed`, before anything is made of that size    |
+| a length or a size beyond the remaining bytes              | `Malformed`, before that size is allocated           |
 | a wanted field of another type, or twice                   | `Malformed`                                          |
-| a number that its type does not have                       | `Malformed`                                          |
-| containers within containers, deeper than `DEEPEST`        | `Malformed`; there is no recursion over the input    |
+| a number outside the range of its type                     | `Malformed`                                          |
+| containers nested deeper than `DEEPEST`                    | `Malformed`; there is no recursion over the input    |
 | the bytes end                                              | `IndexError`                                         |
 
-`decoded` runs a reader and turns both errors into a `CorruptFile` that names the place. All readers take the bytes and
-a position, and return the value and the position after it.
+`decoded` runs a reader and turns both errors into a `CorruptFile` that names the location. All readers take the bytes
+and a position, and return the value and the position after it.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ import numpy.typing as npt
 
 from tamis.errors import CorruptFile
 
-# Types of the compact protocol. In a list a boolean is either of two types, and a byte of its own.
+# Types of the compact protocol. In a list, a boolean has either of the two types and takes one byte.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 BOOLEAN = TRUE
 
 DEEPEST = 32
-"""Nothing in Parquet is nested half as deep."""
+"""The maximum nesting depth. Parquet's own structures are nested less than half as deep."""
 
 _LONGEST_VARINT = 10
 _VARINTS = (I16, I32, I64)
 _WIDTHS = {TRUE: 1, FALSE: 1, BYTE: 1, DOUBLE: 8, UUID: 16}
-_UNTIL_IT_ENDS = -1
+_UNTIL_STOP = -1
 
 Value = TypeVar("Value")
 Reader = Callable[[bytes, int], tuple[Any, int]]
 Kind = tuple[int, Reader]
-"""The type on the wire, and what reads a value of it."""
+"""The wire type, and the reader of its values."""
 Struct = dict[int, Any]
 Int64Array = npt.NDArray[np.int64]
 
 
 class Malformed(ValueError):
-    """Bytes that are no Thrift, or not the struct that was asked for."""
+    """The bytes are not valid Thrift, or not the requested struct."""
 
 
 def decoded(read: Callable[[bytes, int], tuple[Value, int]], data: bytes, position: int, what: str) -> Value:
-    """What a reader finds; `what` names the thing and the place in the message where it finds none."""
+    """Return the result of a reader; `what` names the structure and its location in the error message."""
     try:
         return read(data, position)[0]
     except IndexError as error:
-        raise CorruptFile(f"{what} is cut off; write the file again") from error
+        raise CorruptFile(f"{what} is truncated; write the file again") from error
     except Malformed as error:
         raise CorruptFile(f"{what} is damaged: {error}; write the file again") from error
 
@@ -101,19 +101,19 @@ def read_binary(data: bytes, position: int) -> tuple[bytes, int]:
     length, start = read_varint(data, position)
     end = start + length
     if end > len(data):
-        raise Malformed(f"{length} bytes are announced where {len(data) - start} are left")
+        raise Malformed(f"a byte string has {length} bytes, but only {len(data) - start} remain")
     return data[start:end], end
 
 
 def read_list_header(data: bytes, position: int) -> tuple[int, int, int]:
-    """The type of the elements, their number, and where the first is."""
+    """Return the type of the elements, their number, and the position of the first."""
     byte = data[position]
     size, position = byte >> 4, position + 1
     if size == 15:
         size, position = read_varint(data, position)
-    # Every element takes a byte at least.
+    # Every element takes at least one byte.
     if size > len(data) - position:
-        raise Malformed(f"a list of {size} elements is announced where {len(data) - position} bytes are left")
+        raise Malformed(f"a list has {size} elements, but only {len(data) - position} bytes remain")
     return byte & 15, size, position
 
 
@@ -124,14 +124,14 @@ def read_booleans(data: bytes, position: int) -> tuple[npt.NDArray[np.bool_], in
     if size == 0:
         return np.empty(0, np.bool_), position
     values = np.frombuffer(data, np.uint8, size, position)
-    # Some writers have 0 for false, as the specification once allowed.
+    # Some writers use 0 for false, as the specification once allowed.
     if values.max() > FALSE:
         raise Malformed("a list of booleans has other elements")
     return values == TRUE, position + size
 
 
 def read_integers(data: bytes, position: int) -> tuple[Int64Array, int]:
-    """A list of 64-bit numbers, as an array."""
+    """Read a list of 64-bit integers as an array."""
     element, size, position = read_list_header(data, position)
     if size and element != I64:
         raise Malformed(f"a list of 64-bit numbers has elements of type {element}")
@@ -153,18 +153,18 @@ def read_binaries(data: bytes, position: int) -> tuple[list[bytes], int]:
         values.append(data[position:end])
         position = end
     if position > len(data):
-        raise Malformed("a byte string is longer than the bytes that are left")
+        raise Malformed("a byte string is longer than the remaining bytes")
     return values, position
 
 
 def read_varints(data: bytes, position: int, count: int) -> tuple[npt.NDArray[np.uint64], Int64Array, int]:
-    """Numbers one after the other, as they are stored: the numbers, the lengths of each in bytes, where they end."""
+    """Read consecutive varints; return the numbers, their lengths in bytes, and the end position."""
     if count == 0:
         return np.empty(0, np.uint64), np.empty(0, np.int64), position
     stored = np.frombuffer(data, np.uint8, offset=position)[: count * _LONGEST_VARINT]
     last = np.flatnonzero(stored < 0x80)[:count]
     if len(last) < count:
-        raise Malformed("a list of numbers is cut off")
+        raise Malformed("a list of numbers is truncated")
     lengths = np.diff(last, prepend=-1)
     first = last - lengths + 1
     longest = int(lengths.max())
@@ -199,13 +199,13 @@ def _read_nothing(data: bytes, position: int) -> tuple[None, int]:
 
 
 FLAG: Kind = (BOOLEAN, _read_nothing)
-"""A boolean: the type in the header of its field is all there is of it."""
+"""A boolean field, whose value is encoded in the type of its header."""
 
 
 def read_struct(data: bytes, position: int, wanted: Mapping[int, Kind]) -> tuple[Struct, int]:
-    """The wanted fields that are there, by their ids.
+    """Read the wanted fields that are present, by their ids.
 
-    What is short and comes often is read or stepped over right here: calls are what takes the time.
+    Short and frequent values are read or skipped inline, because calls dominate the time.
     """
     found: Struct = {}
     identifier = 0
@@ -233,7 +233,7 @@ def read_struct(data: bytes, position: int, wanted: Mapping[int, Kind]) -> tuple
                 raise Malformed("a field has no type")
             continue
         if identifier in found:
-            raise Malformed(f"field {identifier} comes twice")
+            raise Malformed(f"field {identifier} occurs twice")
         if kind == expected[0]:
             if I16 <= kind <= I64 and data[position] < 0x80:
                 byte = data[position]
@@ -254,7 +254,7 @@ def struct_of(wanted: Mapping[int, Kind]) -> Kind:
 
 
 def list_of(kind: Kind) -> Kind:
-    """A list of what `kind` reads; only for lists that are short, or whose elements are large."""
+    """Return the kind of a list; only for short lists, or lists with large elements."""
     element_type, read_element = kind
 
     def read(data: bytes, position: int) -> tuple[list[Any], int]:
@@ -276,7 +276,7 @@ def _read_raw_struct(data: bytes, position: int) -> tuple[bytes, int]:
 
 
 RAW_STRUCT: Kind = (STRUCT, _read_raw_struct)
-"""A struct as the bytes that it is stored in."""
+"""A struct as its encoded bytes."""
 
 
 def required(found: Struct, identifier: int, name: str) -> Any:
@@ -285,24 +285,24 @@ def required(found: Struct, identifier: int, name: str) -> Any:
     return found[identifier]
 
 
-def _headers(*kinds: int) -> bytes:
+def _match_headers(*kinds: int) -> bytes:
     return b"[" + b"".join(re.escape(bytes([step << 4 | kind])) for step in range(1, 16) for kind in kinds) + b"]"
 
 
-# Fields of numbers and booleans, as many as follow each other: most of what is stepped over. Matches nothing at least.
+# Consecutive fields of numbers and booleans, which are most of what is skipped. May match the empty string.
 _NUMBERS = re.compile(
-    b"(?:" + _headers(*_VARINTS) + rb"[\x80-\xff]*+[\x00-\x7f]|" + _headers(TRUE, FALSE) + b")*+", re.DOTALL
+    b"(?:" + _match_headers(*_VARINTS) + rb"[\x80-\xff]*+[\x00-\x7f]|" + _match_headers(TRUE, FALSE) + b")*+", re.DOTALL
 )
 
 
 def skip(data: bytes, position: int, kind: int) -> int:
-    """Where a value of this type, not a boolean in a struct, ends. Past the end of the bytes for one cut off."""
-    # What is open around the value at hand: how many values are to come, and their types by turns.
+    """Return the end of a value of this type (not a boolean field); past the end of the bytes if it is truncated."""
+    # The container around the current value: the number of values to come, and their types, which alternate.
     remaining, first, second = 1, kind, kind
     stack: list[tuple[int, int, int]] = []
     match_numbers = _NUMBERS.match
     while True:
-        if remaining == _UNTIL_IT_ENDS:
+        if remaining == _UNTIL_STOP:
             position = match_numbers(data, position).end()  # type: ignore[union-attr]
             byte = data[position]
             position += 1
@@ -333,7 +333,7 @@ def skip(data: bytes, position: int, kind: int) -> int:
             position += length
         elif kind == STRUCT:
             stack.append((remaining, first, second))
-            remaining = _UNTIL_IT_ENDS
+            remaining = _UNTIL_STOP
         elif kind in _WIDTHS:
             position += _WIDTHS[kind]
         elif kind in (LIST, SET):
@@ -347,21 +347,21 @@ def skip(data: bytes, position: int, kind: int) -> int:
             size, position = read_varint(data, position)
             if size:
                 if 2 * size > len(data) - position:
-                    raise Malformed(f"a map of {size} entries is announced where {len(data) - position} bytes are left")
+                    raise Malformed(f"a map has {size} entries, but only {len(data) - position} bytes remain")
                 stack.append((remaining, first, second))
                 remaining, first, second = 2 * size, data[position] >> 4, data[position] & 15
                 position += 1
         else:
-            raise Malformed(f"there is no type {kind}")
+            raise Malformed(f"the type {kind} is not supported")
         if len(stack) > DEEPEST:
-            raise Malformed(f"it is nested more than {DEEPEST} deep")
+            raise Malformed(f"it is nested deeper than {DEEPEST} levels")
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------
 
 
 def encode_varint(number: int) -> bytes:
-    """A number from 0 to 2^64 - 1.
+    """Encode a number from 0 to 2^64 - 1.
 
     >>> encode_varint(1).hex(), encode_varint(300).hex()
     ('01', 'ac02')
@@ -381,9 +381,9 @@ def encode_integer(number: int) -> bytes:
 
 
 def encode_struct(fields: Iterable[tuple[int, int, Any]]) -> bytes:
-    """A struct of `(id, type, value)`, ids growing; a field whose value is None is left out.
+    """Encode a struct of `(id, type, value)` with ascending ids; fields with the value None are omitted.
 
-    Lists and structs are given as the bytes that `encode_list` and this function make of them.
+    Lists and structs are given as the bytes from `encode_list` and this function.
     """
     return encode_fields(fields) + END_OF_STRUCT
 
@@ -392,7 +392,7 @@ END_OF_STRUCT = b"\0"
 
 
 def encode_fields(fields: Iterable[tuple[int, int, Any]], after: int = 0) -> bytes:
-    """Fields of a struct that follow the one with the id `after`, without its end."""
+    """Encode fields of a struct that follow the field with the id `after`, without the end of the struct."""
     out = bytearray()
     last = after
     for identifier, kind, value in fields:

@@ -1,1 +1,1 @@
-"""Skipping: predicates over rows rewritten into predicates over metadata, and their evaluation."""
+"""Data skipping: the rewrite of predicates over rows into predicates over metadata, and their evaluation."""

@@ -1,11 +1,11 @@
-"""The account of one level of pruning: what came in, what was kept, and what each conjunct did.
+"""Metrics of one pruning level: the units before and after, and the effect of each conjunct.
 
-An entry of `by_predicate` says one of three things:
+An entry of `by_predicate` has one of three forms:
 
 - `skipped > 0`: the conjunct skipped units;
-- `skipped == 0` and `unused_because` is None: it was checked, and there was nothing to skip (every unit matches);
-- `unused_because` is a text: why it skipped nothing, such as `no statistics`, `function on column: …`,
-  `not a partition column`, or `overlaps` (the bounds of every unit reach across the constant).
+- `skipped == 0` and `unused_because` is None: it was evaluated and skipped nothing, because every unit matches;
+- `unused_because` is a string: the reason why it skipped nothing, such as `no statistics`, `function on column: …`,
+  `not a partition column`, or `overlaps` (the bounds of every unit overlap the constant).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from tamis.skipping.prune import ConjunctOutcome
 
 SWITCHED_OFF = "switched off"
-"""The note of a level that was not asked."""
+"""The note of a level that was not applied."""
 
 
 @dataclass(slots=True)
 class LevelReport:
-    """What one level of pruning did. Bytes and rows are None where the level does not know them."""
+    """The metrics of one pruning level. Bytes and rows are None if the level does not know them."""
 
     level: str
     total: int
@@ -31,7 +31,7 @@ class LevelReport:
     by_predicate: tuple[ConjunctOutcome, ...] = ()
     note: str | None = None
     rows_total: int | None = None
-    """Rows after deletes, for levels that know them."""
+    """The number of rows after deletes, for levels that know it."""
     rows_kept: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,32 +51,32 @@ class LevelReport:
         }
 
     def pass_by(self, units: int, size: int) -> None:
-        """Take in units that the level had no reason to look at, so that it counts all that came in."""
+        """Add units that bypassed the level, so that its totals cover all units."""
         self.total += units
         self.kept += units
-        self.bytes_total = _sum(self.bytes_total, size)
-        self.bytes_kept = _sum(self.bytes_kept, size)
+        self.bytes_total = _add_known(self.bytes_total, size)
+        self.bytes_kept = _add_known(self.bytes_kept, size)
 
     def add(self, other: LevelReport) -> None:
-        """Take in the account of more units of the same level."""
+        """Add the metrics of more units of the same level."""
         self.by_predicate = merge_outcomes(self.by_predicate, other.by_predicate, first=self.total == 0)
         self.total += other.total
         self.kept += other.kept
-        self.bytes_total = _sum(self.bytes_total, other.bytes_total)
-        self.bytes_kept = _sum(self.bytes_kept, other.bytes_kept)
-        self.rows_total = _sum(self.rows_total, other.rows_total)
-        self.rows_kept = _sum(self.rows_kept, other.rows_kept)
+        self.bytes_total = _add_known(self.bytes_total, other.bytes_total)
+        self.bytes_kept = _add_known(self.bytes_kept, other.bytes_kept)
+        self.rows_total = _add_known(self.rows_total, other.rows_total)
+        self.rows_kept = _add_known(self.rows_kept, other.rows_kept)
         self.note = self.note or other.note
 
 
-def _sum(left: int | None, right: int | None) -> int | None:
+def _add_known(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else left + right
 
 
 def merge_outcomes(
     left: tuple[ConjunctOutcome, ...], right: tuple[ConjunctOutcome, ...], *, first: bool = False
 ) -> tuple[ConjunctOutcome, ...]:
-    """The outcomes of the same conjuncts over two sets of units. What skipped something anywhere was used."""
+    """Merge the outcomes of the same conjuncts over two sets of units. A conjunct that skipped any unit was used."""
     if first or not left:
         return right
     if not right:

@@ -1,4 +1,4 @@
-"""The three answers about a predicate, their algebra, and expressions over metadata that simplify themselves."""
+"""The three answers about a predicate, their algebra, and self-simplifying expressions over metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal, not_
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """May a predicate be TRUE, FALSE, NULL for some row of a unit? Each an expression over the unit's metadata."""
+    """Whether a predicate may be TRUE, FALSE or NULL for some row of a unit, as expressions over its metadata."""
 
     may_be_true: Expr
     may_be_false: Expr
@@ -22,8 +22,8 @@ class Answers:
 
     @staticmethod
     def conjunction(parts: Sequence[Answers]) -> Answers:
-        # A conjunction is NULL for a row where some part is NULL and no part is FALSE. That some part may be NULL and
-        # each part may be something else than FALSE is the most that metadata of single parts can say.
+        # A conjunction is NULL for a row if some part is NULL and no part is FALSE. The metadata of single parts can
+        # only show that some part may be NULL, and that each part may be something else than FALSE.
         return Answers(
             all_of(*(part.may_be_true for part in parts)),
             any_of(*(part.may_be_false for part in parts)),
@@ -42,32 +42,32 @@ UNKNOWN = Answers(NULL, NULL, NULL)
 
 
 def all_of(*parts: Expr) -> Expr:
-    """Kleene's and. FALSE decides, TRUE is nothing, NULL stays: the rest may still turn out FALSE."""
-    return _junction("and", FALSE, TRUE, parts)
+    """Return Kleene's AND. FALSE absorbs, TRUE is neutral, NULL stays: another part may still be FALSE."""
+    return _combine("and", FALSE, TRUE, parts)
 
 
 def any_of(*parts: Expr) -> Expr:
-    """Kleene's or."""
-    return _junction("or", TRUE, FALSE, parts)
+    """Return Kleene's OR."""
+    return _combine("or", TRUE, FALSE, parts)
 
 
-def _junction(function: str, absorbing: Literal, neutral: Literal, parts: tuple[Expr, ...]) -> Expr:
+def _combine(function: str, absorbing: Literal, neutral: Literal, parts: tuple[Expr, ...]) -> Expr:
     flat: dict[Expr, None] = {}
     for part in parts:
-        for piece in part.args if isinstance(part, Call) and part.function == function else (part,):
-            if isinstance(piece, Literal):  # to compare a whole call with a constant costs more
-                if piece == absorbing:
+        for operand in part.args if isinstance(part, Call) and part.function == function else (part,):
+            if isinstance(operand, Literal):  # comparing a whole call with a constant costs more
+                if operand == absorbing:
                     return absorbing
-                if piece == neutral:
+                if operand == neutral:
                     continue
-            flat[piece] = None
+            flat[operand] = None
     match list(flat):
         case []:
             return neutral
         case [only]:
             return only
-        case pieces:
-            return Call(function, tuple(pieces))
+        case operands:
+            return Call(function, tuple(operands))
 
 
 def negate(expr: Expr) -> Expr:

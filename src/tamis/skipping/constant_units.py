@@ -1,7 +1,7 @@
-"""Units in which every column of a predicate has one value: partitions, and files that happen to be constant.
+"""Answers for units in which every column of a predicate is constant: partitions, and some files.
 
-There any predicate can be answered, monotone or not, by evaluating it for that value:
-`month(day) = 3` says nothing about a range of days, but it decides a partition of one day.
+There any predicate, monotone or not, is answered by evaluating it for that value: `month(day) = 3` cannot be decided
+for a range of days, but it can for a partition of one day.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _ZERO = Literal(0, types.LONG)
 
 
 def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) -> tuple[Answers, Expr]:
-    """The answers for units in which all columns of the predicate are constant, and whether it may fail for their rows.
+    """Return the answers for units in which all columns of the predicate are constant, and whether it may fail there.
 
-    Elsewhere both are the given ones.
+    For other units both are the given ones.
     """
     if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
         return otherwise, may_fail
@@ -30,7 +30,7 @@ def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) ->
     if not columns or not all(_has_value_semantics(column) for column in columns):
         return otherwise, may_fail
     constant = all_of(*(_is_constant(column) for column in columns))
-    # Elsewhere the value is NULL, so that the predicate is not evaluated (and cannot fail) for a mere bound.
+    # In other units the value is NULL, so the predicate is not evaluated (and cannot fail) for a mere bound.
     values = {column: Call("case", (constant, lower(column), NULL)) for column in columns}
     outcome = transform(predicate, lambda node: values[node] if isinstance(node, Column) else node)
 
@@ -43,12 +43,12 @@ def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) ->
         answer(Call("coalesce", (not_(outcome), FALSE)), otherwise.may_be_false),
         answer(Call("is_null", (outcome,)), otherwise.may_be_null),
     )
-    # Where it fails for the one value, so does the evaluation of these answers.
+    # If the predicate fails for the constant, so does the evaluation of these answers.
     return answers, FALSE if may_fail == FALSE else answer(FALSE, may_fail)
 
 
 def _has_value_semantics(column: Column) -> bool:
-    # Bounds of floats hide NaN and the sign of zero, which functions can tell apart.
+    # Bounds of floats hide NaN and the sign of zero, which functions can distinguish.
     return column.type is not None and is_ordered(column.type) and not pa.types.is_floating(column.type)
 
 

@@ -1,7 +1,7 @@
-"""Who evaluates expressions over metadata: a narrow protocol, and its Arrow implementation.
+"""The protocol for evaluating expressions over metadata, and its Arrow implementation.
 
-Another engine implements the protocol in its own way: the functions `element_at` and `partition_value`
-are calls like any other, so that it may use its own fast implementation of them.
+Another engine can implement the protocol: the functions `element_at` and `partition_value` are calls like any other, so
+it may use its own fast implementation of them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tamis.types import a_type
 
 
 class PredicateEvaluator(Protocol):
-    """A predicate made ready for batches of one schema."""
+    """A predicate prepared for batches of one schema."""
 
     def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
-        """Which rows are selected: those that were, and for which the predicate is TRUE."""
+        """Return which rows were selected before and satisfy the predicate."""
         ...
 
 
 class ExpressionHandler(Protocol):
-    """An engine that evaluates expressions over batches with a selection vector beside them."""
+    """An engine that evaluates expressions over batches with an optional selection vector."""
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray: ...
 
@@ -36,16 +36,16 @@ class ExpressionHandler(Protocol):
 
 
 class ArrowExpressionHandler:
-    """Evaluates with Arrow's kernels, whole columns at a time."""
+    """A handler that evaluates with Arrow's vectorised kernels."""
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
-        """A selection vector: one boolean a row, none of them null."""
+        """Return a selection vector: one boolean per row, without nulls."""
         try:
             vector = booleans if isinstance(booleans, pa.BooleanArray) else pa.array(booleans, pa.bool_())
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidArgument(f"a selection vector is made of booleans: {error}") from error
+            raise InvalidArgument(f"a selection vector must contain booleans: {error}") from error
         if vector.null_count:
-            raise InvalidArgument("a selection vector says TRUE or FALSE for each row; this one has nulls")
+            raise InvalidArgument("a selection vector must not contain nulls")
         return vector
 
     def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> ArrowPredicateEvaluator:
@@ -53,35 +53,37 @@ class ArrowExpressionHandler:
 
 
 def check_batch(schema: pa.Schema, batch: pa.RecordBatch, selection: pa.BooleanArray | None) -> None:
-    """An error where an evaluator for batches of a schema is given something else."""
+    """Raise if a batch does not have the evaluator's schema, or the selection vector does not match it."""
     if not batch.schema.equals(schema):
-        raise InvalidArgument(f"this evaluator was made for batches of {schema.names}, got {batch.schema.names}")
+        raise InvalidArgument(
+            f"this evaluator expects batches with the columns {schema.names}, found {batch.schema.names}"
+        )
     if selection is not None and len(selection) != batch.num_rows:
         raise InvalidArgument(f"the selection vector has {len(selection)} entries, the batch {batch.num_rows} rows")
     if selection is not None and selection.null_count:
-        raise InvalidArgument("a selection vector says TRUE or FALSE for each row; this one has nulls")
+        raise InvalidArgument("a selection vector must not contain nulls")
 
 
 class ArrowPredicateEvaluator:
     def __init__(self, schema: pa.Schema, predicate: Expr) -> None:
         for node in walk(predicate):
             if isinstance(node, Call) and not has_kernel(node.function):
-                raise EvaluationError(f"Arrow has no function {node.function!r}, asked for in {_short(predicate)}")
+                raise EvaluationError(f"Arrow does not support the function {node.function!r} in {_shorten(predicate)}")
         self._schema = schema
         self._predicate = predicate
         self._evaluate = Evaluator(predicate, absent_as_null=True)
 
     def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
-        """Which rows are selected: those that were, and for which the predicate is TRUE."""
+        """Return which rows were selected before and satisfy the predicate."""
         check_batch(self._schema, batch, selection)
         answer = self._evaluate(batch)
         if pa.types.is_null(answer.type):
             answer = answer.cast(pa.bool_())
         if not pa.types.is_boolean(answer.type):
-            raise InvalidArgument(f"{_short(self._predicate)} is {a_type(answer.type)} and not a predicate")
+            raise InvalidArgument(f"{_shorten(self._predicate)} is {a_type(answer.type)}, not a predicate")
         is_true = pc.fill_null(answer, False)
         return is_true if selection is None else pc.and_(selection, is_true)
 
 
-def _short(predicate: Expr) -> str:
+def _shorten(predicate: Expr) -> str:
     return to_sql(predicate, max_items=5)

@@ -1,25 +1,26 @@
-"""Questions about the values of one column, for whatever knows more of them than bounds: Bloom filters, dictionaries.
+"""Questions about the values of one column, for Bloom filters and dictionaries, which know more than bounds.
 
-Bounds answer a predicate atom by atom. Who knows the *set* of a column's values in a unit can answer any predicate of
-that column at once, and who knows a hash of the set can say that none of some values is in it. Both answer the same
-questions. A question is a part of the predicate that names one column, and its answers are three more columns of
-metadata, about the rows in which the column is not NULL:
+Bounds answer a predicate atom by atom. A dictionary has the *set* of a column's values in a unit and can answer any
+predicate on that column; a Bloom filter can prove that none of some values is in the set. Both answer the same
+questions. A question is a sub-predicate on one column, and its answers are three more metadata columns, about the rows
+in which the column is not NULL:
 
 | column    | meaning                                            | by a dictionary | by a Bloom filter               |
 |-----------|----------------------------------------------------|-----------------|---------------------------------|
-| `true:2`  | question 2 may be TRUE for some value              | TRUE or FALSE   | FALSE where no item is there    |
+| `true:2`  | question 2 may be TRUE for some value              | TRUE or FALSE   | FALSE if no item is present     |
 | `false:2` | it may be FALSE for some value                     | TRUE or FALSE   |                                 |
 | `null:2`  | it may be NULL, as `3 IN (1, NULL)` is             | TRUE or FALSE   |                                 |
 
-As everywhere a null, or a column that is absent, means unknown. For rows in which the column is NULL a question has one
-value that needs no metadata, so that `null_count` says whether it occurs. Then the answers of the question and those
-from bounds hold both, and their conjunction goes up through AND, OR and NOT like any answer:
+A null, or a missing column, means unknown. For rows in which the column is NULL, a question has one constant value, and
+`null_count` tells whether it occurs. The answers of the question and those from bounds both hold, and their conjunction
+propagates through AND, OR and NOT like any answer:
 
-    x = 5 OR y = 6     is skipped where both `true:0` and `true:1` are FALSE, or one of them and the other's bounds
+    x = 5 OR y = 6     is skipped if both `true:0` and `true:1` are FALSE, or one of them and the other's bounds
     NOT (x = 5)        gains nothing from `true:0`
 
-Asked are the largest parts with one column, the equalities and lists within them, and what several parts of an AND (or
-an OR) say together of one column: that of the values 1 and 9 none is in `x > 3 AND x < 8` follows from no part alone.
+Questions are the largest sub-predicates on one column, the equalities and IN lists within them, and the combination of
+several parts of an AND (or an OR) on one column: that neither 1 nor 9 satisfies `x > 3 AND x < 8` follows from no part
+alone.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ _LOGIC = frozenset(("and", "or", "not"))
 
 @dataclass(frozen=True)
 class Question:
-    """What may a predicate of one column be, for the values of that column in a unit?"""
+    """A predicate on one column, to be evaluated for the set of that column's values in a unit."""
 
     number: int
     predicate: Expr
     column: Column
     items: tuple[Literal, ...] | None
-    """The values of which one must be there for the predicate to be TRUE; None where it is no equality or list."""
+    """The values that make the predicate TRUE; None if it is not an equality or IN list."""
     at_null: Literal
-    """The value of the predicate where the column is NULL."""
+    """The value of the predicate for a NULL column."""
 
     @property
     def true_name(self) -> str:
@@ -87,13 +88,13 @@ class Question:
 
     @property
     def answers(self) -> Answers:
-        """What the metadata of the question says."""
+        """The three answers as expressions over the question's metadata columns."""
         has_nulls = Call(">", (null_count(self.column), _ZERO))
         at_null = self.at_null.value
         return Answers(
-            any_of(_flag(self.true_name), has_nulls if at_null is True else FALSE),
-            any_of(_flag(self.false_name), has_nulls if at_null is False else FALSE),
-            any_of(_flag(self.null_name), has_nulls if at_null is None else FALSE),
+            any_of(_boolean_column(self.true_name), has_nulls if at_null is True else FALSE),
+            any_of(_boolean_column(self.false_name), has_nulls if at_null is False else FALSE),
+            any_of(_boolean_column(self.null_name), has_nulls if at_null is None else FALSE),
         )
 
     @cached_property
@@ -102,9 +103,9 @@ class Question:
         return Evaluator(transform(self.predicate, lambda node: given if node == self.column else node))
 
     def judge(self, values: pa.Array) -> tuple[bool, bool, bool] | None:
-        """Whether the predicate is TRUE, FALSE, NULL for some of the values, which are of the column's type.
+        """Return whether the predicate is TRUE, FALSE, NULL for some of the values, which have the column's type.
 
-        None where that cannot be found out: it fails for a value, which may be in no row.
+        None if the evaluation fails for a value, because that value may be in no row.
         """
         try:
             outcome = self._evaluate(pa.record_batch({"value": values.drop_null()}))
@@ -113,15 +114,15 @@ class Question:
         return outcome.true_count > 0, outcome.false_count > 0, outcome.null_count > 0
 
 
-def _flag(name: str) -> Column:
+def _boolean_column(name: str) -> Column:
     return Column((name,), type=types.BOOLEAN)
 
 
 @dataclass(frozen=True)
 class Questioned:
-    """The conjuncts of a predicate that make use of answers to questions, one for each of `rewrite` and in its order.
+    """The conjuncts of a predicate, extended by questions; one for each conjunct of `rewrite`, in the same order.
 
-    Where no answer is there, each of them says what the one of `rewrite` says.
+    Without answers, each is equivalent to the conjunct of `rewrite`.
     """
 
     conjuncts: tuple[Conjunct, ...]
@@ -138,25 +139,25 @@ class Questioned:
 
 
 def ask(predicate: Expr) -> Questioned:
-    """Rewrite a normalised predicate with the questions that it raises."""
-    asked = _Questions(predicate)
+    """Rewrite a normalised predicate, extended by its questions."""
+    asked = _QuestionCollector(predicate)
     parts = [part for part in conjuncts_of(predicate) if part != TRUE]
     for part in parts:
         asked.find(part)
-    together = asked.together("and", parts)
+    combine = asked.combine("and", parts)
     conjuncts = []
     for conjunct in rewrite(predicate, asked.refine):
-        # All conjuncts hold for every row of the result, so what they say of a column they say together.
-        joint = [question for group, question in together if conjunct.predicate in group]
+        # All conjuncts hold for every row of the result, so those on one column can be combined.
+        joint = [question for group, question in combine if conjunct.predicate in group]
         may_be_true = all_of(conjunct.may_be_true, *(question.answers.may_be_true for question in joint))
         conjuncts.append(replace(conjunct, may_be_true=may_be_true))
     return Questioned(tuple(conjuncts), tuple(asked.numbered))
 
 
 def could_skip(units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str]) -> pa.BooleanArray:
-    """The units that a conjunct would skip were all answers under these names FALSE.
+    """Return the units that a conjunct would skip if all answers with these names were FALSE.
 
-    No answer skips more (see `tamis.skipping.rewrite`), so for the other units nobody needs to find them out.
+    No other answers skip more (see `tamis.skipping.rewrite`), so the other units need no answers.
     """
     best = pa.repeat(pa.scalar(False), units.num_rows)
     known = {name: units.column(name) for name in units.schema.names}
@@ -167,25 +168,25 @@ def could_skip(units: pa.RecordBatch, conjunct: Conjunct, names: Iterable[str]) 
     return pc.invert(kept)
 
 
-class _Questions:
-    """The questions found so far, by predicate: what is said twice is asked once."""
+class _QuestionCollector:
+    """The questions found so far, deduplicated by predicate."""
 
     def __init__(self, predicate: Expr) -> None:
         self.numbered: list[Question] = []
         self._by_predicate: dict[Expr, Question | None] = {}
         self._joint: dict[Expr, list[Question]] = {}
         self._columns: dict[Expr, Column | None] = {}
-        fold(predicate, self._note_column)
+        fold(predicate, self._record_column)
 
-    def _note_column(self, node: Expr, args: tuple[frozenset[Column], ...]) -> frozenset[Column]:
-        # Two columns say as much as many, and a set of at most two costs as much at the root as at the leaves.
+    def _record_column(self, node: Expr, args: tuple[frozenset[Column], ...]) -> frozenset[Column]:
+        # Two columns mean "several", and sets of at most two columns keep the cost constant from leaves to root.
         found = frozenset((node,)) if isinstance(node, Column) else frozenset(islice(set().union(*args), 2))
         self._columns[node] = next(iter(found)) if len(found) == 1 else None
         return found
 
     def find(self, predicate: Expr) -> None:
-        """Ask the largest parts with one column, the equalities within them, and what parts say together."""
-        # Below a part that is asked only the equalities are of interest.
+        """Collect the largest parts with one column, the equalities within them, and combinations of parts."""
+        # Within a part that is a question, only equalities are collected.
         stack: list[tuple[Expr, bool]] = [(predicate, False)]
         seen: set[int] = set()
         while stack:
@@ -193,34 +194,34 @@ class _Questions:
             if id(node) in seen or not isinstance(node, Call):
                 continue
             seen.add(id(node))
-            if not inside or _items(node) is not None:
-                inside = self._asked(node, self._columns[node]) is not None or inside
+            if not inside or _find_items(node) is not None:
+                inside = self._get_question(node, self._columns[node]) is not None or inside
             if node.function not in _LOGIC:
                 continue
             if not inside and node.function != "not":
-                self._joint[node] = [question for _, question in self.together(node.function, node.args)]
+                self._joint[node] = [question for _, question in self.combine(node.function, node.args)]
             stack.extend((arg, inside) for arg in reversed(node.args))
 
-    def together(self, junction: str, parts: Sequence[Expr]) -> list[tuple[frozenset[Expr], Question]]:
-        """What several parts of a junction say together of one column: the parts, and the question."""
+    def combine(self, junction: str, parts: Sequence[Expr]) -> list[tuple[frozenset[Expr], Question]]:
+        """Combine the parts of an AND or OR that are on one column: return the parts, and their question."""
         by_column: dict[Column, list[Expr]] = {}
         for part in parts:
-            question = self._asked(part, self._columns[part])
+            question = self._get_question(part, self._columns[part])
             if question is not None:
                 by_column.setdefault(question.column, []).append(part)
         found = []
         for column, group in by_column.items():
-            question = self._asked(Call(junction, tuple(group)), column) if len(group) > 1 else None
+            question = self._get_question(Call(junction, tuple(group)), column) if len(group) > 1 else None
             if question is not None:
                 found.append((frozenset(group), question))
         return found
 
     def refine(self, node: Expr, answers: Answers) -> Answers:
-        """The answers for a node, with those of its questions."""
+        """Return the answers for a node, combined with those of its questions."""
         if not isinstance(node, Call):
             return answers
         for question in self._joint.get(node, ()):
-            # Of a conjunction the parts alone tell whether it may be FALSE; of a disjunction, whether it may be TRUE.
+            # Whether a conjunction may be FALSE, or a disjunction TRUE, depends on the parts alone.
             if node.function == "and":
                 answers = replace(answers, may_be_true=all_of(answers.may_be_true, question.answers.may_be_true))
             else:
@@ -235,22 +236,22 @@ class _Questions:
             all_of(answers.may_be_null, found.may_be_null),
         )
 
-    def _asked(self, predicate: Expr, column: Column | None) -> Question | None:
+    def _get_question(self, predicate: Expr, column: Column | None) -> Question | None:
         if predicate not in self._by_predicate:
-            question = None if column is None else _question(len(self.numbered), predicate, column)
+            question = None if column is None else _make_question(len(self.numbered), predicate, column)
             self._by_predicate[predicate] = question
             if question is not None:
                 self.numbered.append(question)
         return self._by_predicate[predicate]
 
 
-def _question(number: int, predicate: Expr, column: Column) -> Question | None:
-    """A predicate of one column as a question; None where it is none, or where nobody could evaluate it for values."""
+def _make_question(number: int, predicate: Expr, column: Column) -> Question | None:
+    """Return a question for a predicate on one column; None if it is not boolean or cannot be evaluated."""
     if not isinstance(predicate, Call) or type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
         return None
     if column.type is None:
         return None
-    items = _items(predicate)
+    items = _find_items(predicate)
     if items is not None:
         return Question(number, predicate, column, items, FALSE if predicate.function == "<=>" else NULL)
     null = Literal(None, column.type)
@@ -261,7 +262,7 @@ def _question(number: int, predicate: Expr, column: Column) -> Question | None:
     return Question(number, predicate, column, None, at_null)
 
 
-def _items(predicate: Expr) -> tuple[Literal, ...] | None:
+def _find_items(predicate: Expr) -> tuple[Literal, ...] | None:
     match predicate:
         case Call("=" | "<=>", (Column(), Literal() as item)) if not item.is_null:
             return (item,)

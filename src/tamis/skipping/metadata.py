@@ -1,17 +1,17 @@
-"""How metadata of units (partitions, files, row groups, pages) is laid out: one flat Arrow batch, a row a unit.
+"""The layout of unit metadata (partitions, files, row groups, pages): one flat Arrow batch with a row per unit.
 
 | column                | type              | meaning                                                       |
 |-----------------------|-------------------|---------------------------------------------------------------|
-| `row_count`           | int64             | rows of the unit                                              |
+| `row_count`           | int64             | the number of rows of the unit                                |
 | `lower:a.b`           | the column's type | no value is smaller (NaN and NULL do not count)               |
 | `upper:a.b`           | the column's type | no value is larger (NaN and NULL do not count)                |
-| `null_count:a.b`      | int64             | rows in which the column is NULL                              |
-| `nan_count:a.b`       | int64             | rows in which it is NaN                                       |
+| `null_count:a.b`      | int64             | the number of rows in which the column is NULL                |
+| `nan_count:a.b`       | int64             | the number of rows in which it is NaN                         |
 | `lower_exact:a.b`     | boolean           | the lower bound is the value of some row (`upper_exact` alike)|
 | `true:0`              | boolean           | an answer to a question: see `tamis.skipping.membership`      |
 
-A null, or a column that is absent, means *unknown*, and what is unknown keeps the unit.
-Whatever can produce such a batch is a level of pruning; there is nothing else to implement.
+A null, or a missing column, means *unknown*, and unknown metadata keeps the unit.
+A pruning level only has to produce such a batch.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from tamis import types
 from tamis.expr.nodes import Column
 
 ROW_COUNT = Column(("row_count",), type=types.LONG)
-"""A column of metadata. A table may have one of the same name, so never compare it with columns of tables."""
+"""A metadata column. A table may have a column of the same name, so never compare it with table columns."""
 
 KINDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
 
 
 def metadata_name(kind: str, path: tuple[str, ...]) -> str:
-    """The name of a metadata column.
+    """Return the name of a metadata column.
 
     >>> metadata_name("lower", ("a", "b")), metadata_name("upper", ("a.b",))
     ('lower:a.b', 'upper:`a.b`')
     """
-    return f"{kind}:" + ".".join(_quoted(part) for part in path)
+    return f"{kind}:" + ".".join(_quote(part) for part in path)
 
 
 def metadata_names(columns: Iterable[Column], among: Container[str]) -> list[str]:
-    """The names of what is known of columns, those that are there."""
+    """Return the names of the columns' metadata columns that exist in `among`."""
     names = (metadata_name(kind, column.path) for column in columns for kind in KINDS)
     return [name for name in names if name in among]
 
 
-def _quoted(part: str) -> str:
+def _quote(part: str) -> str:
     return "`" + part.replace("`", "``") + "`" if "." in part or "`" in part else part
 
 
@@ -66,7 +66,7 @@ def nan_count(column: Column) -> Column:
 
 
 def constant_bounds(column: Column, values: pa.Array, row_count: pa.Array) -> dict[str, pa.Array]:
-    """The metadata columns of units in which a column has one value throughout, as in partitions.
+    """Return the metadata columns for units in which a column is constant, as in partitions.
 
     Its value is both bounds, and it is NULL (or NaN) in all rows or in none.
     """

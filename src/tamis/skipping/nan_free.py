@@ -1,8 +1,8 @@
-"""Conjunctions that no NaN satisfies.
+"""Conjunctions that exclude NaN.
 
-`x >= 3 AND x <= 4`: NaN is above 3, so that the first part alone keeps every unit in which NaN is not counted, and most
-writers count none. But the second part bounds x from above, and NaN is above everything: for a row that satisfies
-both, x is no NaN. So *whether the first part may be TRUE* is asked as if there were none.
+`x >= 3 AND x <= 4`: NaN is above 3, so the first conjunct alone keeps every unit without a NaN count, and most writers
+do not count NaN. But the second conjunct bounds x from above, and NaN is above everything: for a row that satisfies
+both, x is not NaN. So *whether the first conjunct may be TRUE* is answered as if there were no NaN.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NONE = Literal(0, types.LONG)
 
 
 def columns_without_nan(parts: Sequence[Expr]) -> frozenset[Column]:
-    """The columns of floats that are no NaN in any row that satisfies all parts of a conjunction."""
-    return frozenset(column for part in parts if (column := _bounded_above(part)) is not None)
+    """Return the float columns that are not NaN in any row that satisfies all parts of a conjunction."""
+    return frozenset(column for part in parts if (column := _find_column_bounded_above(part)) is not None)
 
 
-def _bounded_above(part: Expr) -> Column | None:
+def _find_column_bounded_above(part: Expr) -> Column | None:
     match part:
         case Call("<" | "<=" | "=", (Column(type=data_type) as column, Literal(value=float() as value))):
             is_number = value == value or part.function == "<"
@@ -35,13 +35,13 @@ def _bounded_above(part: Expr) -> Column | None:
 
 
 def assume_no_nan(part: Expr, answers: Answers, columns: frozenset[Column]) -> Answers:
-    """The answers for a part of a conjunction that is TRUE only where these columns are no NaN."""
-    if _bounded_above(part) is not None:
+    """Return the answers for a part of a conjunction that is TRUE only if these columns are not NaN."""
+    if _find_column_bounded_above(part) is not None:
         return answers
     match part:
         case Call(_, (Column() as column, *_)) | Call("not", (Call(_, (Column() as column, *_)),)) if column in columns:
-            counted = nan_count(column)
-            asked = transform(answers.may_be_true, lambda node: _NONE if node == counted else node)
-            return replace(answers, may_be_true=asked)
+            count = nan_count(column)
+            may_be_true = transform(answers.may_be_true, lambda node: _NONE if node == count else node)
+            return replace(answers, may_be_true=may_be_true)
         case _:
             return answers

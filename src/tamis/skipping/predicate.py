@@ -1,4 +1,4 @@
-"""A filter made ready for a table: bound, normalised, rewritten once for every level."""
+"""A filter prepared for a table: bound, normalised, and rewritten once for all levels."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tamis.types import a_type
 
 @dataclass(frozen=True)
 class Predicate:
-    """What a scan keeps: rows for which every conjunct is TRUE, in partitions that the partition filter admits."""
+    """The filter of a scan: rows must satisfy every conjunct, in partitions that the partition filter keeps."""
 
     expr: Expr
     partition_filter: PartitionFilter | None = None
     mentioned: tuple[Column, ...] = ()
-    """Every column that the filter names, also where normalising found that it does not matter."""
+    """Every column that the filter mentions, even if normalisation removed it."""
 
     on_partitions: Expr = TRUE
-    """The filter as far as it holds whatever the types of data columns are, which a file may have wider than the
-    table: `x > 3000000000` is never TRUE of an int, and yet no reason to pass over a partition unseen."""
+    """The part of the filter that does not depend on the types of data columns, which files may store wider than the
+    table: `x > 3000000000` is never TRUE for an int, but must not prune a partition before its files are checked."""
 
     bound: Expr = field(default=TRUE, compare=False, repr=False)
-    """The filter before it was simplified by how values compare here: a table may say that texts compare otherwise.
-    It does not travel to other processes."""
+    """The filter before normalisation, which assumes the default string comparison; a table may define another one.
+    It is not sent to other processes."""
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -43,7 +43,7 @@ class Predicate:
 
     @cached_property
     def partition_conjuncts(self) -> tuple[Conjunct, ...]:
-        """The parts of `on_partitions`, under the texts that the same parts of the whole filter have."""
+        """The conjuncts of `on_partitions`, labelled like the corresponding conjuncts of the whole filter."""
         if self.on_partitions == self.expr:
             return self.conjuncts
         parts = rewrite(self.on_partitions)
@@ -51,11 +51,11 @@ class Predicate:
             return parts
         pairs = zip(parts, self.conjuncts, strict=True)
         return tuple(
-            replace(part, label=whole.predicate) if _same_columns(part, whole) else part for part, whole in pairs
+            replace(part, label=whole.predicate) if _has_same_columns(part, whole) else part for part, whole in pairs
         )
 
     def and_also(self, other: Predicate) -> Predicate:
-        """Both predicates: the conjuncts of this one come first, and none of them is merged with those of the other."""
+        """Return the conjunction of both predicates: the conjuncts of this one first, without merging any."""
         assert other.partition_filter is None
         return Predicate(
             and_(*(each.predicate for each in (*self.conjuncts, *other.conjuncts))),
@@ -71,7 +71,7 @@ class Predicate:
 
     @property
     def is_trivial(self) -> bool:
-        """Every row satisfies it."""
+        """Whether every row satisfies the predicate."""
         return self.expr == TRUE
 
     @property
@@ -82,12 +82,12 @@ class Predicate:
         return " AND ".join(parts) or None
 
     def part(self, indices: Sequence[int]) -> Expr:
-        """The conjunction of some of the conjuncts."""
+        """Return the conjunction of some of the conjuncts."""
         return and_(*(self.conjuncts[index].predicate for index in indices))
 
 
 def make_predicate(where: object, schema: pa.Schema, table: str, partition_columns: Collection[str] = ()) -> Predicate:
-    """The predicate that a `where` argument means: SQL text, an expression of ours or of others, a partition filter."""
+    """Build the predicate for a `where` argument: SQL text, a supported expression object, or a partition filter."""
     given = to_expr(where)
     if given is None:
         return Predicate(TRUE)
@@ -108,5 +108,5 @@ def make_predicate(where: object, schema: pa.Schema, table: str, partition_colum
     return Predicate(expr, mentioned=mentioned, on_partitions=on_partitions, bound=bound)
 
 
-def _same_columns(one: Conjunct, other: Conjunct) -> bool:
+def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:
     return columns_of(one.predicate) == columns_of(other.predicate)

@@ -1,4 +1,4 @@
-"""Predicates as JSON, so that another process prunes by the very same."""
+"""JSON serialisation of predicates, so that other processes prune identically."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tamis.skipping.predicate import Predicate
 
 
 def predicate_to_json(predicate: Predicate) -> dict[str, Any]:
-    """A predicate as values that `json` takes."""
+    """Return a predicate as JSON-compatible values."""
     partition_filter = predicate.partition_filter
     return {
         "expr": expression_to_json(predicate.expr),
         "partition_filter": None if partition_filter is None else partition_filter.to_json(),
-        # A list of columns is a call like any other here.
+        # The columns are serialised as the arguments of a call.
         "mentioned": expression_to_json(Call("mentioned", predicate.mentioned)),
         "on_partitions": None
         if predicate.on_partitions == predicate.expr
@@ -26,7 +26,7 @@ def predicate_to_json(predicate: Predicate) -> dict[str, Any]:
 
 
 def predicate_from_json(given: Mapping[str, Any]) -> Predicate:
-    """The predicate that `predicate_to_json` described."""
+    """Build the predicate from the result of `predicate_to_json`."""
     partition_filter = given["partition_filter"]
     mentioned = expression_from_json(given["mentioned"])
     assert isinstance(mentioned, Call)

@@ -1,4 +1,4 @@
-"""Pruning of one batch of units by the conjuncts of a filter, with the account of what each of them did."""
+"""Pruning of one batch of units by the conjuncts of a filter, with metrics for each conjunct."""
 
 from __future__ import annotations
 
@@ -15,79 +15,79 @@ from tamis.skipping.rewrite import Conjunct
 
 NO_STATISTICS = "no statistics"
 OVERLAPS = "overlaps"
-UNCOUNTED_NAN = "NaN is not counted, and it is larger than every number"
+UNCOUNTED_NAN = "NaN count is unknown, and NaN is larger than every number"
 
 
 @dataclass(frozen=True, slots=True)
 class ConjunctOutcome:
-    """What one conjunct did to the units that came in."""
+    """The effect of one conjunct on the units before pruning."""
 
     predicate: str
     skipped: int
-    """Units that this conjunct alone would skip."""
+    """The number of units that this conjunct alone would skip."""
     unused_because: str | None
-    """Why it skipped nothing; None where it did, or where it was checked and every unit matches."""
+    """The reason why it skipped nothing; None if it skipped some, or if every unit is fully matched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Which units remain, and which conjuncts every row of a remaining unit satisfies."""
+    """The remaining units, and the conjuncts by which each of them is fully matched."""
 
     selection: pa.BooleanArray
     matched: tuple[pa.BooleanArray, ...]
-    """For each conjunct and each *remaining* unit, whether it is TRUE for every row; empty where nobody asked."""
+    """For each conjunct and each *remaining* unit, whether it is TRUE for every row; empty if not requested."""
     outcomes: tuple[ConjunctOutcome, ...]
     remaining: pa.RecordBatch
-    """The metadata of the units that remain."""
+    """The metadata of the remaining units."""
 
 
 def prune(units: pa.RecordBatch, conjuncts: Sequence[Conjunct], *, with_matches: bool = True) -> Pruned:
     """Skip the units of a metadata batch in which some conjunct cannot be TRUE."""
-    answers = [_keeps(units, conjunct) for conjunct in conjuncts]
-    selection = reduce(pc.and_, (kept for kept, _ in answers)) if answers else _repeated(True, units)
-    # Whether units match whole matters only for those that are read, which are mostly few.
+    answers = [_evaluate_keeps(units, conjunct) for conjunct in conjuncts]
+    selection = reduce(pc.and_, (kept for kept, _ in answers)) if answers else _repeat(True, units)
+    # Full matches matter only for the units that are read, usually few.
     remaining = units if selection.true_count == units.num_rows else units.filter(selection)
-    matches = [lru_cache(partial(_matches, remaining, conjunct)) for conjunct in conjuncts]
+    matches = [lru_cache(partial(_evaluate_matches, remaining, conjunct)) for conjunct in conjuncts]
     outcomes = tuple(
-        _outcome(units, conjunct, kept, whole, error)
+        _make_outcome(units, conjunct, kept, whole, error)
         for conjunct, (kept, error), whole in zip(conjuncts, answers, matches, strict=True)
     )
     return Pruned(selection, tuple(whole() for whole in matches) if with_matches else (), outcomes, remaining)
 
 
-def _repeated(value: bool, units: pa.RecordBatch) -> pa.BooleanArray:
+def _repeat(value: bool, units: pa.RecordBatch) -> pa.BooleanArray:
     return pa.repeat(pa.scalar(value), units.num_rows)
 
 
-def _keeps(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, EvaluationError | None]:
-    if _says_nothing(units, conjunct):
-        return _repeated(True, units), None
+def _evaluate_keeps(units: pa.RecordBatch, conjunct: Conjunct) -> tuple[pa.BooleanArray, EvaluationError | None]:
+    if _has_no_metadata(units, conjunct):
+        return _repeat(True, units), None
     try:
         return conjunct.evaluate_keeps(units), None
     except EvaluationError as error:
-        # A bound on which the predicate fails (it overflows, say) proves nothing; rows will tell.
-        return _repeated(True, units), error
+        # A bound for which the predicate fails (for example by overflow) proves nothing; evaluating the rows decides.
+        return _repeat(True, units), error
 
 
-def _matches(units: pa.RecordBatch, conjunct: Conjunct) -> pa.BooleanArray:
-    if _says_nothing(units, conjunct):
-        return _repeated(False, units)
+def _evaluate_matches(units: pa.RecordBatch, conjunct: Conjunct) -> pa.BooleanArray:
+    if _has_no_metadata(units, conjunct):
+        return _repeat(False, units)
     try:
-        # Whether a long predicate may be NULL takes several times as long to say as whether it may be FALSE, and of
-        # most units it may.
+        # Whether a long predicate may be NULL takes several times as long to evaluate as whether it may be FALSE, and
+        # for most units it may be FALSE.
         if conjunct.is_nested and conjunct.evaluate_may_be_false(units).true_count == units.num_rows:
-            return _repeated(False, units)
+            return _repeat(False, units)
         return conjunct.evaluate_matches_whole(units)
     except EvaluationError:
-        return _repeated(False, units)
+        return _repeat(False, units)
 
 
-def _says_nothing(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
-    """Whether the batch has nothing of what the conjunct asks for, as partitions have nothing of data columns."""
+def _has_no_metadata(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
+    """Return whether the batch lacks all metadata of the conjunct, as partitions do for data columns."""
     return bool(conjunct.metadata_names) and conjunct.metadata_names.isdisjoint(units.schema.names)
 
 
-def _outcome(
+def _make_outcome(
     units: pa.RecordBatch,
     conjunct: Conjunct,
     kept: pa.BooleanArray,
@@ -95,11 +95,13 @@ def _outcome(
     error: EvaluationError | None,
 ) -> ConjunctOutcome:
     skipped = units.num_rows - kept.true_count
-    reason = _unused(units, conjunct, skipped, whole) if error is None else f"not computable from bounds: {error}"
+    reason = (
+        _explain_unused(units, conjunct, skipped, whole) if error is None else f"not computable from bounds: {error}"
+    )
     return ConjunctOutcome(conjunct.text, skipped, reason)
 
 
-def _unused(
+def _explain_unused(
     units: pa.RecordBatch, conjunct: Conjunct, skipped: int, whole: Callable[[], pa.BooleanArray]
 ) -> str | None:
     if skipped or not units.num_rows:
@@ -119,8 +121,8 @@ def _would_skip_without_nan(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
         return False
     none = pa.repeat(pa.scalar(0, types.LONG), units.num_rows)
     others = {name: units.column(name) for name in units.schema.names if name not in unknown}
-    counted = pa.record_batch(others | dict.fromkeys(unknown, none))
-    return not pc.all(conjunct.evaluate_keeps(counted), min_count=0).as_py()
+    without_nan = pa.record_batch(others | dict.fromkeys(unknown, none))
+    return not pc.all(conjunct.evaluate_keeps(without_nan), min_count=0).as_py()
 
 
 def _is_known(units: pa.RecordBatch, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The range of a value expression over a unit: bounds, and whether it may be NULL or NaN."""
+"""The value range of an expression in a unit: bounds, and whether it may be NULL or NaN."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ZERO = Literal(0, types.LONG)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """May a value not exist for some row, because computing it fails there?"""
+    """Whether the evaluation may fail for some row."""
 
     outside: Expr = FALSE
-    """It may overflow, or not fit its type."""
+    """Whether it may overflow or leave the range of its type."""
     on_nan: Expr = FALSE
-    """It may meet NaN, which is no whole number. Bounds do not tell, because they leave NaN out."""
+    """Whether it may convert NaN to an integer. Bounds cannot show this, because they exclude NaN."""
 
     @property
     def possible(self) -> Expr:
@@ -33,7 +33,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """All values of an expression in a unit lie in [lower, upper], apart from NULL and NaN.
+    """The range [lower, upper] of all values of an expression in a unit, except NULL and NaN.
 
     Every field is an expression over metadata; NULL is unknown.
     """
@@ -41,55 +41,55 @@ class Range:
     lower: Expr
     upper: Expr
     has_null: Expr
-    """May some row be NULL because an argument is?"""
+    """Whether some row may be NULL because an argument is NULL."""
     may_be_nan: Expr
     has_value: Expr
-    """May some row hold a value that is neither NULL nor NaN?"""
+    """Whether some row may have a value that is neither NULL nor NaN."""
     failure: Failure = Failure()
 
     @property
     def may_be_null(self) -> Expr:
-        """May some row hold no value? One that fails has none either: the unit is read, so that the failure shows."""
+        """Whether some row may have no value. A failing row has none either: the unit is read and raises the error."""
         return any_of(self.has_null, self.failure.possible)
 
     @property
     def may_be_present(self) -> Expr:
-        """May some row hold something other than NULL?"""
+        """Whether some row may have something other than NULL."""
         return any_of(self.has_value, self.may_be_nan)
 
     def with_failure_as_null(self) -> Range:
-        """The range of a predicate whose failure was noted. What predicates inside each other may fail on adds up."""
+        """Return the range of a predicate whose failure was recorded; failures of nested predicates would add up."""
         may_be_null = self.may_be_null
-        is_long = isinstance(may_be_null, Call) and len(may_be_null.args) > _MOST_PIECES
+        is_long = isinstance(may_be_null, Call) and len(may_be_null.args) > _MAX_OPERANDS
         return replace(self, has_null=NULL if is_long else may_be_null, failure=Failure())
 
 
-_MOST_PIECES = 16
+_MAX_OPERANDS = 16
 
 
 def range_of(node: Expr, args: tuple[Range | None, ...]) -> Range:
-    """The range of a node, given the ranges of its arguments."""
+    """Return the range of a node, given the ranges of its arguments."""
     match node:
         case Column():
-            return _column(node)
+            return _column_range(node)
         case Literal():
-            return _literal(node)
+            return _literal_range(node)
         case Call():
-            return _call(node, args)
+            return _call_range(node, args)
 
 
-def _column(column: Column) -> Range:
+def _column_range(column: Column) -> Range:
     data_type = column.type
     nulls, nans = null_count(column), nan_count(column)
     may_be_null = Call(">", (nulls, ZERO))
     present = Call("<", (nulls, ROW_COUNT))
     if data_type is None or not is_ordered(data_type):
-        # Other types without an order, such as dictionaries, may hold floats.
+        # Other unordered types, such as dictionaries, may contain floats.
         is_no_float = data_type is not None and (pa.types.is_nested(data_type) or pa.types.is_interval(data_type))
         return Range(NULL, NULL, may_be_null, FALSE if is_no_float else NULL, present)
     if not pa.types.is_floating(data_type):
         return Range(lower(column), upper(column), may_be_null, FALSE, present)
-    # Bounds leave NaN out, and most writers do not count it. Where they do, a unit may turn out to hold nothing else.
+    # Bounds exclude NaN, and most writers do not count it. If they do, a unit may prove to contain only NaN and NULL.
     not_only_nan = Call("<", (Call("+", (nulls, nans)), ROW_COUNT))
     return Range(
         lower(column),
@@ -100,7 +100,7 @@ def _column(column: Column) -> Range:
     )
 
 
-def _literal(literal: Literal) -> Range:
+def _literal_range(literal: Literal) -> Range:
     if literal.is_null:
         return Range(NULL, NULL, TRUE, FALSE, FALSE)
     if literal.value != literal.value:
@@ -108,20 +108,20 @@ def _literal(literal: Literal) -> Range:
     return Range(literal, literal, FALSE, FALSE, TRUE)
 
 
-def _call(call: Call, args: tuple[Range | None, ...]) -> Range:
+def _call_range(call: Call, args: tuple[Range | None, ...]) -> Range:
     known = FUNCTIONS.get(call.function)
-    failure = _failure(call, args)
+    failure = _find_failure(call, args)
     ranges = [arg for arg in args if arg is not None]
     if known is None or known.nulls is not Nulls.PROPAGATES or len(ranges) < len(args):
         return Range(NULL, NULL, NULL, NULL, NULL, failure)
-    # NULL exactly when an argument is NULL: this holds whatever the function does to values.
+    # The result is NULL exactly if an argument is NULL, whatever the function does to values.
     has_null = any_of(*(arg.has_null for arg in ranges))
     present = all_of(*(arg.may_be_present for arg in ranges))
     result = type_of(call)
     if result is None:
         return Range(NULL, NULL, has_null, NULL, present, failure)
     is_float = pa.types.is_floating(result)
-    image = _image(call, args)
+    image = _map_bounds(call, args)
     if image is None:
         return Range(NULL, NULL, has_null, NULL if is_float else FALSE, present, failure)
     may_be_nan = image.of.may_be_nan if is_float else FALSE
@@ -130,36 +130,36 @@ def _call(call: Call, args: tuple[Range | None, ...]) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """What a monotone function makes of the bounds of its argument."""
+    """The bounds of a monotone function, computed from the bounds of its argument."""
 
     lower: Expr
     upper: Expr
     of: Range
 
 
-def _image(call: Call, args: tuple[Range | None, ...]) -> _Image | None:
+def _map_bounds(call: Call, args: tuple[Range | None, ...]) -> _Image | None:
     monotone = monotone_argument(call)
     inner = args[monotone.argument] if monotone is not None else None
     if monotone is None or inner is None or not can_evaluate(call):
         return None
-    # A monotone function of the bounds bounds the function, however either is rounded.
+    # A monotone function applied to the bounds gives bounds of the function, however either is rounded.
     low, high = (_apply(call, monotone.argument, bound) for bound in (inner.lower, inner.upper))
     return _Image(low, high, inner) if monotone.keeps_order else _Image(high, low, inner)
 
 
-def _failure(call: Call, args: tuple[Range | None, ...]) -> Failure:
-    """May the call, or one of its arguments, fail for some row?"""
+def _find_failure(call: Call, args: tuple[Range | None, ...]) -> Failure:
+    """Return whether the call, or one of its arguments, may fail for some row."""
     inherited = [arg.failure for arg in args if arg is not None]
     on_nan = any_of(*(each.on_nan for each in inherited))
     never_fails = not may_call_fail_on_a_value(call) if is_supported(call) else _is_harmless_division(call)
     if never_fails:
         return Failure(any_of(*(each.outside for each in inherited)), on_nan)
-    image = _image(call, args)
+    image = _map_bounds(call, args)
     if image is None:
         return Failure(NULL, on_nan)
-    # What fails on a value between two others fails on one of those, because a monotone function leaves the range of
-    # its type at the ends. So where it has a value for both bounds, it has one for every row, and so have its
-    # arguments. (Where it fails on a bound, so does the evaluation of this answer, and the unit is kept.)
+    # If a monotone function fails for a value between two others, it fails for one of those, because it leaves the
+    # range of its type at the ends. So if it has a value for both bounds, it has one for every row, and so have its
+    # arguments. (If it fails for a bound, so does the evaluation of this answer, and the unit is kept.)
     unknown = any_of(*(NULL if bound == NULL else Call("is_null", (bound,)) for bound in (image.lower, image.upper)))
     if not pa.types.is_floating(type_of(call) or types.NULL):
         on_nan = any_of(on_nan, image.of.may_be_nan)
@@ -167,14 +167,14 @@ def _failure(call: Call, args: tuple[Range | None, ...]) -> Failure:
 
 
 def _is_harmless_division(call: Call) -> bool:
-    """Whether the embedded engine divides without failing: `x % 2` is in so many filters that it is worth knowing."""
+    """Return whether the embedded engine divides without failing; filters often contain `x % 2`."""
     if not all(is_number(type_of(arg) or types.NULL) for arg in call.args):
         return False
     match call:
         case Call("/"):
             return True
         case Call("%", (_, Literal(value=divisor))):
-            # The remainder by 0 is an error, and so is that of the smallest number by -1, which overflows.
+            # The remainder by 0 is an error, and the remainder of the smallest integer by -1 overflows.
             return divisor not in (0, -1)
         case _:
             return False

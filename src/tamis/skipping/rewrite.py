@@ -5,7 +5,7 @@ For a unit (a partition, a file, a row group, a page) and a predicate p there ar
     may p be TRUE for some row?    may p be FALSE?    may p be NULL?
 
 Each is answered by an expression over the unit's metadata (see `tamis.skipping.metadata`), whose own value is TRUE,
-FALSE, or NULL where the metadata does not tell. They compose exactly:
+FALSE, or NULL if the metadata is insufficient. They compose exactly:
 
 | p       | may be TRUE   | may be FALSE  | may be NULL                                   |
 |---------|---------------|---------------|-----------------------------------------------|
@@ -14,11 +14,11 @@ FALSE, or NULL where the metadata does not tell. They compose exactly:
 | a OR b  | aT or bT      | aF and bF     | (aN and (bF or bN)) or (bN and (aF or aN))    |
 
 "and" and "or" here are Kleene's, so an unknown answer stays unknown only while it matters. The answers contain no
-negation of another answer: making any piece of metadata unknown can turn an answer only into unknown or TRUE, never
-into FALSE. That is why missing or wider statistics never lose a unit.
+negation of another answer: making any metadata value unknown can turn an answer only into unknown or TRUE, never into
+FALSE. That is why missing or wider statistics never lose a unit.
 
-A unit is *skipped* when p may not be TRUE. It *matches whole* when p may be neither FALSE nor NULL, and the metadata
-proves that no part of p fails for a row (overflows, casts what does not fit): an error must not depend on statistics.
+A unit is *skipped* if p cannot be TRUE. It is *fully matched* if p can be neither FALSE nor NULL, and the metadata
+proves that no part of p fails for a row (by overflow or an invalid cast): an error must not depend on statistics.
 
 Worked example, `x < 10` for a nullable integer column x:
 
@@ -26,7 +26,7 @@ Worked example, `x < 10` for a nullable integer column x:
     may be FALSE   upper:x >= 10 and null_count:x < row_count
     may be NULL    null_count:x > 0
 
-A unit with x in [12, 40] is skipped; one with x in [1, 5] and no nulls matches whole.
+A unit with x in [12, 40] is skipped; one with x in [1, 5] and no nulls is fully matched.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tamis.skipping.ranges import Range, range_of
 
 @dataclass(frozen=True)
 class Conjunct:
-    """One part of a filter: every row of the result satisfies it, so each part alone may skip a unit."""
+    """One conjunct of a filter: every row of the result satisfies it, so each conjunct alone may skip a unit."""
 
     predicate: Expr
     may_be_true: Expr
@@ -58,11 +58,11 @@ class Conjunct:
     matches_whole: Expr
     """TRUE for the units in which every row satisfies the predicate."""
     may_be_false: Expr
-    """FALSE wherever `matches_whole` is TRUE, and quicker to find out."""
+    """FALSE wherever `matches_whole` is TRUE, and faster to evaluate."""
     reason: str | None
-    """Why the predicate cannot be answered from bounds at all, where that is so."""
+    """The reason why bounds cannot answer the predicate at all; None if they can."""
     label: Expr | None = None
-    """What people see in its place."""
+    """The expression that reports show instead of the predicate."""
 
     @cached_property
     def text(self) -> str:
@@ -75,7 +75,7 @@ class Conjunct:
 
     @cached_property
     def metadata_names(self) -> frozenset[str]:
-        """The metadata columns that its answers are about, `row_count` apart."""
+        """The metadata columns that its answers use, except `row_count`."""
         answers = (self.may_be_true, self.matches_whole)
         return frozenset(column.path[0] for answer in answers for column in columns_of(answer)) - {ROW_COUNT.name}
 
@@ -89,7 +89,7 @@ class Conjunct:
 
     @property
     def is_nested(self) -> bool:
-        """Whether it has predicates or functions inside, so that its answers may be long."""
+        """Whether it contains nested calls, so that its answers may be long."""
         return isinstance(self.predicate, Call) and any(isinstance(arg, Call) for arg in self.predicate.args)
 
     @cached_property
@@ -98,7 +98,7 @@ class Conjunct:
 
 
 Refine = Callable[[Expr, Answers], Answers]
-"""The answers for a node, given those from bounds: what is known besides."""
+"""Returns the answers for a node, given those from bounds, with additional knowledge."""
 
 
 def rewrite(predicate: Expr, refine: Refine | None = None) -> tuple[Conjunct, ...]:
@@ -110,9 +110,9 @@ def rewrite(predicate: Expr, refine: Refine | None = None) -> tuple[Conjunct, ..
 
 def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine | None) -> Conjunct:
     failures = _Failures()
-    outermost = {id(part) for part in _parts_of(predicate)}
+    outermost = {id(part) for part in _find_parts(predicate)}
 
-    def answer(node: Expr, args: tuple[_Answered, ...]) -> _Answered:
+    def answer(node: Expr, args: tuple[_NodeResult, ...]) -> _NodeResult:
         found = _answer(node, args, id(node) in outermost, failures)
         return found if refine is None else replace(found, answers=refine(node, found.answers))
 
@@ -129,12 +129,12 @@ def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine
     )
 
 
-def _parts_of(predicate: Expr) -> list[Expr]:
-    """The predicates that AND, OR and NOT combine."""
-    return [node for node in walk(predicate, _logic_operands) if not _is_logic(node)]
+def _find_parts(predicate: Expr) -> list[Expr]:
+    """Return the predicates that AND, OR and NOT combine."""
+    return [node for node in walk(predicate, _get_logic_operands) if not _is_logic(node)]
 
 
-def _logic_operands(node: Expr) -> tuple[Expr, ...]:
+def _get_logic_operands(node: Expr) -> tuple[Expr, ...]:
     return operands_of(node) if _is_logic(node) else ()
 
 
@@ -143,49 +143,49 @@ def _is_logic(node: Expr) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
-    """What is known of a node: of a predicate the three answers, of a value its range, of a boolean both."""
+class _NodeResult:
+    """The result for a node: the three answers of a predicate, the range of a value, both for a boolean value."""
 
     answers: Answers
     range: Range | None
     reason: Reason | None
     is_partial: bool = False
-    """Whether the bounds do not tell all that a value would."""
+    """Whether the value would allow more precise answers than its bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failures:
-    """May some row fail? The answers that a walk from the leaves up found."""
+    """Whether some row may fail: the answers that a bottom-up walk found."""
 
     inside: dict[Expr, None] = field(default_factory=dict)
-    """Of predicates inside the part that the walk is in."""
+    """The answers for predicates inside the current part."""
     of_parts: dict[Expr, None] = field(default_factory=dict)
-    """Of the parts that AND, OR and NOT combine, and that are done."""
+    """The answers for the completed parts that AND, OR and NOT combine."""
 
 
-def _answer(node: Expr, args: tuple[_Answered, ...], is_part: bool, failures: _Failures) -> _Answered:
-    """Answer a node from what is known of its arguments, and note whether a predicate may fail for some row."""
+def _answer(node: Expr, args: tuple[_NodeResult, ...], is_part: bool, failures: _Failures) -> _NodeResult:
+    """Return the result for a node from those of its arguments, and record whether it may fail for some row."""
     reason = next((arg.reason for arg in args if arg.reason is not None), None)
     is_partial = any(arg.is_partial for arg in args)
     match node:
         case Literal(value=bool() as value):
             answers = Answers(TRUE if value else FALSE, FALSE if value else TRUE, FALSE)
-            return _Answered(answers, range_of(node, ()), None)
+            return _NodeResult(answers, range_of(node, ()), None)
         case Literal() | Column():
             found = range_of(node, ())
             is_boolean = type_of(node) == types.BOOLEAN
             answers = answer_boolean(found) if is_boolean else UNKNOWN
             if isinstance(node, Literal) and node.is_null:
                 answers = Answers(FALSE, FALSE, TRUE)
-            return _Answered(answers, found, None)
+            return _NodeResult(answers, found, None)
         case Call("not"):
-            return _Answered(args[0].answers.negated(), None, reason, is_partial)
+            return _NodeResult(args[0].answers.negated(), None, reason, is_partial)
         case Call("and", parts):
             no_nan = columns_without_nan(parts)
             each = [assume_no_nan(part, arg.answers, no_nan) for part, arg in zip(parts, args, strict=True)]
-            return _Answered(Answers.conjunction(each), None, reason, is_partial)
+            return _NodeResult(Answers.conjunction(each), None, reason, is_partial)
         case Call("or"):
-            return _Answered(Answers.disjunction([arg.answers for arg in args]), None, reason, is_partial)
+            return _NodeResult(Answers.disjunction([arg.answers for arg in args]), None, reason, is_partial)
         case Call():
             answers, why = answer_call(node, tuple((arg.answers, arg.range) for arg in args))
             found_range = range_of(node, tuple(arg.range for arg in args))
@@ -197,7 +197,7 @@ def _answer(node: Expr, args: tuple[_Answered, ...], is_part: bool, failures: _F
                 may_fail = any_of(*failures.inside)
                 failures.inside.clear()
                 if is_partial:
-                    # Once for the whole part: each of the predicates inside would repeat the work of those in it.
+                    # Once for the whole part: each predicate inside would repeat the work of its own parts.
                     answers, may_fail = answer_constant_unit(node, answers, may_fail)
                 failures.of_parts[may_fail] = None
-            return _Answered(answers, found_range, why, is_partial)
+            return _NodeResult(answers, found_range, why, is_partial)

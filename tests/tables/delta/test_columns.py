@@ -189,7 +189,7 @@ def test_D6_a_column_without_the_id_by_which_it_would_be_found_is_an_error(tmp_p
     expected_row = {"l": [expected], "p": "here"} if is_inside else {**expected, "p": "here"}
     assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [expected_row]
     log.commit(write("2.parquet", ("x", pa.int64(), 1), ("y", pa.int64(), None)))
-    with pytest.raises(CorruptFile, match=r"2\.parquet' gives no field id to its column 'y', and its table knows"):
+    with pytest.raises(CorruptFile, match=r"2\.parquet' has no field id for its column 'y', and its table maps"):
         tamis.open(tmp_path).scan().to_arrow()
 
 

@@ -135,7 +135,7 @@ def test_D6_a_file_without_field_ids_in_a_table_that_maps_by_id_is_an_error(tmp_
         reader=2,
     )
     log.commit(data_file(log, "1.parquet", pa.table({"c1": pa.array([1, 2], pa.int64())})))
-    with pytest.raises(CorruptFile, match="gives no field ids"):
+    with pytest.raises(CorruptFile, match="has no field ids"):
         tamis.open(tmp_path).scan().to_arrow()
 
 

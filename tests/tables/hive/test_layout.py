@@ -481,8 +481,8 @@ def test_a_file_that_is_no_data_says_how_to_hide_it(tmp_path: Path, name: str, c
     (tmp_path / name).write_text(content)
     with pytest.raises(CorruptFile) as caught:
         tamis.open(tmp_path).scan().to_arrow()
-    assert f"{name}' is no Parquet file" in str(caught.value)
-    assert "a name that starts with _ or . hides it" in str(caught.value)
+    assert f"{name}' is not a Parquet file" in str(caught.value)
+    assert "hide it with a name that starts with _ or ." in str(caught.value)
     assert "b'" not in str(caught.value)
     (tmp_path / name).rename(tmp_path / f"_{name}")
     assert tamis.open(tmp_path).scan().to_arrow().num_rows == 1
