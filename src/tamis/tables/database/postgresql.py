@@ -83,7 +83,7 @@ class PostgreSQLDatabase:
     def __init__(self, uri: str) -> None:
         self.place = _redact_password(uri)
         self._uri = uri
-        self._load_driver = _load_driver()
+        self._driver = _load_driver()
         self._idle: list[Any] = []
         weakref.finalize(self, _close_all, self._idle)
         self._compares_texts = self._fetch_rows("SELECT current_setting('server_encoding')") == [("UTF8",)]
@@ -188,7 +188,7 @@ class PostgreSQLDatabase:
         try:
             yield cursor
             is_done = True
-        except self._load_driver.Error as error:
+        except self._driver.Error as error:
             raise self._to_table_error(error) from error
         finally:
             cursor.close()
@@ -213,7 +213,7 @@ class PostgreSQLDatabase:
         cursor = connection.cursor()
         try:
             cursor.execute(text)
-        except self._load_driver.Error as error:
+        except self._driver.Error as error:
             cursor.close()
             connection.close()
             raise self._to_table_error(error) from error
@@ -224,8 +224,8 @@ class PostgreSQLDatabase:
 
     def _connect(self) -> Any:
         try:
-            connection = self._load_driver.connect(self._uri, autocommit=True)
-        except self._load_driver.Error as error:
+            connection = self._driver.connect(self._uri, autocommit=True)
+        except self._driver.Error as error:
             reason = one_line(error).replace(self._uri, self.place)
             raise StorageError(f"{self.place} cannot be reached: {reason}") from error
         with connection.cursor() as cursor:

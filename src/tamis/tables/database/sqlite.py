@@ -63,7 +63,7 @@ class SQLiteDatabase:
 
     def __init__(self, path: str) -> None:
         self.place = path
-        self._load_driver = _load_driver()
+        self._driver = _load_driver()
         self._has_utf8_encoding = self._fetch_rows("PRAGMA encoding") == [("UTF-8",)]
         self._checked: dict[tuple[str, str], object] = {}
 
@@ -173,7 +173,7 @@ class SQLiteDatabase:
         first = ", ".join(_SAMPLE_VALUES[column.type] for column in columns) or "0"
         query = f"SELECT {first} UNION ALL SELECT * FROM ({text})"
         try:
-            with self._load_driver.connect(_make_uri(self.place)) as connection, connection.cursor() as cursor:
+            with self._driver.connect(_make_uri(self.place)) as connection, connection.cursor() as cursor:
                 cursor.execute(query)
                 is_first = True
                 for batch in cursor.fetch_record_batch():
@@ -181,7 +181,7 @@ class SQLiteDatabase:
                     is_first = is_first and not batch.num_rows
                     if rows.num_rows:
                         yield self._conform_batch(rows, columns)
-        except self._load_driver.Error as error:
+        except self._driver.Error as error:
             raise TableError(f"{self.place} did not answer a query: {one_line(error)}") from error
 
     def _conform_batch(self, batch: pa.RecordBatch, columns: Sequence[DatabaseColumn]) -> pa.RecordBatch:
@@ -194,10 +194,10 @@ class SQLiteDatabase:
 
     def _fetch_rows(self, text: str, *parameters: str) -> list[tuple[Any, ...]]:
         try:
-            with self._load_driver.connect(_make_uri(self.place)) as connection, connection.cursor() as cursor:
+            with self._driver.connect(_make_uri(self.place)) as connection, connection.cursor() as cursor:
                 cursor.execute(text, parameters or None)
                 return list(cursor.fetchall())
-        except self._load_driver.Error as error:
+        except self._driver.Error as error:
             raise TableError(f"{self.place} did not answer a query: {one_line(error)}") from error
 
 
