@@ -19,9 +19,9 @@ from tamis import TamisError
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.tables.iceberg import avro
 from tamis.tables.iceberg.avro import open_avro
-from tamis.tables.iceberg.avro_enumerations import with_symbols
+from tamis.tables.iceberg.avro_enumerations import decode_enumerations
 from tamis.tables.iceberg.avro_rows import decode_rows
-from tamis.tables.iceberg.avro_schema import resolve, text_for_polars
+from tamis.tables.iceberg.avro_schema import resolve, to_polars_schema
 
 PAIR = {
     "type": "record",
@@ -105,8 +105,11 @@ LESS_KNOWN = [
 def test_types_that_manifests_have_seldom(tmp_path: Path, kind: Any, values: list[Any]) -> None:
     schema = record(("number", "int"), ("x", kind))
     file = open_avro(content_of(tmp_path, schema, [{"number": 1, "x": each} for each in values]), "place")
-    fast, slow = file.read(), with_symbols(decode_rows(file.body, file.count, file.schema, "p"), file.schema, "p")
-    assert text_for_polars(file.schema) is not None
+    fast, slow = (
+        file.read(),
+        decode_enumerations(decode_rows(file.body, file.count, file.schema, "p"), file.schema, "p"),
+    )
+    assert to_polars_schema(file.schema) is not None
     if kind == "null":
         assert slow["x"].null_count == len(values)
         return
@@ -153,7 +156,7 @@ def test_fields_that_nobody_wants_are_passed_over(
     opened = open_avro(content_of(tmp_path, schema, rows, per_block=7), "file")
     everything = opened.read()
     if is_decoded_one_by_one:
-        monkeypatch.setattr(avro, "text_for_polars", lambda schema: None)
+        monkeypatch.setattr(avro, "to_polars_schema", lambda schema: None)
     found, left = opened.read_fields(lambda field: field["name"] in wanted)
     assert [each["name"] for each in left["fields"]] == found.column_names
     names = [each["name"] for each in schema["fields"]]
@@ -173,7 +176,7 @@ def test_fields_that_nobody_wants_are_passed_over(
 def test_a_union_that_polars_does_not_have_is_decoded_one_by_one(tmp_path: Path) -> None:
     schema = record(("x", ["null", "int", "string"]))
     file = open_avro(content_of(tmp_path, schema, [{"x": 1}, {"x": "a"}, {"x": None}]), "place")
-    assert text_for_polars(file.schema) is None
+    assert to_polars_schema(file.schema) is None
     found = file.read()["x"].to_pylist()
     assert found == [
         {"member0": None, "member1": 1, "member2": None},

@@ -18,7 +18,7 @@ from builders.iceberg_edits import add_column, edit_metadata
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field, list_of
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, TamisError, UnsupportedFeature
-from tamis.tables.iceberg.catalogs import storage_properties
+from tamis.tables.iceberg.catalogs import select_storage_properties
 
 
 @pytest.fixture
@@ -196,10 +196,10 @@ def test_a_configured_catalog_by_its_name(tmp_path: Path, catalog: SqlCatalog, m
 
 def test_what_properties_say_of_the_storage() -> None:
     keys = {"client.access-key-id": "all", "client.secret-access-key": "all", "client.session-token": "all"}
-    assert storage_properties(keys) == {name.replace("client.", "s3."): "all" for name in keys}
+    assert select_storage_properties(keys) == {name.replace("client.", "s3."): "all" for name in keys}
     own = {"s3.access-key-id": "files", "s3.secret-access-key": "files"}
     # A key of the files without a token has none.
-    assert storage_properties({**keys, **own, "client.region": "r", "token": "t", "s3.signer": "x"}) == {
+    assert select_storage_properties({**keys, **own, "client.region": "r", "token": "t", "s3.signer": "x"}) == {
         "s3.region": "r",
         **own,
     }
