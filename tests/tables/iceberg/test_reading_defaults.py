@@ -68,13 +68,13 @@ def test_I5_nanoseconds_are_kept() -> None:
      ("fixed[3]", "0001"), ("uuid", "f79c"), ("int", 2**40), ("decimal(4,2)", "1000.00"), ("time", 5)],
 )  # fmt: skip
 def test_defaults_that_are_no_value_of_the_type_are_errors(kind: str, given: Any) -> None:
-    with pytest.raises(CorruptFile, match=r"column 'c' has the default .*, which is no value of the type"):
+    with pytest.raises(CorruptFile, match=r"column 'c' has the default .*, which is not a valid"):
         parse_default(given, kind, arrow_type(kind), "c")
 
 
 @pytest.mark.parametrize("kind", ["decimal(99,2)", "text"])
 def test_what_is_no_type_is_told_with_its_column(kind: str) -> None:
-    with pytest.raises(UnsupportedFeature, match=r"column 'c' of orders is .*, which is no type of Iceberg"):
+    with pytest.raises(UnsupportedFeature, match=r"column 'c' of orders has the type .*, which is not an Iceberg type"):
         arrow_schema({"fields": [field(1, "c", kind)]}, "orders")
 
 
@@ -193,11 +193,11 @@ def test_I5_only_files_without_ids_need_the_name_mapping(tmp_path: Path, text: s
     assert opened.scan("a = 1").to_arrow().to_pylist() == [{"a": 1, "b": 2}]
     level = opened.scan().plan("files").report.level("manifests")
     assert level is not None
-    assert "schema.name-mapping.default is not a name mapping" in str(level.note)
+    assert "schema.name-mapping.default is not a valid name mapping" in str(level.note)
     table.commit(table.data_file("without.parquet", rows, with_ids=False))
     with pytest.raises(
         CorruptFile,
-        match=r"without\.parquet' gives no field ids .* schema\.name-mapping\.default is not a name mapping",
+        match=r"without\.parquet' gives no field ids .* schema\.name-mapping\.default is not a valid name mapping",
     ):
         tamis.open(tmp_path).scan().to_arrow()
 

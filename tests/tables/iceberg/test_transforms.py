@@ -211,7 +211,7 @@ def test_S8_truncated_texts_end_before_the_next_prefix() -> None:
 def test_I2_transforms_that_nobody_knows_say_nothing(text: str) -> None:
     found = Transform.parse(text)
     assert found.kind == ("void" if text == "void" else "unknown")
-    assert not found.says_null
+    assert not found.preserves_null
     assert found.result_type(pa.int32()) is None
     assert found.lower(pa.array([1]), pa.int32()) is None
 
