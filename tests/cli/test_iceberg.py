@@ -88,7 +88,7 @@ def test_a_catalog_by_its_properties(tmp_path: Path, run: Run) -> None:
 def test_manifests_are_a_level_of_a_plan(table: IcebergFolder, run: Run) -> None:
     plan = json.loads(run("plan", table.folder, "--where", "id = 1", "--json").output)
     assert [each["level"] for each in plan["levels"]][:2] == ["manifests", "files"]
-    assert "moved: metadata names 's3://bucket/t'" in plan["levels"][0]["note"]
+    assert "moved: the metadata records 's3://bucket/t'" in plan["levels"][0]["note"]
 
 
 def test_O1_verify_calls_one_combination_of_levels_all(

@@ -81,7 +81,7 @@ def test_what_cannot_be_attached(catalog: SqlCatalog, tmp_path: Path) -> None:
         session.attach("other")
     with pytest.raises(InvalidArgument, match="read_only= says nothing about a catalog"):
         session.attach("other", catalog=catalog, read_only=True)
-    with pytest.raises(InvalidArgument, match="no database file"):
+    with pytest.raises(InvalidArgument, match="database file not found"):
         session.attach("other", catalog={"type": "sql", "uri": f"sqlite:///{tmp_path}/nothing.db"})
     assert session.detach("Prod").tables == []
     with pytest.raises(InvalidArgument, match="nothing is attached as 'prod'"):

@@ -18,7 +18,7 @@ from builders.iceberg_edits import add_column, edit_metadata
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import field, list_of
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, TamisError, UnsupportedFeature
-from tamis.tables.iceberg.catalogs import storage_properties
+from tamis.tables.iceberg.catalogs import select_storage_properties
 
 
 @pytest.fixture
@@ -124,11 +124,14 @@ def test_errors_of_the_libraries_behind_a_catalog_are_ours() -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"type": "sql", "uri": "sqlite:////nowhere/at/all/x.db", "warehouse": "x"}, "no database file '/nowhere/at"),
-        ({"type": "sql"}, "'uri' is missing among its properties"),
+        (
+            {"type": "sql", "uri": "sqlite:////nowhere/at/all/x.db", "warehouse": "x"},
+            "database file not found: '/nowhere/at",
+        ),
+        ({"type": "sql"}, "the property 'uri' is missing"),
         ({"type": "sql", "uri": "no url"}, "Could not parse"),
         ({"type": "sql", "uri": "nonsense://"}, "nonsense"),
-        ({"type": "nonsense"}, "no type 'nonsense'. Types: .*glue, hive, .*rest, sql"),
+        ({"type": "nonsense"}, "unknown type 'nonsense'. Types: .*glue, hive, .*rest, sql"),
         ({"uri": 5}, "URI"),
     ],
 )
@@ -139,7 +142,7 @@ def test_a_catalog_that_cannot_be_opened(properties: dict[str, Any], message: st
 
 @pytest.mark.parametrize("name", ["t", "", "ns..t", ".t", "ns. "])
 def test_what_is_no_name_of_a_table(catalog: SqlCatalog, name: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"is no table of the catalog 'here': give namespace\.table"):
+    with pytest.raises(InvalidArgument, match=r"for the catalog 'here': expected namespace\.table"):
         tamis.open(name, catalog=catalog)
 
 
@@ -149,7 +152,7 @@ def test_a_mistyped_database_is_not_made(tmp_path: Path, monkeypatch: pytest.Mon
         # Also for those who write with the same properties.
         properties = {"name": "here", "type": "sql", "uri": uri, "init_catalog_tables": "true"}
         with pytest.raises(
-            InvalidArgument, match=r"^the catalog 'here' cannot be opened: there is no database file '.*nope\.db'"
+            InvalidArgument, match=r"^the catalog 'here' cannot be opened: database file not found: '.*nope\.db'"
         ):
             tamis.open("ns.t", catalog=properties)
     assert not list(tmp_path.iterdir())
@@ -158,7 +161,7 @@ def test_a_mistyped_database_is_not_made(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_database_without_a_catalog_gets_none(tmp_path: Path) -> None:
     place = tmp_path / "other.db"
     place.touch()
-    with pytest.raises(InvalidArgument, match="its database has no table 'iceberg_tables', so that it"):
+    with pytest.raises(InvalidArgument, match="its database has no table 'iceberg_tables', so it"):
         tamis.open("ns.t", catalog={"uri": f"sqlite:///{place}"})
     assert place.stat().st_size == 0
 
@@ -185,21 +188,21 @@ def test_the_name_of_a_catalog_that_was_forgotten_is_told(tmp_path: Path, catalo
 
 def test_a_configured_catalog_by_its_name(tmp_path: Path, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     registered(catalog, tmp_path / "t")
-    with pytest.raises(InvalidArgument, match=r"^pyiceberg is not configured for the catalog 'nope': put it into \.py"):
+    with pytest.raises(InvalidArgument, match=r"^pyiceberg is not configured for the catalog 'nope': add it to \.py"):
         tamis.open("ns.t", catalog="nope")
     monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
     assert tamis.open("ns.t", catalog="here").scan().count() == 1
     monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalgo.db")
-    with pytest.raises(InvalidArgument, match=r"there is no database file '.*/catalgo\.db'"):
+    with pytest.raises(InvalidArgument, match=r"database file not found: '.*/catalgo\.db'"):
         tamis.open("ns.t", catalog="here")
 
 
 def test_what_properties_say_of_the_storage() -> None:
     keys = {"client.access-key-id": "all", "client.secret-access-key": "all", "client.session-token": "all"}
-    assert storage_properties(keys) == {name.replace("client.", "s3."): "all" for name in keys}
+    assert select_storage_properties(keys) == {name.replace("client.", "s3."): "all" for name in keys}
     own = {"s3.access-key-id": "files", "s3.secret-access-key": "files"}
     # A key of the files without a token has none.
-    assert storage_properties({**keys, **own, "client.region": "r", "token": "t", "s3.signer": "x"}) == {
+    assert select_storage_properties({**keys, **own, "client.region": "r", "token": "t", "s3.signer": "x"}) == {
         "s3.region": "r",
         **own,
     }
@@ -217,7 +220,7 @@ def test_I10_a_table_that_was_moved_and_registered_anew_is_read_where_it_is(
     assert opened.scan().to_arrow().to_pylist() == [{"id": 1}]
     assert opened.refresh().scan().count() == 1
     (level,) = [each for each in opened.scan().plan("files").report.levels if each.level == "manifests"]
-    assert level.note == f"moved: metadata names '{tmp_path}/old', files are read from '{tmp_path}/new'"
+    assert level.note == f"moved: the metadata records '{tmp_path}/old', files are read from '{tmp_path}/new'"
     assert tamis.iceberg.list_files("ns.t", catalog=catalog)["path"].to_pylist()[0].startswith(f"{tmp_path}/new/")
     with pytest.raises(UnsupportedFeature, match="was moved"):
         tamis.open("ns.t", catalog=catalog, relocate=False)

@@ -88,7 +88,7 @@ def data_table(files: list[Data]) -> pa.Table:
             "sequence_number": pa.array([each.sequence for each in files], pa.int64()),
             "spec_id": pa.array([each.spec for each in files], pa.int32()),
             "partition_key": pa.array([each.key for each in files], pa.binary()),
-            "gone_key": pa.array([each.gone for each in files], pa.binary()),
+            "dropped_key": pa.array([each.gone for each in files], pa.binary()),
             **statistics(files),
         }
     )
@@ -101,7 +101,7 @@ def delete_table(deletes: list[Delete]) -> pa.Table:
             "sequence_number": pa.array([each.sequence for each in deletes], pa.int64()),
             "spec_id": pa.array([each.spec for each in deletes], pa.int32()),
             "partition_key": pa.array([each.key for each in deletes], pa.binary()),
-            "gone_key": pa.array([each.gone for each in deletes], pa.binary()),
+            "dropped_key": pa.array([each.gone for each in deletes], pa.binary()),
             "content": pa.array([each.content for each in deletes], pa.int8()),
             "file_format": pa.array([each.file_format for each in deletes], pa.string()),
             "record_count": pa.array([each.count for each in deletes], pa.int64()),
@@ -181,12 +181,12 @@ def delete_files(draw: st.DrawFn) -> Delete:
 def test_I6_deletes_are_for_the_files_that_the_format_says(
     data: list[Data], deletes: list[Delete], few_pairs: bool
 ) -> None:
-    before = deletes_index.MOST_PAIRS
-    deletes_index.MOST_PAIRS = 3 if few_pairs else before
+    before = deletes_index.MAX_PAIRS_AT_ONCE
+    deletes_index.MAX_PAIRS_AT_ONCE = 3 if few_pairs else before
     try:
         found, counts = assigned(data, deletes)
     finally:
-        deletes_index.MOST_PAIRS = before
+        deletes_index.MAX_PAIRS_AT_ONCE = before
     assert found == expected(data, deletes)
     assert counts == [0 if not own else None for own in found]
 

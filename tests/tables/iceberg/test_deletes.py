@@ -120,8 +120,8 @@ def vars_of(file: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"file_path": ["x"]}, "lacks the column 'pos'"),
-        ({"file_path": ["x"], "pos": pa.array([None], pa.int64())}, "deletes rows without saying which"),
+        ({"file_path": ["x"]}, "lacks the required column 'pos'"),
+        ({"file_path": ["x"], "pos": pa.array([None], pa.int64())}, "position deletes without a path or a position"),
         ({"file_path": ["x"], "pos": pa.array([-1], pa.int64())}, "deletes row -1"),
     ],
     ids=["no column", "no position", "negative"],
@@ -269,7 +269,7 @@ def test_a_delete_file_without_its_column_is_an_error(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     table.commit(table.data_file("a.parquet", rows_of(1, 2)))
     table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[1], noted={}))
-    with pytest.raises(CorruptFile, match=r"d\.parquet' lacks the column"):
+    with pytest.raises(CorruptFile, match=r"d\.parquet' lacks the required column"):
         ids(tmp_path)
 
 
@@ -277,7 +277,7 @@ def test_a_field_that_no_schema_has_is_an_error(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     table.commit(table.data_file("a.parquet", rows_of(1, 2)))
     table.commit(equality_deletes(table, "d.parquet", pa.table({"name": ["n1"]}), ids=[99], noted={}))
-    with pytest.raises(CorruptFile, match="deleted by the field 99, which no schema of the table has"):
+    with pytest.raises(CorruptFile, match="compare the field 99, which no schema of the table has"):
         ids(tmp_path)
 
 

@@ -182,7 +182,7 @@ def test_X6_a_manifest_whose_spec_is_no_number_is_an_error(tmp_path: Path) -> No
     before, after = manifest.read_bytes().split(name)
     assert after[1:2] == b"0"
     manifest.write_bytes(before + name + after[:1] + b"x" + after[2:])
-    message = r"m1\.avro' has the partition-spec-id 'x', which is no number"
+    message = r"m1\.avro' has the partition-spec-id 'x', expected a number"
     with pytest.raises(CorruptFile, match=message):
         tamis.open(tmp_path).scan().to_arrow()
     with pytest.raises(CorruptFile, match=message):

@@ -129,17 +129,17 @@ def test_nothing_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "is no JSON"),
-        (b"[]", "holds no JSON object"),
-        (b'{"format-version": 9}', "of format version 9"),
-        (b'{"format-version": 2, "format-version": 2}', "'format-version' comes twice"),
-        (b'{"format-version": 2}', "is no metadata of an Iceberg table"),
-        (b'{"format-version": 1, "snapshots": 5, "schemas": 5}', "is no metadata of an Iceberg table"),
-        (b'{"format-version": 1, "snapshots": [{"manifests": 5}], "schema": 5}', "is no metadata of an Iceberg table"),
-        (b'{"format-version": 2, "schemas": [{"schema-id": []}], "partition-specs": 5}', "is no metadata of an Iceb"),
-        (b"[" * 100_000, "is no JSON"),
-        (gzip.compress(b"{}", mtime=0)[:-6], "compressed, and cut off"),
-        (b"\x1f\x8bnonsense", "compressed, and damaged"),
+        (b"{", "is not valid JSON"),
+        (b"[]", "expected a JSON object"),
+        (b'{"format-version": 9}', "the unsupported format version 9"),
+        (b'{"format-version": 2, "format-version": 2}', "duplicate key 'format-version'"),
+        (b'{"format-version": 2}', "is not valid Iceberg table metadata"),
+        (b'{"format-version": 1, "snapshots": 5, "schemas": 5}', "is not valid Iceberg table metadata"),
+        (b'{"format-version": 1, "snapshots": [{"manifests": 5}], "schema": 5}', "is not valid Iceberg table metadata"),
+        (b'{"format-version": 2, "schemas": [{"schema-id": []}], "partition-specs": 5}', "is not valid Iceb"),
+        (b"[" * 100_000, "is not valid JSON"),
+        (gzip.compress(b"{}", mtime=0)[:-6], "compressed, and either truncated"),
+        (b"\x1f\x8bnonsense", "invalid gzip data"),
     ],
 )
 def test_X8_metadata_that_is_none(tmp_path: Path, content: bytes, message: str) -> None:
@@ -185,7 +185,7 @@ def test_I10_a_moved_table_is_read_where_it_is(tmp_path: Path, location: str) ->
     table = tamis.open(tmp_path)
     assert ids(table) == [0, 1]
     (level,) = [each for each in table.scan().plan("files").report.levels if each.level == "manifests"]
-    assert level.note == f"moved: metadata names '{location}', files are read from '{tmp_path}'"
+    assert level.note == f"moved: the metadata records '{location}', files are read from '{tmp_path}'"
     with pytest.raises(UnsupportedFeature) as refused:
         tamis.open(tmp_path, relocate=False)
     assert f"'{tmp_path}'" in str(refused.value)
@@ -213,7 +213,7 @@ def relocation(written: str, **options: Any) -> Relocation:
     "location", ["s3://b/t/../other/a.parquet", "/data/t/../x", "s3://b/t/..", "s3://b/t/a\0b", "s3://b/t/data/../../x"]
 )
 def test_X7_locations_that_go_upwards_are_refused(location: str) -> None:
-    with pytest.raises(CorruptFile, match="goes neither upwards"):
+    with pytest.raises(CorruptFile, match="must not contain"):
         relocation("s3://b/t").resolve_all(pa.array(["s3://b/t/data/1", location]))
 
 
@@ -260,7 +260,7 @@ def test_I14_data_files_outside_of_the_folder_are_read_and_reported(tmp_path: Pa
         opened = tamis.open(tmp_path / "t", **options)
         assert ids(opened) == [0, 1]
         assert opened.scan("id = 1").to_arrow()["id"].to_pylist() == [1]
-        assert f"1 file outside of the table's folder, such as '{data}'" in note_of(opened)
+        assert f"1 file outside the table's folder, such as '{data}'" in note_of(opened)
     paths = tamis.iceberg.list_files(tmp_path / "t")["path"].to_pylist()
     assert any(path.endswith("/raw/1.parquet") for path in paths)
 
@@ -289,7 +289,7 @@ def test_I14_relative_paths_are_beside_the_table(tmp_path: Path, place: str) -> 
     for options in ({}, {"allow_outside": True}):
         opened = tamis.open(folder, **options)
         assert ids(opened) == [0, 1]
-        assert "1 file outside of the table's folder" in note_of(opened)
+        assert "1 file outside the table's folder" in note_of(opened)
 
 
 def test_I14_relative_paths_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +333,7 @@ def test_I13_metadata_under_another_name_is_found_and_reported(tmp_path: Path, n
     for place in (tmp_path, path.parent / name):
         opened = tamis.open(place)
         assert (opened.format, ids(opened)) == ("iceberg", [0, 1])
-    assert f"the metadata file '{name}' was found by its ending" in note_of(tamis.open(tmp_path))
+    assert f"the metadata file '{name}' was found by its suffix" in note_of(tamis.open(tmp_path))
 
 
 def test_I13_of_several_names_without_a_number_the_last_updated_is_the_newest(tmp_path: Path) -> None:
@@ -346,7 +346,9 @@ def test_I13_of_several_names_without_a_number_the_last_updated_is_the_newest(tm
     (folder / "z.metadata.json").write_text(json.dumps(older | {"current-snapshot-id": -1, "refs": {}}))
     (folder / "a.metadata.json").write_text(json.dumps(older | {"last-updated-ms": older["last-updated-ms"] + 1}))
     assert ids(tamis.open(tmp_path)) == [0, 1]
-    assert "'a.metadata.json' was found by its ending, and is the last updated of 2" in note_of(tamis.open(tmp_path))
+    assert "'a.metadata.json' was found by its suffix, and is the most recently updated of 2" in note_of(
+        tamis.open(tmp_path)
+    )
     # Also beside one with a number, which may be older.
     (folder / "v3.metadata.json").write_text(json.dumps(older | {"current-snapshot-id": -1, "refs": {}}))
     assert ids(tamis.open(tmp_path)) == [0, 1]
@@ -354,7 +356,7 @@ def test_I13_of_several_names_without_a_number_the_last_updated_is_the_newest(tm
     with pytest.raises(CorruptFile, match="updated at the same time"):
         tamis.open(tmp_path)
     (folder / "a.metadata.json").write_text(json.dumps(older | {"table-uuid": str(uuid4()), "last-updated-ms": 1}))
-    with pytest.raises(CorruptFile, match="two tables in one folder"):
+    with pytest.raises(CorruptFile, match="different tables in one folder"):
         tamis.open(tmp_path)
 
 
@@ -380,7 +382,7 @@ def test_I13_a_wrong_length_and_a_wrong_count_of_files_contradict_each_other(tmp
     table = folder_of(tmp_path)
     path = table.save("v9.metadata.json")
     edit_manifest_list(path, lambda row: row | {"manifest_length": 7, "added_files_count": 3})
-    with pytest.raises(CorruptFile, match="3 files: another file took its place, or it is cut off"):
+    with pytest.raises(CorruptFile, match="3 files: the manifest was replaced or truncated"):
         tamis.open(tmp_path).scan().to_arrow()
 
 
@@ -477,17 +479,19 @@ def test_I8_what_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
     folder_of(tmp_path)
     with pytest.raises(VersionNotFound, match="has no snapshot 17"):
         tamis.open(tmp_path, snapshot_id=17)
-    with pytest.raises(VersionNotFound, match=r"no branch or tag 'other'\. It has: main"):
+    with pytest.raises(VersionNotFound, match=r"no branch or tag 'other'\. Branches and tags: main"):
         tamis.open(tmp_path, ref="other")
-    with pytest.raises(VersionNotFound, match="had no snapshot at 2001-01-01T00:00:00Z: its first known is of 2023"):
+    with pytest.raises(
+        VersionNotFound, match="had no snapshot at 2001-01-01T00:00:00Z: the first known one is from 2023"
+    ):
         tamis.open(tmp_path, timestamp="2001-01-01")
-    with pytest.raises(InvalidArgument, match="snapshot_id= and ref= both choose a snapshot"):
+    with pytest.raises(InvalidArgument, match="snapshot_id= and ref= both select a snapshot"):
         tamis.open(tmp_path, snapshot_id=1, ref="main")
     with pytest.raises(UnsupportedFeature, match="choose a snapshot with snapshot_id=, ref= or timestamp="):
         tamis.open(tmp_path, version=3)
     with pytest.raises(UnsupportedFeature, match="merge_schema= was given, which an Iceberg table does not have"):
         tamis.open(tmp_path, merge_schema=True)
-    with pytest.raises(InvalidArgument, match="snapshot_id is a whole number"):
+    with pytest.raises(InvalidArgument, match="snapshot_id must be an integer"):
         tamis.open(tmp_path, snapshot_id="17")  # type: ignore[arg-type]
 
 
@@ -499,7 +503,7 @@ def test_I8_of_a_log_that_is_out_of_order_the_last_entry_that_is_not_after_the_m
     for after, version in ((6000, second), (5000, second), (4500, second)):
         moment = datetime.fromtimestamp((FIRST_MOMENT + after) / 1000, UTC)
         assert tamis.open(tmp_path, timestamp=moment).version == version
-    with pytest.raises(VersionNotFound, match="its first known is of 2023-11-14T22:13:24Z"):
+    with pytest.raises(VersionNotFound, match="the first known one is from 2023-11-14T22:13:24Z"):
         tamis.open(tmp_path, timestamp=datetime.fromtimestamp((FIRST_MOMENT + 3000) / 1000, UTC))
 
 
@@ -583,7 +587,7 @@ def test_a_catalog_by_object_by_properties_and_what_is_none(tmp_path: Path) -> N
         created.overwrite(rows)
     with pytest.raises(TableNotFound, match=r"no table 'ns.other' in the catalog 'here'"):
         tamis.open("ns.other", catalog=catalog)
-    with pytest.raises(InvalidArgument, match="catalog= is a catalog of pyiceberg"):
+    with pytest.raises(InvalidArgument, match="catalog= must be a pyiceberg catalog"):
         tamis.open("ns.t", catalog=17)
     with pytest.raises(InvalidArgument, match="a catalog has Iceberg tables, not delta"):
         tamis.open("ns.t", "delta", catalog=catalog)

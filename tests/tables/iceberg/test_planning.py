@@ -244,7 +244,7 @@ def test_I12_statistics_of_a_manifest_list_that_do_not_fit_the_spec(tmp_path: Pa
         more = ', {"source-id": 3, "field-id": 1001, "name": "s", "transform": "identity"}]'
         path.write_text(text.replace('"transform": "identity"}]', '"transform": "identity"}' + more))
     for levels in (LEVELS, ("partitions",)):
-        with pytest.raises(CorruptFile, match=r"partition tuples of the fields \[1000\].*has \[1000, 1001\]"):
+        with pytest.raises(CorruptFile, match=r"partition tuples with the fields \[1000\].*has \[1000, 1001\]"):
             planned(tmp_path, "x = 1", levels)
 
 
@@ -292,7 +292,7 @@ def test_a_manifest_of_an_unknown_spec(tmp_path: Path) -> None:
             .replace('"spec-id": 0', '"spec-id": 7')
             .replace('"default-spec-id": 0', '"default-spec-id": 7')
         )
-    with pytest.raises(CorruptFile, match="partition spec 0, which the table's metadata lacks"):
+    with pytest.raises(CorruptFile, match="partition spec 0, which the table metadata lacks"):
         planned(tmp_path, "x = 1")
 
 

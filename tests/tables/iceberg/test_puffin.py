@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from tamis.errors import CorruptFile
 from tamis.io.storage import Storage, open_storage
-from tamis.tables.iceberg.puffin import FILE_MAGIC, VECTOR_MAGIC, Vector, read_vectors
+from tamis.tables.iceberg.puffin import FILE_MAGIC, VECTOR_MAGIC, DeletionVector, read_deletion_vectors
 
 
 def blob(
@@ -25,7 +25,7 @@ def blob(
 
 def write(
     folder: Path, *blobs: bytes, magic: bytes = FILE_MAGIC, name: str = "v.puffin"
-) -> tuple[Storage, list[Vector]]:
+) -> tuple[Storage, list[DeletionVector]]:
     content = magic
     places = []
     for each in blobs:
@@ -34,7 +34,9 @@ def write(
     content += b"a footer that nobody reads"
     path = folder / name
     path.write_bytes(content)
-    return open_storage(folder), [Vector(str(path), len(content), start, length, None) for start, length in places]
+    return open_storage(folder), [
+        DeletionVector(str(path), len(content), start, length, None) for start, length in places
+    ]
 
 
 def test_I6_vectors_of_one_file_are_read_together_and_in_order(tmp_path: Path) -> None:
@@ -42,7 +44,7 @@ def test_I6_vectors_of_one_file_are_read_together_and_in_order(tmp_path: Path) -
     storage, vectors = write(tmp_path, *map(blob, bitmaps))
     _, others = write(tmp_path, blob(BitMap64([3])), name="w.puffin")
     wanted = [vectors[2], others[0], vectors[0], vectors[3], vectors[1]]
-    assert read_vectors(storage, wanted) == [bitmaps[2], BitMap64([3]), bitmaps[0], bitmaps[3], bitmaps[1]]
+    assert read_deletion_vectors(storage, wanted) == [bitmaps[2], BitMap64([3]), bitmaps[0], bitmaps[3], bitmaps[1]]
     # One request for each file: what lies between two vectors costs less than another one.
     assert storage.counters.counts().requests == 2
 
@@ -50,7 +52,7 @@ def test_I6_vectors_of_one_file_are_read_together_and_in_order(tmp_path: Path) -
 def test_only_the_ranges_of_vectors_are_read(tmp_path: Path) -> None:
     far = b"\0" * 1_000_000
     storage, vectors = write(tmp_path, blob(BitMap64([1])), far, blob(BitMap64([2])))
-    assert read_vectors(storage, [vectors[2]]) == [BitMap64([2])]
+    assert read_deletion_vectors(storage, [vectors[2]]) == [BitMap64([2])]
     assert storage.counters.counts().bytes_read < 1000
 
 
@@ -60,40 +62,40 @@ ROWS = BitMap64([1, 5, 9])
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (blob(ROWS, checksum=1), "is damaged: its checksum is .*, and 00000001 is stored"),
-        (blob(ROWS, magic=b"\x64\x39\xd3\xd1"), "its magic number is another"),
-        (blob(ROWS, length=3), "says that it has 3 bytes, and the manifest"),
-        (blob(ROWS)[:-8] + blob(ROWS)[-4:], "says that it has"),
+        (blob(ROWS, checksum=1), "is damaged: expected the checksum 00000001, found"),
+        (blob(ROWS, magic=b"\x64\x39\xd3\xd1"), "has wrong magic bytes"),
+        (blob(ROWS, length=3), "has 3 bytes, but the manifest says"),
+        (blob(ROWS)[:-8] + blob(ROWS)[-4:], "bytes, but the manifest says"),
         (
             struct.pack(">I", 6) + VECTOR_MAGIC + b"xy" + struct.pack(">I", zlib.crc32(VECTOR_MAGIC + b"xy")),
-            "no Roaring",
+            "not a valid Roaring",
         ),
-        (blob(BitMap64([2**63 + 1])), "more than any file holds"),
+        (blob(BitMap64([2**63 + 1])), "which no file can have"),
     ],
     ids=["checksum", "magic", "length", "cut off", "no bitmap", "row"],
 )
 def test_damaged_vectors_are_errors(tmp_path: Path, content: bytes, message: str) -> None:
     storage, vectors = write(tmp_path, content)
     with pytest.raises(CorruptFile, match=message):
-        read_vectors(storage, vectors)
+        read_deletion_vectors(storage, vectors)
 
 
 def test_a_number_of_rows_unlike_the_manifests_is_an_error(tmp_path: Path) -> None:
     storage, (vector,) = write(tmp_path, blob(ROWS))
-    assert read_vectors(storage, [replace(vector, cardinality=3)]) == [ROWS]
-    with pytest.raises(CorruptFile, match="deletes 3 rows, and the manifest says 4"):
-        read_vectors(storage, [replace(vector, cardinality=4)])
+    assert read_deletion_vectors(storage, [replace(vector, cardinality=3)]) == [ROWS]
+    with pytest.raises(CorruptFile, match="deletes 3 rows, but the manifest says 4"):
+        read_deletion_vectors(storage, [replace(vector, cardinality=4)])
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, 40), (4, 10**12), (10**12, 40), (4, 0), (4, 11), (4, -3)])
 def test_X3_a_place_that_is_none_is_an_error_before_anything_is_read(tmp_path: Path, offset: int, length: int) -> None:
     storage, (vector,) = write(tmp_path, blob(ROWS))
-    with pytest.raises(CorruptFile, match="is none: the file has"):
-        read_vectors(storage, [replace(vector, offset=offset, length=length)])
+    with pytest.raises(CorruptFile, match=r"invalid deletion vector of .*: the file has"):
+        read_deletion_vectors(storage, [replace(vector, offset=offset, length=length)])
     assert storage.counters.counts().bytes_read == 0
 
 
 def test_a_file_that_is_no_puffin_file_is_an_error(tmp_path: Path) -> None:
     storage, vectors = write(tmp_path, blob(ROWS), magic=b"PAR1")
-    with pytest.raises(CorruptFile, match="is no Puffin file"):
-        read_vectors(storage, vectors)
+    with pytest.raises(CorruptFile, match="is not a Puffin file"):
+        read_deletion_vectors(storage, vectors)

@@ -18,8 +18,8 @@ from builders.iceberg_values import field
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.parquet.field_names import FieldNames
 from tamis.tables.iceberg.arrow_schema import arrow_schema, arrow_type
-from tamis.tables.iceberg.default_values import default_value
-from tamis.tables.iceberg.field_names import field_names_of
+from tamis.tables.iceberg.default_values import parse_default
+from tamis.tables.iceberg.field_names import make_field_names
 from tamis.types import NotRead, not_read
 
 LIST = {"type": "list", "element-id": 9, "element": "int", "element-required": False}
@@ -52,13 +52,13 @@ MAP = {"type": "map", "key-id": 8, "key": "string", "value-id": 9, "value": "lon
     ids=lambda value: str(value)[:30],
 )
 def test_I5_defaults_are_read_from_json(kind: Any, given: Any, expected: Any) -> None:
-    found = default_value(given, kind, arrow_type(kind), "c")
+    found = parse_default(given, kind, arrow_type(kind), "c")
     assert found.type == arrow_type(kind)
     assert found.as_py() == expected
 
 
 def test_I5_nanoseconds_are_kept() -> None:
-    found = default_value("2017-11-16T22:31:08.123456789", "timestamp_ns", pa.timestamp("ns"), "c")
+    found = parse_default("2017-11-16T22:31:08.123456789", "timestamp_ns", pa.timestamp("ns"), "c")
     assert found.cast(pa.int64()).as_py() == 1510871468123456789
 
 
@@ -68,13 +68,13 @@ def test_I5_nanoseconds_are_kept() -> None:
      ("fixed[3]", "0001"), ("uuid", "f79c"), ("int", 2**40), ("decimal(4,2)", "1000.00"), ("time", 5)],
 )  # fmt: skip
 def test_defaults_that_are_no_value_of_the_type_are_errors(kind: str, given: Any) -> None:
-    with pytest.raises(CorruptFile, match=r"column 'c' has the default .*, which is no value of the type"):
-        default_value(given, kind, arrow_type(kind), "c")
+    with pytest.raises(CorruptFile, match=r"column 'c' has the default .*, which is not a valid"):
+        parse_default(given, kind, arrow_type(kind), "c")
 
 
 @pytest.mark.parametrize("kind", ["decimal(99,2)", "text"])
 def test_what_is_no_type_is_told_with_its_column(kind: str) -> None:
-    with pytest.raises(UnsupportedFeature, match=r"column 'c' of orders is .*, which is no type of Iceberg"):
+    with pytest.raises(UnsupportedFeature, match=r"column 'c' of orders has the type .*, which is not an Iceberg type"):
         arrow_schema({"fields": [field(1, "c", kind)]}, "orders")
 
 
@@ -162,7 +162,7 @@ def test_names_travel_as_data() -> None:
     fields = [with_default(1, "ts", "timestamp_ns", "2017-11-16T22:31:08.123456789"), field(2, "s", struct),
               field(3, "l", {**LIST, "element": struct}), with_default(4, "l2", LIST, [1, 2])]  # fmt: skip
     mapping = '[{"field-id": 1, "names": ["old", "older"]}, {"field-id": 2, "names": ["s"], "fields": []}]'
-    names = field_names_of({"fields": fields}, mapping)
+    names = make_field_names({"fields": fields}, mapping)
     again = FieldNames.from_json(names.to_json())
     assert again.to_json() == names.to_json()
     assert again.defaults == names.defaults
@@ -184,7 +184,7 @@ def test_names_travel_as_data() -> None:
 )
 def test_I5_only_files_without_ids_need_the_name_mapping(tmp_path: Path, text: str) -> None:
     fields = [field(1, "a", "int"), field(2, "b", "int")]
-    names = field_names_of({"fields": fields}, text)
+    names = make_field_names({"fields": fields}, text)
     assert FieldNames.from_json(names.to_json()).wrong_mapping == names.wrong_mapping
     table = IcebergFolder(tmp_path, fields, properties={"schema.name-mapping.default": text})
     rows = pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([2], pa.int32())})
@@ -193,11 +193,11 @@ def test_I5_only_files_without_ids_need_the_name_mapping(tmp_path: Path, text: s
     assert opened.scan("a = 1").to_arrow().to_pylist() == [{"a": 1, "b": 2}]
     level = opened.scan().plan("files").report.level("manifests")
     assert level is not None
-    assert "schema.name-mapping.default is not a name mapping" in str(level.note)
+    assert "schema.name-mapping.default is not a valid name mapping" in str(level.note)
     table.commit(table.data_file("without.parquet", rows, with_ids=False))
     with pytest.raises(
         CorruptFile,
-        match=r"without\.parquet' gives no field ids .* schema\.name-mapping\.default is not a name mapping",
+        match=r"without\.parquet' gives no field ids .* schema\.name-mapping\.default is not a valid name mapping",
     ):
         tamis.open(tmp_path).scan().to_arrow()
 

@@ -254,7 +254,7 @@ def test_a_file_with_other_rows_than_its_metadata_says_is_an_error(tmp_path: Pat
     table = IcebergFolder(tmp_path, [field(1, "id", "long")])
     file = table.data_file(f"a.{ending}", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))
     table.commit(file.__class__(**{**{name: getattr(file, name) for name in file.__dataclass_fields__}, "rows": 4}))
-    with pytest.raises(CorruptFile, match=r"has 3 rows, and the metadata of its table says 4"):
+    with pytest.raises(CorruptFile, match=r"has 3 rows, but the table metadata says 4"):
         tamis.open(tmp_path).scan().to_arrow()
 
 

@@ -108,7 +108,7 @@ def test_what_is_no_type_is_an_error_that_names_the_column(tmp_path: Path, kind:
     folder_of(tmp_path)
     add_column(tmp_path, 2, "g", kind)
     with pytest.raises(
-        UnsupportedFeature, match=r"column 'g' of the table (is 'nonsense'|has the unknown type 'vector')"
+        UnsupportedFeature, match=r"column 'g' of the table has the (type 'nonsense'|unsupported type 'vector')"
     ):
         tamis.open(tmp_path).scan()
 
@@ -220,7 +220,7 @@ def test_encrypted_data_files_are_refused(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], version=3)
     plain = table.data_file("0.parquet", pa.table({"id": [0]}))
     table.commit(plain, table.data_file("1.parquet", pa.table({"id": [1]})).with_less(key_metadata=b"key"))
-    with pytest.raises(UnsupportedFeature, match=r"1\.parquet', of which '.*avro' tells, is encrypted"):
+    with pytest.raises(UnsupportedFeature, match=r"1\.parquet', listed in '.*avro', is encrypted"):
         tamis.open(tmp_path).scan().to_arrow()
     table.commit(removed=[table.path_of("1.parquet")], operation="delete")
     assert tamis.open(tmp_path).scan().to_arrow()["id"].to_pylist() == [0]
@@ -230,7 +230,7 @@ def test_encrypted_manifests_are_refused(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     table.snapshots[0].manifests[0].listed["key_metadata"] = b"key"
     table.commit(table.data_file("2.parquet", pa.table({"id": [3]})))
-    with pytest.raises(UnsupportedFeature, match=r"m1\.avro', of which '.*snap-.*' tells, is encrypted"):
+    with pytest.raises(UnsupportedFeature, match=r"m1\.avro', listed in '.*snap-.*', is encrypted"):
         tamis.open(tmp_path).scan().to_arrow()
 
 
@@ -238,10 +238,10 @@ def test_encrypted_lists_of_manifests_are_refused(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     place = next((tmp_path / "metadata").glob("snap-*.avro"))
     place.write_bytes(os.urandom(1000))
-    with pytest.raises(CorruptFile, match="is no Avro file"):
+    with pytest.raises(CorruptFile, match="is not an Avro file"):
         tamis.open(tmp_path).scan().count()
     edit_metadata(tmp_path, lambda told: told["snapshots"][0].update({"key-id": "k1"}))
-    with pytest.raises(UnsupportedFeature, match=r"snap-.*, the list of the manifests of a snapshot, is encrypted"):
+    with pytest.raises(UnsupportedFeature, match=r"snap-.*, the manifest list of a snapshot, is encrypted"):
         tamis.open(tmp_path).scan().count()
     assert table.snapshots
 
@@ -260,5 +260,5 @@ def test_T5_times_of_orc_files_beyond_nanoseconds_are_refused_by_their_column(tm
     table.commit(table.data_file("1.orc", pa.table({"id": [1], **columns}), noted={}))
     opened = tamis.open(tmp_path)
     assert opened.scan(columns=["id", "near"]).to_arrow()["near"].combine_chunks().equals(columns["near"])
-    with pytest.raises(UnsupportedFeature, match=r"column 'far' of '.*1\.orc' has times outside of 1677 to 2262"):
+    with pytest.raises(UnsupportedFeature, match=r"column 'far' of '.*1\.orc' has timestamps outside 1677 to 2262"):
         opened.scan().to_arrow()

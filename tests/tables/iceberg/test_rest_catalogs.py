@@ -114,12 +114,12 @@ def test_who_is_not_let_in_is_told_so(tmp_path: Path, server: RestServer) -> Non
     server.token = "t0ken"
     server.add("ns.t", table_at(tmp_path / "t").save())
     with pytest.raises(
-        StorageError, match=r"^the catalog 'lake' does not let you in: NotAuth.*: the token is not known\. Give 'token'"
+        StorageError, match=r"^the catalog 'lake' denies access: NotAuth.*: the token is not known\. Set 'token'"
     ) as found:
         tamis.open("ns.t", catalog=of(server, token="another"))
     assert "another" not in str(found.value)
     server.failing["/t"] = (403, '{"error": {"message": "not yours", "type": "ForbiddenException", "code": 403}}')
-    with pytest.raises(StorageError, match=r"^the catalog does not let you read 'ns\.t' of the.* 'lake': Forb.*yours"):
+    with pytest.raises(StorageError, match=r"^the catalog denies access to 'ns\.t' of the.* 'lake': Forb.*yours"):
         tamis.open("ns.t", catalog=of(server, token="t0ken"))
 
 
@@ -151,7 +151,7 @@ def test_a_server_that_fails_is_one_line_that_names_the_catalog(
 def test_answers_that_are_no_answers(tmp_path: Path, server: RestServer) -> None:
     server.add("ns.t", table_at(tmp_path / "t").save())
     server.failing["/t"] = (200, "<html>hello</html>")
-    with pytest.raises(UnsupportedFeature, match=r"^pyiceberg does not read what is told of 'ns\.t' of the.* 'lake'"):
+    with pytest.raises(UnsupportedFeature, match=r"^pyiceberg cannot read the metadata of 'ns\.t' of the.* 'lake'"):
         tamis.open("ns.t", catalog=of(server))
     server.failing = {"/config": (200, "<html>hello</html>")}
     with pytest.raises(InvalidArgument, match=r"^the catalog 'lake' cannot be opened: "):
@@ -253,7 +253,7 @@ def test_I15_a_catalog_that_asks_to_plan_scans_is_refused_by_name(
     server.add("ns.t", table.save(), **({"config": asked} if where == "table" else {}))
     if where != "table":
         server.config = {"defaults": {}, "overrides": {}} | {where: asked}
-    with pytest.raises(UnsupportedFeature, match=rf"plan scans of 'ns\.t'.*scan-planning-mode: {mode}"):
+    with pytest.raises(UnsupportedFeature, match=rf"server-side scan planning for 'ns\.t'.*scan-planning-mode: {mode}"):
         tamis.open("ns.t", catalog=of(server))
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg import transforms as theirs
 from pyiceberg import types as iceberg
 
-from tamis.tables.iceberg.murmur import buckets_of, hash_bytes
+from tamis.tables.iceberg.murmur import compute_buckets, hash_bytes
 from tamis.tables.iceberg.transforms import Transform
 
 INTS = st.integers(-(2**31), 2**31 - 1)
@@ -211,7 +211,7 @@ def test_S8_truncated_texts_end_before_the_next_prefix() -> None:
 def test_I2_transforms_that_nobody_knows_say_nothing(text: str) -> None:
     found = Transform.parse(text)
     assert found.kind == ("void" if text == "void" else "unknown")
-    assert not found.says_null
+    assert not found.preserves_null
     assert found.result_type(pa.int32()) is None
     assert found.lower(pa.array([1]), pa.int32()) is None
 
@@ -254,7 +254,7 @@ def test_buckets_are_those_of_pyiceberg(kind: Any, data_type: pa.DataType, value
     @settings(max_examples=60, deadline=None)
     def check(drawn: list[Any], count: int, start: int) -> None:
         function = theirs.BucketTransform(count).transform(kind)
-        found = buckets_of(array(drawn, data_type).slice(start), count)
+        found = compute_buckets(array(drawn, data_type).slice(start), count)
         assert found is not None
         if pa.types.is_decimal(data_type):
             drawn = [decimal(each, data_type.scale) for each in drawn]
@@ -271,4 +271,4 @@ def test_the_hash_is_murmur3(values: list[bytes]) -> None:
 
 
 def test_floats_have_no_buckets() -> None:
-    assert buckets_of(pa.array([1.5]), 4) is None
+    assert compute_buckets(pa.array([1.5]), 4) is None

@@ -65,7 +65,7 @@ def check(table: tamis.Table, literal: str) -> None:
         lambda: session.sql("SELECT max(p) FROM t").to_arrow(),
         lambda: session.sql("SELECT p, count(*) FROM t GROUP BY p").to_arrow(),
     ):
-        with pytest.raises(CorruptFile, match="a partition value of column 'p' that is no "):
+        with pytest.raises(CorruptFile, match="a partition value of column 'p' that is not a valid "):
             ask()
 
 

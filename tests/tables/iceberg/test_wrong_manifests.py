@@ -135,7 +135,7 @@ def test_a_vector_of_more_rows_than_its_file_has_is_an_error_of_counts_too(tmp_p
     table, file = with_file(tmp_path, version=3)
     (vector,) = deletion_vectors(table, "v.puffin", {file.path: [1]}, {file.path: file})
     table.commit(replace(vector, rows=deleted))
-    with pytest.raises(CorruptFile, match=rf"'.*1\.parquet' has 3 rows, of which {deleted} are deleted"):
+    with pytest.raises(CorruptFile, match=rf"3 rows for '.*1\.parquet', but {deleted} deleted rows"):
         count(tmp_path)
 
 
@@ -143,7 +143,7 @@ def test_a_vector_of_more_rows_than_its_file_has_is_an_error_of_counts_too(tmp_p
 def test_a_file_of_other_rows_than_its_manifest_counts_is_an_error(tmp_path: Path, where: str | None) -> None:
     table = IcebergFolder(tmp_path, [ID])
     table.commit(replace(table.data_file("1.parquet", numbers(1, 2, 3)), rows=2))
-    with pytest.raises(CorruptFile, match=r"1\.parquet' has 3 rows, and the metadata of its table says 2"):
+    with pytest.raises(CorruptFile, match=r"1\.parquet' has 3 rows, but the table metadata says 2"):
         ids(tmp_path, where)
 
 
@@ -163,7 +163,7 @@ def test_I6_a_file_that_was_there_before_has_no_sequence_number_of_the_manifest(
     entry = Entry(file, status=EXISTING, snapshot=last.number)
     deletes = last.manifests[1]
     listed_instead(table, table.write_manifest([entry], last.number, 3), deletes)
-    with pytest.raises(CorruptFile, match="leaves out the sequence number of a file that it did not add"):
+    with pytest.raises(CorruptFile, match="has an existing file without a sequence number"):
         ids(tmp_path)
     # A manifest from before there were such numbers.
     listed_instead(table, table.write_manifest([entry], last.number, 0), deletes)
@@ -190,12 +190,12 @@ def test_I6_equality_deletes_that_compare_nothing_are_an_error(tmp_path: Path, g
     table, _ = with_file(tmp_path)
     table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=given))
     for read in (ids, count):
-        with pytest.raises(CorruptFile, match="equality deletes without the columns that they compare"):
+        with pytest.raises(CorruptFile, match="equality deletes without the compared columns"):
             read(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("number", "what"), [(2, "'s', which is a struct"), (4, "'l', which is a list"), (5, "no schema")]
+    ("number", "what"), [(2, "'s' of the type struct"), (4, "'l' of the type list"), (5, "no schema")]
 )
 def test_I6_equality_deletes_by_no_plain_value_are_an_error(tmp_path: Path, number: int, what: str) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "s", [field(3, "x", "int")]), field(4, "l", list_of(5, "int"))])
@@ -218,7 +218,7 @@ def test_a_manifest_of_neither_data_nor_deletes_is_an_error(tmp_path: Path) -> N
     last = table.snapshots[-1]
     listed_instead(table, table.write_manifest([Entry(file, snapshot=last.number)], last.number, 1, content=7))
     for read in (ids, count):
-        with pytest.raises(CorruptFile, match="manifests of neither data nor deletes"):
+        with pytest.raises(CorruptFile, match="a manifest with unsupported content"):
             read(tmp_path)
 
 

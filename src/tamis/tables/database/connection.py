@@ -1,4 +1,4 @@
-"""A database as connectors use it: it describes its tables and runs queries, each on a connection of its own."""
+"""The interface of a database: it describes its tables and runs each query on its own connection."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query
 
 
 class Database(Protocol):
-    """One database. It only reads, and nothing that it says names a password."""
+    """One database, opened read-only. Its messages never contain a password."""
 
     dialect: Dialect
     place: str
-    """Where it is, for messages."""
+    """The location of the database, for messages."""
 
     def identity(self) -> Hashable:
-        """Equal for two that are the same database, however they were opened.
+        """Return a value that is equal for two handles to the same database, however they were opened.
 
-        Where that cannot be known it may be equal for two that look alike: whoever asks protects one as the other.
+        Where this cannot be determined, two databases that look alike may compare equal. Callers use it to apply
+        policies, and then protect both databases alike.
         """
         ...
 
     def find_table(self, name: Sequence[str]) -> DatabaseTable | None:
-        """The table, or view, of a name with or without a schema; None where there is none."""
+        """Return the table or view with this name, which may include a schema; None if it does not exist."""
         ...
 
     def table_names(self) -> list[str]:
-        """The tables and views, with their schema where they are not found without, for people who look for one."""
+        """Return the names of tables and views for messages, schema-qualified unless the bare name resolves."""
         ...
 
     def rows_of(self, table: DatabaseTable) -> int | None:
-        """About how many rows a table has, where that costs nothing to speak of."""
+        """Return an estimate of a table's row count, or None if the estimate would be expensive."""
         ...
 
     def check(self, query: Query) -> None:
-        """Raise where a column that a query relies on holds values that are not of its type."""
+        """Raise if a column that a query evaluates holds values of another type than the column's."""
         ...
 
     def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
-        """The rows of a query, which returns these columns."""
+        """Run a query that returns these columns, and yield its rows."""
         ...
 
     def close(self) -> None:
@@ -55,25 +56,25 @@ class Database(Protocol):
 
 
 def file_identity(path: str) -> Hashable:
-    """What a file is known by, whichever links lead to it."""
+    """Return a value that identifies a file, whichever links lead to it."""
     try:
         found = Path(path).stat()
     except OSError:
-        return os.path.realpath(path)  # it is gone, and nobody reads it
-    # Not every file system numbers its files.
+        return os.path.realpath(path)  # the file was deleted, so it cannot be read
+    # Not every file system has inode numbers.
     return (found.st_dev, found.st_ino) if found.st_ino else os.path.realpath(path)
 
 
-def conform(batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], place: str) -> pa.RecordBatch:
-    """A batch with the types that its columns have here. What does not fit is an error and never another value."""
+def conform(batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], location: str) -> pa.RecordBatch:
+    """Cast a batch to the types of its columns. A value that the type cannot hold exactly raises an error."""
     if not columns:
         return batch.select([])
-    arrays = [_conform(array, column, place) for array, column in zip(batch.columns, columns, strict=True)]
+    arrays = [_conform_array(array, column, location) for array, column in zip(batch.columns, columns, strict=True)]
     schema = pa.schema([pa.field(column.name, column.type) for column in columns])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _conform(array: pa.Array, column: DatabaseColumn, place: str) -> pa.Array:
+def _conform_array(array: pa.Array, column: DatabaseColumn, location: str) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if array.type == column.type:
@@ -82,6 +83,6 @@ def _conform(array: pa.Array, column: DatabaseColumn, place: str) -> pa.Array:
         return pc.cast(array, column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(
-            f"the column {column.name!r} in {place} holds a value that is no {column.type}: "
+            f"the column {column.name!r} in {location} holds a value that cannot be cast to {column.type}: "
             "read it through a view that casts it"
         ) from error

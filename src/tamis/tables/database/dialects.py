@@ -1,18 +1,18 @@
-"""What the databases mean by the same words, and how each writes a value.
+"""The SQL semantics in which databases differ, and how each database writes a literal.
 
-| what                   | here, as in Spark       | PostgreSQL          | SQLite                  | DuckDB            |
-|------------------------|-------------------------|---------------------|-------------------------|-------------------|
-| order of texts         | by bytes of UTF-8       | by collation: "C"   | by collation: BINARY    | by collation: "C" |
-| equality of texts      | of all bytes            | by collation        | by collation            | by collation      |
-| LIKE                   | regards case            | regards case        | does not: GLOB          | regards case      |
-| NaN                    | largest, equals itself  | same                | there is none           | same              |
-| NULL in an order       | first, last with DESC   | said in the query   | said in the query       | said in the query |
-| dates                  | days                    | same                | texts in the same order | same              |
-| types of columns       | each value has it       | same                | looked up first         | same              |
-| integers that overflow | an error beyond 64 bits | an error, earlier   | become floats           | an error, earlier |
+| semantics           | Tamis, as in Spark     | PostgreSQL        | SQLite                    | DuckDB            |
+|---------------------|------------------------|-------------------|---------------------------|-------------------|
+| order of strings    | by UTF-8 bytes         | by collation: "C" | by collation: BINARY      | by collation: "C" |
+| equality of strings | by all bytes           | by collation      | by collation              | by collation      |
+| LIKE                | case-sensitive         | case-sensitive    | case-insensitive: GLOB    | case-sensitive    |
+| NaN                 | largest, equals itself | same              | does not exist            | same              |
+| NULL in ORDER BY    | first, last with DESC  | explicit          | explicit                  | explicit          |
+| dates               | days                   | same              | strings in the same order | same              |
+| column types        | every value has it     | same              | checked before use        | same              |
+| integer overflow    | error beyond 64 bits   | error, earlier    | becomes a float           | error, earlier    |
 
-What is not equal, and cannot be said so that it is, is not asked of the database: arithmetic, division, functions of
-letters (`upper`), sums and averages of floats, casts that could change a value.
+An operation whose result differs, and cannot be rewritten so that it agrees, is not pushed down: arithmetic, division,
+letter case functions (`upper`), sums and averages of floats, casts that may change a value.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tamis.expr.nodes import Literal
 from tamis.types import is_text
 
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
-"""The years 1 to 9999, which every database writes alike."""
+"""The years 1 to 9999, which every database writes in the same form."""
 
 _FIRST_SECOND, _LAST_SECOND = _FIRST_DAY * 86400, (_LAST_DAY + 1) * 86400
 
 
 def family_of(data_type: pa.DataType | None) -> str | None:
-    """Values of one family compare with each other in a database as they do here; None where none do."""
+    """Return the family of a type, or None. Values of one family compare in a database as they do in Tamis."""
     if data_type is None:
         return None
     for is_of, family in _FAMILIES:
@@ -58,32 +58,32 @@ _FAMILIES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 )
 
 GROUPABLE = frozenset(("boolean", "integer", "decimal", "text", "date", "timestamp", "instant"))
-"""Values of which a group has one spelling: not floats, of which 0.0 and -0.0 are equal."""
+"""Families whose equal values are identical, so that a group key is unambiguous; floats are not (0.0 = -0.0)."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """A database, as far as what it is asked depends on it."""
+    """The capabilities of a database that decide which SQL is pushed down to it."""
 
     name: str
-    """As sqlglot calls it."""
+    """The name of the dialect in sqlglot."""
     collation: str
-    """The collation that compares texts by their bytes."""
+    """The collation that compares strings by their bytes."""
     families: frozenset[str]
-    """Of which values compare there as they do here."""
+    """Type families whose values compare in the database as they do in Tamis."""
     functions: frozenset[str]
-    """That mean the same there."""
+    """Functions that return the same result in the database."""
     joins: frozenset[str]
     write: Callable[[Literal, str], exp.Expr | None]
-    """A value of a family as it stands in a query; None where it cannot stand there."""
+    """Writes a literal of a family for a query; None if the database cannot represent it."""
     has_wide_sums: bool = True
-    """Whether a sum of integers is of a wider type than they are."""
+    """Whether a sum of integers has a wider type than its operands."""
     has_like: bool = True
-    """Whether LIKE tells upper from lower case; else there is GLOB."""
+    """Whether LIKE is case-sensitive; otherwise the database has GLOB."""
 
 
-def _written(types: dict[str, str]) -> Callable[[Literal, str], exp.Expr | None]:
-    """How values are written where types have names; `types` are those of families."""
+def _write_with_types(types: dict[str, str]) -> Callable[[Literal, str], exp.Expr | None]:
+    """Return a literal writer for a database with named types; `types` maps families to type names."""
 
     def write(literal: Literal, family: str) -> exp.Expr | None:
         value = literal.value
@@ -93,33 +93,33 @@ def _written(types: dict[str, str]) -> Callable[[Literal, str], exp.Expr | None]
             case "integer":
                 return exp.Literal.number(int(value))
             case "decimal":
-                return _decimal(value)
+                return _write_decimal(value)
             case "text":
-                return _text(value)
+                return _write_text(value)
             case "single" | "double":
-                return exp.cast(exp.Literal.string(_float(value)), types[family])
+                return exp.cast(exp.Literal.string(_format_float(value)), types[family])
             case "date" | "timestamp" | "instant":
-                moment = _moment(literal, family)
-                return None if moment is None else exp.cast(exp.Literal.string(moment), types[family])
+                time = _format_time(literal, family)
+                return None if time is None else exp.cast(exp.Literal.string(time), types[family])
         return None
 
     return write
 
 
 def is_writable(text: str) -> bool:
-    """Whether a text can stand in a query: PostgreSQL has none with zero characters, and half a character is none."""
+    """Return whether a string can be a literal: PostgreSQL rejects NUL, and a lone surrogate is not a character."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _text(value: str) -> exp.Expr | None:
+def _write_text(value: str) -> exp.Expr | None:
     return exp.Literal.string(value) if is_writable(value) else None
 
 
-def _decimal(value: Decimal) -> exp.Expr:
+def _write_decimal(value: Decimal) -> exp.Expr:
     return exp.Literal.number(format(value, "f"))
 
 
-def _float(value: float) -> str:
+def _format_float(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -127,7 +127,7 @@ def _float(value: float) -> str:
     return repr(value)
 
 
-def _moment(literal: Literal, family: str) -> str | None:
+def _format_time(literal: Literal, family: str) -> str | None:
     if family == "date":
         return format_date(literal.value) if _FIRST_DAY <= literal.value <= _LAST_DAY else None
     if not _FIRST_SECOND * 1_000_000 <= literal.value < _LAST_SECOND * 1_000_000:
@@ -135,27 +135,27 @@ def _moment(literal: Literal, family: str) -> str | None:
     return format_timestamp(literal.value, "us") + ("+00:00" if family == "instant" else "")
 
 
-def _written_in_sqlite(literal: Literal, family: str) -> exp.Expr | None:
+def _write_sqlite(literal: Literal, family: str) -> exp.Expr | None:
     value = literal.value
     match family:
         case "boolean":
             return exp.Literal.number(int(value))
         case "integer":
-            # The smallest integer is read as the negation of one that is too large, which is a float.
+            # SQLite reads the smallest integer as the negation of an integer that is too large, which is a float.
             return exp.Literal.number(int(value)) if value > -(2**63) else None
         case "text":
-            return _text(value)
+            return _write_text(value)
         case "double":
             # SQLite does not read every decimal fraction as the float that is nearest to it.
-            return _exact_fraction(value)
+            return _write_exact_fraction(value)
         case "date":
-            moment = _moment(literal, family)
-            return None if moment is None else exp.Literal.string(moment)
+            time = _format_time(literal, family)
+            return None if time is None else exp.Literal.string(time)
     return None
 
 
-def _exact_fraction(value: float) -> exp.Expr | None:
-    """A float as a quotient of an integer and a power of two, both of which SQLite reads without rounding."""
+def _write_exact_fraction(value: float) -> exp.Expr | None:
+    """Write a float as an integer divided by a power of two; SQLite reads both without rounding."""
     if not math.isfinite(value):
         return None
     numerator, denominator = value.as_integer_ratio()
@@ -165,17 +165,17 @@ def _exact_fraction(value: float) -> exp.Expr | None:
     return exp.paren(exp.Div(this=next(parts), expression=next(parts)))
 
 
-_ALL = frozenset(family for _, family in _FAMILIES)
+_ALL_FAMILIES = frozenset(family for _, family in _FAMILIES)
 _FUNCTIONS = frozenset(("coalesce", "case", "cast"))
 _JOINS = frozenset(("inner", "left", "right", "full"))
 
 POSTGRESQL = Dialect(
     "postgres",
     "C",
-    _ALL,
+    _ALL_FAMILIES,
     _FUNCTIONS | {"length", "substring"},
     _JOINS,
-    _written({
+    _write_with_types({
         "single": "real", "double": "double precision", "date": "date",
         "timestamp": "timestamp", "instant": "timestamptz",
     }),
@@ -184,10 +184,10 @@ POSTGRESQL = Dialect(
 DUCKDB = Dialect(
     "duckdb",
     "C",
-    _ALL,
+    _ALL_FAMILIES,
     _FUNCTIONS | {"length", "substring"},
     _JOINS,
-    _written({
+    _write_with_types({
         "single": "float", "double": "double", "date": "date",
         "timestamp": "timestamp", "instant": "timestamptz",
     }),
@@ -199,7 +199,7 @@ SQLITE = Dialect(
     frozenset(("boolean", "integer", "double", "text", "date")),
     _FUNCTIONS,
     frozenset(("inner", "left")),
-    _written_in_sqlite,
+    _write_sqlite,
     has_wide_sums=False,
     has_like=False,
 )

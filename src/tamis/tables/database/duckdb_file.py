@@ -1,15 +1,15 @@
-"""DuckDB, which speaks Arrow by itself: a file, or a connection that is open already.
+"""A DuckDB database, which returns Arrow natively: a file, or an open connection.
 
-Most types of DuckDB are types of Arrow. These are cast in every query, also inside of lists, structs and maps, so that
-a value compares and orders as what it is:
+Most DuckDB types are Arrow types. The types below are cast in every query, also inside lists, structs and maps, so that
+their values keep their comparisons and their order:
 
-| in DuckDB                | here            | because                                                           |
+| DuckDB type              | Tamis type      | reason                                                            |
 |--------------------------|-----------------|-------------------------------------------------------------------|
 | HUGEINT, UHUGEINT        | decimal(38,0)   | Arrow has no wider integers; a longer value is an error           |
-| BIGNUM                   | decimal(38,0)   | the same; DuckDB casts it by way of its text                      |
-| UUID, BIT                | string          | their texts have the same order                                   |
-| ENUM                     | string          | its values are texts; the order of its declaration is not kept    |
-| TIMETZ, UNION, VARIANT   | not read        | neither Arrow nor a text has their order                          |
+| BIGNUM                   | decimal(38,0)   | the same; DuckDB can only cast it through VARCHAR                 |
+| UUID, BIT                | string          | their strings have the same order                                 |
+| ENUM                     | string          | its values are strings; its declaration order is lost             |
+| TIMETZ, UNION, VARIANT   | unsupported     | neither an Arrow type nor a string has their order                |
 """
 
 from __future__ import annotations
@@ -39,41 +39,41 @@ _WIDEST_INTEGER = "DECIMAL(38,0)"
 _CASTS = {
     "hugeint": (_WIDEST_INTEGER,),
     "uhugeint": (_WIDEST_INTEGER,),
-    # DuckDB has no cast of it to a decimal.
+    # DuckDB cannot cast a BIGNUM to a decimal directly.
     "bignum": ("VARCHAR", _WIDEST_INTEGER),
     "uuid": ("VARCHAR",),
     "bit": ("VARCHAR",),
     "enum": ("VARCHAR",),
 }
-"""By the id of a type, what its values are cast to, one after the other."""
+"""Type ids and the types that their values are cast to, one after the other."""
 
-_NOT_READ = ("time with time zone", "union", "variant")
+_UNSUPPORTED = ("time with time zone", "union", "variant")
 
-_COLUMN_OF_CAST = re.compile(r'CAST\((?:CAST\()*"t\d+"\."((?:[^"]|"")+)"')
+_FAILED_CAST = re.compile(r'CAST\((?:CAST\()*"t\d+"\."((?:[^"]|"")+)"')
 
 
 class DuckDBDatabase:
-    """A DuckDB database."""
+    """A DuckDB database, from a file or an open connection."""
 
     dialect = DUCKDB
 
-    def __init__(self, given: str | duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, source: str | duckdb.DuckDBPyConnection) -> None:
         import duckdb
 
-        self.place = given if isinstance(given, str) else "the DuckDB connection"
-        self._is_own = isinstance(given, str)
+        self.place = source if isinstance(source, str) else "the DuckDB connection"
+        self._owns_connection = isinstance(source, str)
         try:
-            self._connection = duckdb.connect(given, read_only=True) if isinstance(given, str) else given
+            self._connection = duckdb.connect(source, read_only=True) if isinstance(source, str) else source
         except duckdb.Error as error:
             raise StorageError(f"{self.place} cannot be opened: {one_line(error)}") from error
 
     def identity(self) -> Hashable:
-        ((path,),) = self._rows("SELECT path FROM duckdb_databases() WHERE database_name = current_database()")
+        ((path,),) = self._fetch_rows("SELECT path FROM duckdb_databases() WHERE database_name = current_database()")
         if path is not None and Path(str(path)).is_file():
             return file_identity(str(path))
-        # What is in memory has no place, and connections to it do not tell of each other: they see the same tables.
+        # An in-memory database has no path, and its connections cannot be compared, but they see the same tables.
         return tuple(
-            self._rows(
+            self._fetch_rows(
                 "SELECT database_name, schema_name, table_name, table_oid, sql FROM duckdb_tables() UNION ALL "
                 "SELECT database_name, schema_name, view_name, view_oid, sql FROM duckdb_views() WHERE NOT internal "
                 "ORDER BY ALL"
@@ -84,7 +84,7 @@ class DuckDBDatabase:
         if len(name) > 2:
             return None
         schema = name[0] if len(name) == 2 else None
-        found = self._rows(
+        found = self._fetch_rows(
             "SELECT schema_name, table_name FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() "
             "UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal) "
             "WHERE database_name = current_database() AND lower(table_name) = lower(?) "
@@ -94,16 +94,16 @@ class DuckDBDatabase:
         if not found:
             return None
         owner, table = map(str, found[0])
-        place = f"{_identifier(owner)}.{_identifier(table)}"
-        return DatabaseTable(owner, table, self._columns(place))
+        qualified_name = f"{_quote_identifier(owner)}.{_quote_identifier(table)}"
+        return DatabaseTable(owner, table, self._describe_columns(qualified_name))
 
     def close(self) -> None:
-        # A connection that was given is its owner's.
-        if self._is_own:
+        # The caller closes a connection that it opened.
+        if self._owns_connection:
             self._connection.close()
 
     def table_names(self) -> list[str]:
-        found = self._rows(
+        found = self._fetch_rows(
             "SELECT if(schema_name = current_schema(), table_name, schema_name || '.' || table_name) AS name "
             "FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() "
             "UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal) "
@@ -112,20 +112,20 @@ class DuckDBDatabase:
         )
         return [str(name) for (name,) in found]
 
-    def _columns(self, place: str) -> tuple[DatabaseColumn, ...]:
-        with self._telling_place():
-            rows = self._cursor().sql(f"SELECT * FROM {place} LIMIT 0")
+    def _describe_columns(self, qualified_name: str) -> tuple[DatabaseColumn, ...]:
+        with self._wrap_errors():
+            rows = self._open_cursor().sql(f"SELECT * FROM {qualified_name} LIMIT 0")
             kinds = dict(zip(rows.columns, rows.types, strict=True))
-            casts = {name: _casts(kind) for name, kind in kinds.items()}
-            selected = ", ".join(_cast(_identifier(name), casts[name]) for name in kinds)
-            schema = self._cursor().sql(f"SELECT {selected} FROM {place} LIMIT 0").to_arrow_table().schema
+            casts = {name: _list_casts(kind) for name, kind in kinds.items()}
+            selected = ", ".join(_write_cast(_quote_identifier(name), casts[name]) for name in kinds)
+            schema = self._open_cursor().sql(f"SELECT {selected} FROM {qualified_name} LIMIT 0").to_arrow_table().schema
         return tuple(
-            _column(name, data_type, kinds[name], casts[name])
+            _make_column(name, data_type, kinds[name], casts[name])
             for name, data_type in zip(kinds, schema.types, strict=True)
         )
 
     def rows_of(self, table: DatabaseTable) -> int | None:
-        found = self._rows(
+        found = self._fetch_rows(
             "SELECT estimated_size FROM duckdb_tables() WHERE database_name = current_database() "
             "AND schema_name = ? AND table_name = ?",
             [table.schema, table.name],
@@ -133,86 +133,87 @@ class DuckDBDatabase:
         return next((int(str(rows)) for (rows,) in found), None)
 
     def check(self, query: Query) -> None:
-        """Every value has the type of its column."""
+        """Do nothing: every value has the type of its column."""
 
     def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
-        with self._telling_place():
-            for batch in self._cursor().sql(text).to_arrow_reader():
+        with self._wrap_errors():
+            for batch in self._open_cursor().sql(text).to_arrow_reader():
                 yield conform(batch, columns, self.place)
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection of its own to the same database, so that queries run side by side."""
+    def _open_cursor(self) -> duckdb.DuckDBPyConnection:
+        """Open another connection to the same database, so that queries can run concurrently."""
         cursor = self._connection.cursor()
         cursor.execute("SET TimeZone = 'UTC'")
         return cursor
 
-    def _rows(self, text: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        with self._telling_place():
-            return self._cursor().execute(text, list(parameters)).fetchall()
+    def _fetch_rows(self, text: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        with self._wrap_errors():
+            return self._open_cursor().execute(text, list(parameters)).fetchall()
 
     @contextmanager
-    def _telling_place(self) -> Iterator[None]:
+    def _wrap_errors(self) -> Iterator[None]:
+        """Raise DuckDB's errors as errors that state the database's location."""
         import duckdb
 
         try:
             yield
         except duckdb.ConversionException as error:
-            column = _column_of_cast(str(error)) if _WIDEST_INTEGER in str(error) else None
+            column = _find_failed_column(str(error)) if _WIDEST_INTEGER in str(error) else None
             if column is None:
-                raise self._failure(error) from error
+                raise self._to_table_error(error) from error
             raise TableError(
-                f"the column {column!r} in {self.place} holds an integer of more than 38 digits, and is read as "
+                f"the column {column!r} in {self.place} holds an integer of more than 38 digits, but is read as "
                 "decimal(38,0): read it through a view that casts it to VARCHAR or DOUBLE"
             ) from error
         except duckdb.Error as error:
-            raise self._failure(error) from error
+            raise self._to_table_error(error) from error
 
-    def _failure(self, error: Exception) -> TableError:
+    def _to_table_error(self, error: Exception) -> TableError:
         return TableError(f"{self.place} did not answer a query: {one_line(error)}")
 
 
-def _column(name: str, data_type: pa.DataType, kind: DuckDBPyType, casts: tuple[str, ...]) -> DatabaseColumn:
-    if _is_not_read(kind):
+def _make_column(name: str, data_type: pa.DataType, kind: DuckDBPyType, casts: tuple[str, ...]) -> DatabaseColumn:
+    if _is_unsupported(kind):
         return DatabaseColumn(name, types.NotRead(str(kind)))
     data_type = types.STRING if is_text(data_type) else data_type
     return DatabaseColumn(name, data_type, compares=family_of(data_type) is not None, casts=casts)
 
 
-def _is_not_read(kind: DuckDBPyType) -> bool:
-    return kind.id in _NOT_READ or any(map(_is_not_read, _inner(kind)))
+def _is_unsupported(kind: DuckDBPyType) -> bool:
+    return kind.id in _UNSUPPORTED or any(map(_is_unsupported, _list_inner_types(kind)))
 
 
-def _casts(kind: DuckDBPyType) -> tuple[str, ...]:
-    """Return the types that a column of a type is cast to, one after the other; none for one that Arrow has."""
-    if _is_not_read(kind):
+def _list_casts(kind: DuckDBPyType) -> tuple[str, ...]:
+    """Return the types that a column is cast to, one after the other; empty if Arrow has its type."""
+    if _is_unsupported(kind):
         return ()
-    steps = max(map(len, map(_leaf_casts, _leaves(kind))), default=0)
-    return tuple(_type_after(kind, step) for step in range(steps))
+    steps = max(map(len, map(_list_leaf_casts, _walk_leaf_types(kind))), default=0)
+    return tuple(_render_type_after(kind, step) for step in range(steps))
 
 
-def _leaf_casts(kind: DuckDBPyType) -> tuple[str, ...]:
+def _list_leaf_casts(kind: DuckDBPyType) -> tuple[str, ...]:
     return _CASTS.get(kind.id, ())
 
 
-def _leaves(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
-    inner = _inner(kind)
+def _walk_leaf_types(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
+    inner = _list_inner_types(kind)
     if not inner:
         yield kind
     for each in inner:
-        yield from _leaves(each)
+        yield from _walk_leaf_types(each)
 
 
-def _inner(kind: DuckDBPyType) -> list[DuckDBPyType]:
-    """Return the types inside of a list, an array, a struct or a map."""
+def _list_inner_types(kind: DuckDBPyType) -> list[DuckDBPyType]:
+    """Return the types inside a list, an array, a struct or a map."""
     if kind.id not in ("list", "array", "struct", "map"):
         return []
-    # An array has its size there too.
+    # The children of an array include its size.
     return [each for _, each in kind.children if not isinstance(each, int | list)]
 
 
-def _type_after(kind: DuckDBPyType, step: int) -> str:
-    """Write the type that a type has after one of its casts."""
-    inner = [_type_after(each, step) for each in _inner(kind)]
+def _render_type_after(kind: DuckDBPyType, step: int) -> str:
+    """Return the SQL name of a type after one of its casts."""
+    inner = [_render_type_after(each, step) for each in _list_inner_types(kind)]
     match kind.id:
         case "list":
             return f"{inner[0]}[]"
@@ -220,29 +221,29 @@ def _type_after(kind: DuckDBPyType, step: int) -> str:
             return f"{inner[0]}[{dict(kind.children)['size']}]"
         case "struct":
             fields = zip(kind.children, inner, strict=True)
-            return f"STRUCT({', '.join(f'{_identifier(name)} {text}' for (name, _), text in fields)})"
+            return f"STRUCT({', '.join(f'{_quote_identifier(name)} {text}' for (name, _), text in fields)})"
         case "map":
             return f"MAP({inner[0]}, {inner[1]})"
         case _:
-            casts = _leaf_casts(kind)
+            casts = _list_leaf_casts(kind)
             return casts[min(step, len(casts) - 1)] if casts else str(kind)
 
 
-def _column_of_cast(message: str) -> str | None:
-    """Return the column whose cast failed: DuckDB shows the query, and below it marks the cast."""
+def _find_failed_column(message: str) -> str | None:
+    """Return the column whose cast failed. DuckDB prints the query and marks the cast in the line below."""
     lines = message.splitlines()
     for text, marks in pairwise(lines):
         if text.startswith("LINE ") and set(marks) == {" ", "^"}:
-            found = _COLUMN_OF_CAST.match(text, marks.index("^"))
+            found = _FAILED_CAST.match(text, marks.index("^"))
             return None if found is None else found[1].replace('""', '"')
     return None
 
 
-def _cast(sql: str, casts: tuple[str, ...]) -> str:
+def _write_cast(sql: str, casts: tuple[str, ...]) -> str:
     for each in casts:
         sql = f"CAST({sql} AS {each})"
     return sql
 
 
-def _identifier(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

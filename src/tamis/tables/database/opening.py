@@ -1,4 +1,4 @@
-"""Databases by their URIs."""
+"""Opening a database by URI, path or connection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _POSTGRESQL = ("postgresql://", "postgres://")
 _SUFFIXES = {".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite", ".duckdb": "duckdb", ".ddb": "duckdb"}
 
 
-def open_database(place: str | os.PathLike[str] | Any) -> Database:
-    """A database: `postgresql://…`, `sqlite:///path`, `duckdb:///path`, a path, or a DuckDB connection."""
-    if type(place).__name__ == "DuckDBPyConnection":
-        return _duckdb(place)
-    if not isinstance(place, str | os.PathLike):
-        kind = with_article(type(place).__name__)
-        raise InvalidArgument(f"a database is opened by its URI, its path or a DuckDB connection, not by {kind}")
-    text = os.fspath(place)
+def open_database(target: str | os.PathLike[str] | Any) -> Database:
+    """Open a database: `postgresql://…`, `sqlite:///path`, `duckdb:///path`, a path, or a DuckDB connection."""
+    if type(target).__name__ == "DuckDBPyConnection":
+        return _open_duckdb(target)
+    if not isinstance(target, str | os.PathLike):
+        kind = with_article(type(target).__name__)
+        raise InvalidArgument(f"expected a database URI, a path or a DuckDB connection, found {kind}")
+    text = os.fspath(target)
     if text.startswith(_POSTGRESQL):
         from tamis.tables.database.postgresql import PostgreSQLDatabase
 
@@ -30,37 +30,38 @@ def open_database(place: str | os.PathLike[str] | Any) -> Database:
     known = scheme if sign else _SUFFIXES.get(Path(text).suffix.lower())
     if known not in ("sqlite", "duckdb"):
         raise InvalidArgument(
-            f"no database at {_shown(text)!r}: give postgresql://user@host/name, sqlite:///path or duckdb:///path"
+            f"unsupported database {_redact_password(text)!r}: "
+            "expected postgresql://user@host/name, sqlite:///path or duckdb:///path"
         )
-    file = _file(unquote(rest)) if sign else Path(text).expanduser()
+    file = _find_file(unquote(rest)) if sign else Path(text).expanduser()
     if not file.is_file():
-        raise TableNotFound(f"there is no database file '{file}'")
-    return _duckdb(str(file)) if known == "duckdb" else _sqlite(str(file))
+        raise TableNotFound(f"database file not found: '{file}'")
+    return _open_duckdb(str(file)) if known == "duckdb" else _open_sqlite(str(file))
 
 
-def _file(path: str) -> Path:
-    """The file of `sqlite:///a.db`, which is relative, or of `sqlite:////srv/a.db`, which is not.
+def _find_file(path: str) -> Path:
+    """Return the file of `sqlite:///a.db`, which is relative, or of `sqlite:////srv/a.db`, which is absolute.
 
-    People leave the fourth slash out: a file that is there is meant.
+    Users often omit the fourth slash: an existing absolute path takes precedence.
     """
     if path.startswith("//"):
         return Path(path[1:])
     return Path(path[1:]) if path.startswith("/") and not Path(path).is_file() else Path(path)
 
 
-def _shown(text: str) -> str:
-    """A URI without what may be a password."""
+def _redact_password(text: str) -> str:
+    """Return a URI without the part that may contain a password."""
     scheme, sign, rest = text.partition("://")
     return f"{scheme}{sign}{rest.rpartition('@')[2]}" if sign else text
 
 
-def _sqlite(path: str) -> Database:
+def _open_sqlite(path: str) -> Database:
     from tamis.tables.database.sqlite import SQLiteDatabase
 
     return SQLiteDatabase(path)
 
 
-def _duckdb(given: Any) -> Database:
+def _open_duckdb(given: Any) -> Database:
     from tamis.tables.database.duckdb_file import DuckDBDatabase
 
     return DuckDBDatabase(given)

@@ -1,9 +1,9 @@
 """PostgreSQL through ADBC.
 
-Numbers, texts, dates, timestamps, intervals and truth values have types here. Anything else (uuid, json, arrays, times,
-…) is fetched as the text that PostgreSQL has for it, and not asked about; a timetz is not read, because its text has
-another order. Texts compare by their bytes: `COLLATE "C"` says so wherever the collation of a column could say
-otherwise, in a database whose encoding is UTF-8.
+Numbers, strings, dates, timestamps, intervals and booleans keep their types. Every other type (uuid, json, arrays,
+times, …) is fetched as PostgreSQL's text representation and is never part of a pushed-down condition. timetz is
+unsupported, because its text has another order. Strings compare by their bytes: in a database whose encoding is UTF-8,
+queries add `COLLATE "C"` wherever a column's collation could differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tamis.tables.database.query import DatabaseColumn, DatabaseTable, Query
 
 _SETTINGS = (
     "SET TIME ZONE 'UTC'",
-    # Else a backslash in a text would begin an escape.
+    # Otherwise a backslash in a string literal would start an escape sequence.
     "SET standard_conforming_strings = on",
     "SET default_transaction_read_only = on",
 )
@@ -47,17 +47,17 @@ _TYPES = {
 }
 
 _FIRST_DAY = -2440588
-"""The first day that PostgreSQL has, counted from 1970."""
+"""The earliest date of PostgreSQL, in days since 1970."""
 
 _MICROSECONDS_PER_DAY = 86_400_000_000
 
 _WIDEST_NUMERIC = pa.decimal128(38, 18)
-"""As Spark reads a numeric without digits."""
+"""The type as which Spark reads a numeric without precision and scale."""
 
-_CAST = {"oid": ("bigint", types.LONG), "money": ("numeric", _WIDEST_NUMERIC)}
-"""By type, what its values are cast to there, and their type here: as texts they would have another order."""
+_CASTS = {"oid": ("bigint", types.LONG), "money": ("numeric", _WIDEST_NUMERIC)}
+"""PostgreSQL types whose text has another order, the type that they are cast to, and their Arrow type."""
 
-_NOT_READ = ("timetz",)
+_UNSUPPORTED = ("timetz",)
 
 _TABLES = """
 SELECT n.nspname, c.relname, c.oid::bigint
@@ -81,17 +81,17 @@ class PostgreSQLDatabase:
     dialect = POSTGRESQL
 
     def __init__(self, uri: str) -> None:
-        self.place = _without_password(uri)
+        self.place = _redact_password(uri)
         self._uri = uri
-        self._driver = _driver()
+        self._driver = _load_driver()
         self._idle: list[Any] = []
-        weakref.finalize(self, _close, self._idle)
-        self._compares_texts = self._values("SELECT current_setting('server_encoding')") == [("UTF8",)]
+        weakref.finalize(self, _close_all, self._idle)
+        self._compares_texts = self._fetch_rows("SELECT current_setting('server_encoding')") == [("UTF8",)]
 
     def identity(self) -> Hashable:
-        # What every role may ask: the moment at which the server was started, and the number of the database.
+        # Every role may read these: the start time of the server, and the oid of the database.
         return tuple(
-            self._values(
+            self._fetch_rows(
                 "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
                 "WHERE datname = pg_catalog.current_database()"
             )
@@ -100,40 +100,40 @@ class PostgreSQLDatabase:
     def find_table(self, name: Sequence[str]) -> DatabaseTable | None:
         if len(name) > 2:
             return None
-        # A name is looked for as it is written, then without regard to case, as SQL has it here.
+        # An exact match comes first; then names match case-insensitively, as in Tamis SQL.
         for operand in ("{}", "lower({})"):
-            found = self._find(name, operand)
+            found = self._find_tables(name, operand)
             if found:
                 schema, table, oid = found[0]
-                described = self._values(_COLUMNS.format(oid=int(oid)))
-                return DatabaseTable(schema, table, tuple(self._column(*each) for each in described))
+                described = self._fetch_rows(_COLUMNS.format(oid=int(oid)))
+                return DatabaseTable(schema, table, tuple(self._make_column(*each) for each in described))
         return None
 
     def table_names(self) -> list[str]:
         of_users = "n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'"
         is_visible = f"{of_users} AND pg_catalog.pg_table_is_visible(c.oid)"
-        short = {(schema, table) for schema, table, _ in self._values(_TABLES.format(condition=is_visible))}
-        found = ((schema, table) for schema, table, _ in self._values(_TABLES.format(condition=of_users)))
+        short = {(schema, table) for schema, table, _ in self._fetch_rows(_TABLES.format(condition=is_visible))}
+        found = ((schema, table) for schema, table, _ in self._fetch_rows(_TABLES.format(condition=of_users)))
         return sorted(str(each[1]) if each in short else ".".join(each) for each in found)
 
     def close(self) -> None:
-        _close(self._idle)
+        _close_all(self._idle)
 
-    def _find(self, name: Sequence[str], operand: str) -> list[tuple[Any, ...]]:
-        is_named = f"{operand.format('c.relname')} = {operand.format(_text(name[-1]))}"
+    def _find_tables(self, name: Sequence[str], operand: str) -> list[tuple[Any, ...]]:
+        is_named = f"{operand.format('c.relname')} = {operand.format(_quote_text(name[-1]))}"
         if len(name) == 1:
             condition = f"{is_named} AND pg_catalog.pg_table_is_visible(c.oid)"
         else:
-            condition = f"{is_named} AND {operand.format('n.nspname')} = {operand.format(_text(name[0]))}"
-        return self._values(_TABLES.format(condition=condition))
+            condition = f"{is_named} AND {operand.format('n.nspname')} = {operand.format(_quote_text(name[0]))}"
+        return self._fetch_rows(_TABLES.format(condition=condition))
 
-    def _column(self, name: str, kind: str, modifier: int, is_deterministic: bool) -> DatabaseColumn:
+    def _make_column(self, name: str, kind: str, modifier: int, is_deterministic: bool) -> DatabaseColumn:
         if kind == "numeric":
-            return DatabaseColumn(name, _numeric(modifier), compares=True)
-        if kind in _CAST:
-            cast, data_type = _CAST[kind]
+            return DatabaseColumn(name, _decode_numeric(modifier), compares=True)
+        if kind in _CASTS:
+            cast, data_type = _CASTS[kind]
             return DatabaseColumn(name, data_type, compares=True, casts=(cast,))
-        if kind in _NOT_READ:
+        if kind in _UNSUPPORTED:
             return DatabaseColumn(name, types.NotRead(kind))
         data_type = _TYPES.get(kind)
         if data_type is None:
@@ -143,58 +143,62 @@ class PostgreSQLDatabase:
         return DatabaseColumn(name, data_type, compares=family_of(data_type) is not None)
 
     def rows_of(self, table: DatabaseTable) -> int | None:
-        place = f"{_identifier(table.schema)}.{_identifier(table.name)}"
-        found = self._values(
-            f"SELECT reltuples::bigint FROM pg_catalog.pg_class WHERE oid = {_text(place)}::pg_catalog.regclass"
+        qualified_name = f"{_quote_identifier(table.schema)}.{_quote_identifier(table.name)}"
+        found = self._fetch_rows(
+            "SELECT reltuples::bigint FROM pg_catalog.pg_class "
+            f"WHERE oid = {_quote_text(qualified_name)}::pg_catalog.regclass"
         )
-        # What was never analysed is not known.
+        # A table that was never analysed has no estimate.
         return next((int(rows) for (rows,) in found if rows > 0), None)
 
     def check(self, query: Query) -> None:
-        """Every value has the type of its column."""
+        """Do nothing: every value has the type of its column."""
 
     def run(self, text: str, columns: Sequence[DatabaseColumn]) -> Iterator[pa.RecordBatch]:
-        with self._answer(text) as cursor:
+        with self._run_query(text) as cursor:
             for batch in cursor.fetch_record_batch():
                 rows = conform(batch, columns, self.place)
-                self._refuse_infinity(rows)
+                self._reject_infinity(rows)
                 yield rows
 
-    def _refuse_infinity(self, rows: pa.RecordBatch) -> None:
-        """The driver counts from another day than PostgreSQL: what is beyond all days comes out before all of them."""
+    def _reject_infinity(self, rows: pa.RecordBatch) -> None:
+        """Raise if a date or a timestamp is infinite.
+
+        The driver's epoch differs from PostgreSQL's, so that infinity overflows to a value before the earliest date.
+        """
         for field, array in zip(rows.schema, rows.columns, strict=True):
             if pa.types.is_date(field.type) or pa.types.is_timestamp(field.type):
                 counts = array.view(pa.int32() if pa.types.is_date(field.type) else pa.int64())
                 first = _FIRST_DAY * (1 if pa.types.is_date(field.type) else _MICROSECONDS_PER_DAY)
                 if (pc.min(counts).as_py() or 0) < first:
                     raise TableError(
-                        f"the column {field.name!r} in {self.place} holds infinity, or a moment that is too late to be "
-                        "counted: leave such rows out, or read it through a view that casts it to text"
+                        f"the column {field.name!r} in {self.place} holds infinity, or a date or timestamp that is too "
+                        "late for Arrow: filter such rows out, or read it through a view that casts it to text"
                     )
 
-    def _values(self, text: str) -> list[tuple[Any, ...]]:
-        with self._answer(text) as cursor:
+    def _fetch_rows(self, text: str) -> list[tuple[Any, ...]]:
+        with self._run_query(text) as cursor:
             return list(cursor.fetchall())
 
     @contextmanager
-    def _answer(self, text: str) -> Iterator[Any]:
-        """A query under way. It takes a tenth of a second to connect, so connections that are done are kept."""
-        connection, cursor = self._asked(text)
+    def _run_query(self, text: str) -> Iterator[Any]:
+        """Run a query and yield its cursor. Connecting takes a tenth of a second, so idle connections are reused."""
+        connection, cursor = self._start_query(text)
         is_done = False
         try:
             yield cursor
             is_done = True
         except self._driver.Error as error:
-            raise self._failure(error) from error
+            raise self._to_table_error(error) from error
         finally:
             cursor.close()
-            # One that was left in the middle of an answer is of no further use.
+            # A connection whose result was not read to the end cannot be reused.
             if is_done:
                 self._idle.append(connection)
             else:
                 connection.close()
 
-    def _asked(self, text: str) -> tuple[Any, Any]:
+    def _start_query(self, text: str) -> tuple[Any, Any]:
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -202,7 +206,7 @@ class PostgreSQLDatabase:
         try:
             return self._execute(connection, text)
         except TableError:
-            # It was kept for a while: the server may have let it go.
+            # The server may have closed the idle connection.
             return self._execute(self._connect(), text)
 
     def _execute(self, connection: Any, text: str) -> tuple[Any, Any]:
@@ -212,10 +216,10 @@ class PostgreSQLDatabase:
         except self._driver.Error as error:
             cursor.close()
             connection.close()
-            raise self._failure(error) from error
+            raise self._to_table_error(error) from error
         return connection, cursor
 
-    def _failure(self, error: Exception) -> TableError:
+    def _to_table_error(self, error: Exception) -> TableError:
         return TableError(f"{self.place} did not answer a query: {one_line(error)}")
 
     def _connect(self) -> Any:
@@ -230,36 +234,36 @@ class PostgreSQLDatabase:
         return connection
 
 
-def _close(connections: list[Any]) -> None:
+def _close_all(connections: list[Any]) -> None:
     while connections:
         connections.pop().close()
 
 
-def _numeric(modifier: int) -> pa.DataType:
-    """The type of a numeric, whose digits PostgreSQL packs into one number."""
+def _decode_numeric(modifier: int) -> pa.DataType:
+    """Return the type of a numeric column: PostgreSQL packs precision and scale into its type modifier."""
     if modifier < 4:
         return _WIDEST_NUMERIC
     precision, scale = ((modifier - 4) >> 16) & 0xFFFF, (modifier - 4) & 0x7FF
     return pa.decimal128(precision, scale) if precision <= 38 and scale <= precision else _WIDEST_NUMERIC
 
 
-def _text(value: str) -> str:
+def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _identifier(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _without_password(uri: str) -> str:
+def _redact_password(uri: str) -> str:
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2]
     user = parts.username
-    # What follows a question mark may hold a password too.
+    # The query string may contain a password too.
     return f"{parts.scheme}://{f'{user}@' if user else ''}{host}{parts.path}"
 
 
-def _driver() -> Any:
+def _load_driver() -> Any:
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError as error:

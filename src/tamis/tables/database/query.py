@@ -1,7 +1,7 @@
-"""What is asked of a database, as a value: a SELECT over a table, over another SELECT, or over a join of two.
+"""A database query as a value: a SELECT over a table, over another SELECT, or over a join of two.
 
-Queries compare by what they say. Expressions are those of `tamis.expr` over the columns of the source; SQL text in the
-dialect of the database is made of them when they are run.
+Queries compare by value. Their expressions are those of `tamis.expr` over the columns of the source; `select` writes
+them as SQL text in the database's dialect when the query runs.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ JoinKind: TypeAlias = OneOf["inner", "left", "right", "full"]
 
 @dataclass(frozen=True, slots=True)
 class DatabaseColumn:
-    """A column of a table or of a query, and what may be asked about it there."""
+    """A column of a table or of a query, and how the database handles its values."""
 
     name: str
     type: pa.DataType = field(compare=False)
-    """The type that its values have here."""
+    """The Arrow type of its values in Tamis."""
     compares: bool = field(default=False, compare=False)
-    """Whether values are equal, and ordered, in the database as they are here."""
+    """Whether the database compares and orders its values as Tamis does."""
     reads_as_text: bool = field(default=False, compare=False)
-    """Whether values are fetched as the texts that the database has for them."""
+    """Whether values are fetched in the database's text representation."""
     is_bytewise: bool = field(default=False, compare=False)
-    """Of a text: whether it equals only what has the same bytes, without anything being said in the query."""
+    """Whether two strings are equal only if their bytes are, without a COLLATE in the query."""
     is_checked: bool = field(default=True, compare=False)
-    """Whether the database holds values to the type; else it must be looked up before anybody relies on it."""
+    """Whether the database enforces the type; otherwise values must be checked before a query evaluates them."""
     casts: tuple[str, ...] = field(default=(), compare=False)
-    """Of a column of a table: types of the database that it is cast to, one after the other, wherever it is named."""
+    """Database types that a table column is cast to wherever a query names it, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """A table of a database, by its name there. `columns` are all of them."""
+    """A table of a database: its schema, its name and all of its columns."""
 
     schema: str
     name: str
@@ -47,13 +47,13 @@ class DatabaseTable:
 
 @dataclass(frozen=True, slots=True)
 class JoinOf:
-    """Two queries side by side. Their columns get names of their own: `names` are those of the left, then the right."""
+    """A join of two queries. `names` renames the columns of the left, then those of the right."""
 
     left: Query
     right: Query
     kind: JoinKind
     criteria: tuple[tuple[str, str], ...]
-    """Pairs of columns, of the left and of the right, that must be equal."""
+    """Pairs of a left and a right column that must be equal."""
     names: tuple[str, ...]
 
 
@@ -78,6 +78,8 @@ class Aggregated:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
+    """A sort key of ORDER BY."""
+
     expr: Expr
     descending: bool
     nulls_first: bool
@@ -85,7 +87,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT. With `aggregates`, or where it `is_grouped`, the `selected` are the keys of its groups."""
+    """A SELECT. With `aggregates`, or if it `is_grouped`, the `selected` columns are its group keys."""
 
     source: DatabaseTable | Query | JoinOf
     selected: tuple[Selected, ...]
@@ -97,22 +99,22 @@ class Query:
 
     @property
     def columns(self) -> tuple[DatabaseColumn, ...]:
-        """The columns that it returns."""
+        """The columns that the query returns."""
         return (*(each.column for each in self.selected), *(each.column for each in self.aggregates))
 
     @property
     def is_final(self) -> bool:
-        """Whether what is asked in addition goes around it: its rows are groups, or a limited number."""
+        """Whether a further operation needs an outer query, because the rows are groups or limited in number."""
         return self.is_grouped or self.limit is not None
 
     def taking(self, names: frozenset[str]) -> Query:
-        """The same rows with some of the columns."""
+        """Return a query for the same rows with only these columns."""
         query = over(self) if self.is_grouped else self
         return replace(query, selected=tuple(each for each in query.selected if each.column.name in names))
 
 
 def source_columns(source: DatabaseTable | Query | JoinOf) -> tuple[DatabaseColumn, ...]:
-    """The columns that expressions over a source may name."""
+    """Return the columns that expressions over a source may name."""
     if isinstance(source, JoinOf):
         both = (*source.left.columns, *source.right.columns)
         return tuple(replace(column, name=name) for column, name in zip(both, source.names, strict=True))
@@ -120,7 +122,7 @@ def source_columns(source: DatabaseTable | Query | JoinOf) -> tuple[DatabaseColu
 
 
 def over(source: DatabaseTable | Query | JoinOf) -> Query:
-    """All rows and columns of a source."""
+    """Return a query for all rows and columns of a source."""
     return Query(
         source,
         tuple(Selected(column, Column((column.name,), type=column.type)) for column in source_columns(source)),
@@ -128,30 +130,30 @@ def over(source: DatabaseTable | Query | JoinOf) -> Query:
 
 
 def relied_columns(query: Query) -> set[tuple[str, str]]:
-    """The columns, by table and name, whose values decide what a query returns: all but those that are only fetched."""
+    """Return the columns, by table and name, that a query evaluates: all except those that it only fetches."""
     found: set[tuple[str, str]] = set()
-    waiting: list[tuple[DatabaseTable | Query | JoinOf, set[str]]] = [(query, set())]
-    while waiting:
-        source, names = waiting.pop()
+    pending: list[tuple[DatabaseTable | Query | JoinOf, set[str]]] = [(query, set())]
+    while pending:
+        source, names = pending.pop()
         match source:
             case DatabaseTable():
                 found |= {(source.name, name) for name in names}
             case Query():
-                waiting.append((source.source, _names_below(source, names)))
+                pending.append((source.source, _find_evaluated_names(source, names)))
             case JoinOf():
                 both = [(source.left, each.name) for each in source.left.columns]
                 both += [(source.right, each.name) for each in source.right.columns]
                 asked = [each for each, name in zip(both, source.names, strict=True) if name in names]
                 for side, index in ((source.left, 0), (source.right, 1)):
                     compared = {pair[index] for pair in source.criteria}
-                    waiting.append((side, compared | {name for owner, name in asked if owner is side}))
+                    pending.append((side, compared | {name for owner, name in asked if owner is side}))
     return found
 
 
-def _names_below(query: Query, names: set[str]) -> set[str]:
-    """The columns of its source that decide about the rows of a query, and about some of its columns."""
-    relied: list[Expr] = [query.where, *(each.expr for each in query.order)]
-    relied += [each.expr for each in query.selected if query.is_grouped or each.column.name in names]
+def _find_evaluated_names(query: Query, names: set[str]) -> set[str]:
+    """Return the source columns that determine a query's rows and the given ones of its columns."""
+    evaluated: list[Expr] = [query.where, *(each.expr for each in query.order)]
+    evaluated += [each.expr for each in query.selected if query.is_grouped or each.column.name in names]
     for each in query.aggregates:
-        relied += [*each.args, *(() if each.filter is None else (each.filter,))]
-    return {column.path[0] for expr in relied for column in columns_of(expr)}
+        evaluated += [*each.args, *(() if each.filter is None else (each.filter,))]
+    return {column.path[0] for expr in evaluated for column in columns_of(expr)}

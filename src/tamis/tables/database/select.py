@@ -1,4 +1,4 @@
-"""Queries as SQL text in the dialect of a database."""
+"""The SQL text of queries, in a database's dialect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlglot.errors import ErrorLevel
 
 from tamis.expr.nodes import TRUE, Expr
 from tamis.tables.database.dialects import GROUPABLE, Dialect
-from tamis.tables.database.expressions import Named, Piece, Translator
+from tamis.tables.database.expressions import SourceColumn, Translator, TypedSql
 from tamis.tables.database.query import (
     Aggregated,
     DatabaseColumn,
@@ -24,31 +24,33 @@ from tamis.tables.database.query import (
 
 
 def select(query: Query, dialect: Dialect) -> str | None:
-    """The text of a query; None where the database would mean something else by a part of it.
+    """Return the SQL text of a query; None if the database would evaluate a part of it differently.
 
-    Columns that the database must spell out as texts are fetched so; in between they stay what they are.
+    Columns that are fetched in the database's text representation are cast in the outermost SELECT only.
     """
     tree = _Writer(dialect).select(query, is_outermost=True)
-    # What sqlglot has no words for it would leave out with a mere warning.
+    # By default sqlglot drops what a dialect does not support, with only a warning.
     return None if tree is None else tree.sql(dialect=dialect.name, unsupported_level=ErrorLevel.RAISE)
 
 
 def can_select(query: Query, dialect: Dialect) -> bool:
-    """Whether the database means by a query what is meant here."""
+    """Return whether the database evaluates a query as Tamis does."""
     return _Writer(dialect).select(query, is_outermost=True) is not None
 
 
 def can_test(query: Query, condition: Expr, dialect: Dialect) -> bool:
-    """Whether the database means by a condition over the source of a query what is meant here."""
-    return Translator(dialect, _named("t", source_columns(query.source))).predicate(condition) is not None
+    """Return whether the database evaluates a condition over a query's source as Tamis does."""
+    return (
+        Translator(dialect, _bind_columns("t", source_columns(query.source))).translate_predicate(condition) is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """What a query reads from, the columns that it has there, and what is joined to it."""
+    """The FROM clause of a query: its SQL, its columns, and the relation that is joined to it."""
 
     sql: exp.Expr
-    columns: dict[str, Named]
+    columns: dict[str, SourceColumn]
     joined: exp.Expr | None = None
 
 
@@ -58,92 +60,103 @@ class _Writer:
     numbers: count[int] = field(default_factory=lambda: count(1))
 
     def select(self, query: Query, *, is_outermost: bool) -> exp.Select | None:
-        relation = self._source(query.source)
+        relation = self._write_source(query.source)
         if relation is None:
             return None
         translator = Translator(self.dialect, relation.columns)
-        outputs = [self._selected(each, translator, query, is_outermost) for each in query.selected]
-        outputs += [self._aggregated(each, translator) for each in query.aggregates]
+        outputs = [self._write_column(each, translator, query, is_outermost) for each in query.selected]
+        outputs += [self._write_aggregate(each, translator) for each in query.aggregates]
         written = [output for output in outputs if output is not None]
         if len(written) < len(outputs):
             return None
-        # There is no SELECT without columns, and yet there may be a need for rows without any.
+        # SQL has no SELECT without columns, but a query may need rows without any, for example to count them.
         selected = exp.select(*(written or [exp.alias_(exp.Literal.number(1), "each_row")]), copy=False)
         selected = selected.from_(relation.sql, copy=False)
         if isinstance(query.source, JoinOf):
-            condition = self._criteria(query.source, translator)
+            condition = self._write_join_condition(query.source, translator)
             if condition is None or relation.joined is None:
                 return None
             selected = selected.join(relation.joined, on=condition, join_type=query.source.kind, copy=False)
         if query.where != TRUE:
-            condition = translator.predicate(query.where)
+            condition = translator.translate_predicate(query.where)
             if condition is None:
                 return None
             selected = selected.where(condition.unnest(), copy=False)
         if query.is_grouped:
-            keys = [self._key(each, translator) for each in query.selected]
+            keys = [self._write_group_key(each, translator) for each in query.selected]
             selected = selected.group_by(*(key for key in keys if key is not None), copy=False)
-        return self._ordered(selected, query, translator)
+        return self._write_order(selected, query, translator)
 
     # --- Sources ------------------------------------------------------------------------------------------------------
 
-    def _source(self, source: DatabaseTable | Query | JoinOf) -> _Relation | None:
+    def _write_source(self, source: DatabaseTable | Query | JoinOf) -> _Relation | None:
         match source:
             case DatabaseTable():
-                alias = self._alias()
+                alias = self._next_alias()
                 name = exp.to_identifier(alias, quoted=True)
                 table = exp.table_(source.name, db=source.schema, quoted=True, alias=name)
-                return _Relation(table, _cast_columns(_named(alias, source.columns)))
+                return _Relation(table, _cast_columns(_bind_columns(alias, source.columns)))
             case Query():
-                alias = self._alias()
+                alias = self._next_alias()
                 inner = self.select(source, is_outermost=False)
-                return None if inner is None else _Relation(_derived(inner, alias), _named(alias, source.columns))
+                return (
+                    None
+                    if inner is None
+                    else _Relation(_make_subquery(inner, alias), _bind_columns(alias, source.columns))
+                )
             case JoinOf():
-                left, right = self._source(source.left), self._source(source.right)
+                left, right = self._write_source(source.left), self._write_source(source.right)
                 if left is None or right is None:
                     return None
                 both = (*left.columns.values(), *right.columns.values())
                 columns = zip(source.names, both, source_columns(source), strict=True)
-                named_columns = {name: Named(named.sql, column) for name, named, column in columns}
+                named_columns = {name: SourceColumn(named.sql, column) for name, named, column in columns}
                 return _Relation(left.sql, named_columns, right.sql)
 
-    def _criteria(self, source: JoinOf, translator: Translator) -> exp.Expr | None:
+    def _write_join_condition(self, source: JoinOf, translator: Translator) -> exp.Expr | None:
         if source.kind not in self.dialect.joins:
             return None
         count_of_left = len(source.left.columns)
         left = dict(zip((each.name for each in source.left.columns), source.names[:count_of_left], strict=True))
         right = dict(zip((each.name for each in source.right.columns), source.names[count_of_left:], strict=True))
-        pairs = [(translator.column(left[one]), translator.column(right[other])) for one, other in source.criteria]
-        conditions = [condition for pair in pairs if (condition := translator.equal(*pair)) is not None]
+        pairs = [
+            (translator.translate_column(left[one]), translator.translate_column(right[other]))
+            for one, other in source.criteria
+        ]
+        conditions = [condition for pair in pairs if (condition := translator.translate_equality(*pair)) is not None]
         return exp.and_(*conditions) if len(conditions) == len(pairs) else None
 
-    def _alias(self) -> str:
+    def _next_alias(self) -> str:
         return f"t{next(self.numbers)}"
 
     # --- Columns ------------------------------------------------------------------------------------------------------
 
-    def _selected(self, each: Selected, translator: Translator, query: Query, is_outermost: bool) -> exp.Expr | None:
+    def _write_column(
+        self, each: Selected, translator: Translator, query: Query, is_outermost: bool
+    ) -> exp.Expr | None:
         if query.is_grouped:
-            return _aliased(self._key(each, translator), each.column)
-        piece = translator.value(each.expr)
-        if piece is None:
+            return _add_alias(self._write_group_key(each, translator), each.column)
+        typed = translator.translate(each.expr)
+        if typed is None:
             return None
-        sql = exp.cast(piece.sql, "text") if each.column.reads_as_text and is_outermost else piece.sql
-        return _aliased(sql, each.column)
+        sql = exp.cast(typed.sql, "text") if each.column.reads_as_text and is_outermost else typed.sql
+        return _add_alias(sql, each.column)
 
-    def _key(self, each: Selected, translator: Translator) -> exp.Expr | None:
-        piece = translator.value(each.expr)
-        if piece is None or piece.family not in GROUPABLE:
+    def _write_group_key(self, each: Selected, translator: Translator) -> exp.Expr | None:
+        typed = translator.translate(each.expr)
+        if typed is None or typed.family not in GROUPABLE:
             return None
-        return translator.by_bytes(piece)
+        return translator.collate_bytewise(typed)
 
-    def _aggregated(self, each: Aggregated, translator: Translator) -> exp.Expr | None:
-        pieces = [translator.value(arg) for arg in each.args]
-        call = _aggregate(each, [piece for piece in pieces if piece is not None], translator, self.dialect)
-        if call is None or any(piece is None for piece in pieces):
+    def _write_aggregate(self, each: Aggregated, translator: Translator) -> exp.Expr | None:
+        typed_args = [translator.translate(arg) for arg in each.args]
+        call = _translate_aggregate(
+            each, [typed for typed in typed_args if typed is not None], translator, self.dialect
+        )
+        if call is None or any(typed is None for typed in typed_args):
             return None
         if each.filter is not None:
-            condition = translator.predicate(each.filter)
+            condition = translator.translate_predicate(each.filter)
             if condition is None:
                 return None
             where = exp.Where(this=condition)
@@ -151,19 +164,23 @@ class _Writer:
                 call.set("this", exp.Filter(this=call.this, expression=where))
             else:
                 call = exp.Filter(this=call, expression=where)
-        return _aliased(call, each.column)
+        return _add_alias(call, each.column)
 
-    def _ordered(self, selected: exp.Select, query: Query, translator: Translator) -> exp.Select | None:
+    def _write_order(self, selected: exp.Select, query: Query, translator: Translator) -> exp.Select | None:
         for key in query.order:
-            piece = translator.value(key.expr)
-            if piece is None or piece.family is None:
+            typed = translator.translate(key.expr)
+            if typed is None or typed.family is None:
                 return None
-            ordered = exp.Ordered(this=translator.by_bytes(piece), desc=key.descending, nulls_first=key.nulls_first)
+            ordered = exp.Ordered(
+                this=translator.collate_bytewise(typed), desc=key.descending, nulls_first=key.nulls_first
+            )
             selected = selected.order_by(ordered, copy=False)
         return selected if query.limit is None else selected.limit(query.limit, copy=False)
 
 
-def _aggregate(each: Aggregated, args: list[Piece], translator: Translator, dialect: Dialect) -> exp.Expr | None:
+def _translate_aggregate(
+    each: Aggregated, args: list[TypedSql], translator: Translator, dialect: Dialect
+) -> exp.Expr | None:
     match each.function, args:
         case "count", []:
             return None if each.distinct else exp.Count(this=exp.Star())
@@ -172,40 +189,42 @@ def _aggregate(each: Aggregated, args: list[Piece], translator: Translator, dial
                 return exp.Count(this=arg.sql)
             if arg.family not in GROUPABLE:
                 return None
-            return exp.Count(this=exp.Distinct(expressions=[translator.by_bytes(arg)]))
+            return exp.Count(this=exp.Distinct(expressions=[translator.collate_bytewise(arg)]))
         case "min" | "max", [arg] if arg.family is not None and arg.family != "boolean":
-            return (exp.Min if each.function == "min" else exp.Max)(this=translator.by_bytes(arg))
+            return (exp.Min if each.function == "min" else exp.Max)(this=translator.collate_bytewise(arg))
         case "sum", [arg] if not each.distinct and arg.family in ("integer", "decimal") and dialect.has_wide_sums:
-            # Decimals of 38 digits hold every sum, so that none overflows that would not here.
+            # A decimal of 38 digits holds every sum, so that the database overflows only where Tamis does too.
             is_wide = pa.types.is_decimal(each.column.type) and each.column.type.precision == 38
-            return exp.cast(exp.Sum(this=arg.sql), _sum_type(each.column)) if is_wide else None
+            return exp.cast(exp.Sum(this=arg.sql), _render_sum_type(each.column)) if is_wide else None
         case _:
             return None
 
 
-def _sum_type(column: DatabaseColumn) -> str:
+def _render_sum_type(column: DatabaseColumn) -> str:
     return f"decimal({column.type.precision}, {column.type.scale})"
 
 
-def _named(alias: str, columns: tuple[DatabaseColumn, ...]) -> dict[str, Named]:
-    return {column.name: Named(exp.column(column.name, table=alias, quoted=True), column) for column in columns}
+def _bind_columns(alias: str, columns: tuple[DatabaseColumn, ...]) -> dict[str, SourceColumn]:
+    return {column.name: SourceColumn(exp.column(column.name, table=alias, quoted=True), column) for column in columns}
 
 
-def _cast_columns(columns: dict[str, Named]) -> dict[str, Named]:
-    """Return the columns of a table as the types that they are cast to, so that everything above means those."""
-    return {name: Named(_cast(named.sql, named.column.casts), named.column) for name, named in columns.items()}
+def _cast_columns(columns: dict[str, SourceColumn]) -> dict[str, SourceColumn]:
+    """Return a table's columns with their casts, so that all expressions refer to the cast values."""
+    return {
+        name: SourceColumn(_write_casts(named.sql, named.column.casts), named.column) for name, named in columns.items()
+    }
 
 
-def _cast(sql: exp.Expr, casts: tuple[str, ...]) -> exp.Expr:
+def _write_casts(sql: exp.Expr, casts: tuple[str, ...]) -> exp.Expr:
     for each in casts:
-        # The text stands as it is: not every type of a database is one that sqlglot knows.
+        # The type name is copied verbatim, because sqlglot does not support every database type.
         sql = exp.Cast(this=sql, to=exp.Var(this=each))
     return sql
 
 
-def _derived(inner: exp.Select, alias: str) -> exp.Expr:
+def _make_subquery(inner: exp.Select, alias: str) -> exp.Expr:
     return inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
 
 
-def _aliased(sql: exp.Expr | None, column: DatabaseColumn) -> exp.Expr | None:
+def _add_alias(sql: exp.Expr | None, column: DatabaseColumn) -> exp.Expr | None:
     return None if sql is None else exp.alias_(sql, column.name, quoted=True, copy=False)

@@ -1,4 +1,4 @@
-"""The account of a plan: how many manifests and files there were at each stage, and what each conjunct did."""
+"""The pruning metrics of a plan: the number of manifests and files at each stage, and what each conjunct skipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Outcomes = tuple[ConjunctOutcome, ...]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many things there are, and their bytes: None where those are not known."""
+    """A number of files or manifests, and their total bytes: None if unknown."""
 
     count: int = 0
     bytes: int | None = 0
@@ -33,8 +33,8 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """What became of the files of some manifests."""
+class FileMetrics:
+    """The pruning metrics of the files in some manifests."""
 
     total: Sizes = Sizes()
     after_partitions: Sizes = Sizes()
@@ -42,10 +42,10 @@ class Account:
     of_partitions: Outcomes = ()
     of_statistics: Outcomes = ()
     wrong_lengths: int = 0
-    """How many manifests have another length than the manifest list says."""
+    """The number of manifests whose length differs from the one in the manifest list."""
 
-    def __add__(self, other: Account) -> Account:
-        return Account(
+    def __add__(self, other: FileMetrics) -> FileMetrics:
+        return FileMetrics(
             self.total + other.total,
             self.after_partitions + other.after_partitions,
             self.after_statistics + other.after_statistics,
@@ -58,28 +58,28 @@ class Account:
         return asdict(self)
 
     @staticmethod
-    def from_json(given: Mapping[str, Any]) -> Account:
-        total, between, left = (Sizes(**given[name]) for name in ("total", "after_partitions", "after_statistics"))
+    def from_json(json: Mapping[str, Any]) -> FileMetrics:
+        total, between, left = (Sizes(**json[name]) for name in ("total", "after_partitions", "after_statistics"))
         of_partitions, of_statistics = (
-            tuple(ConjunctOutcome(**each) for each in given[name]) for name in ("of_partitions", "of_statistics")
+            tuple(ConjunctOutcome(**each) for each in json[name]) for name in ("of_partitions", "of_statistics")
         )
-        return Account(total, between, left, of_partitions, of_statistics, given["wrong_lengths"])
+        return FileMetrics(total, between, left, of_partitions, of_statistics, json["wrong_lengths"])
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestAccount:
-    """What became of manifests."""
+class ManifestMetrics:
+    """The pruning metrics of manifests."""
 
     total: Sizes = Sizes()
     kept: Sizes = Sizes()
     skipped_files: int = 0
-    """How many files those have that were skipped, as far as anybody counted."""
+    """The number of files in the skipped manifests, as far as the manifest list records it."""
     outcomes: Outcomes = ()
     outcomes_in_files: Outcomes = ()
-    """The same, in files in place of manifests."""
+    """`outcomes`, counted in files instead of manifests."""
 
-    def __add__(self, other: ManifestAccount) -> ManifestAccount:
-        return ManifestAccount(
+    def __add__(self, other: ManifestMetrics) -> ManifestMetrics:
+        return ManifestMetrics(
             self.total + other.total,
             self.kept + other.kept,
             self.skipped_files + other.skipped_files,
@@ -89,8 +89,8 @@ class ManifestAccount:
 
 
 def level_reports(
-    manifests: ManifestAccount,
-    files: Account,
+    manifests: ManifestMetrics,
+    files: FileMetrics,
     *,
     has_partitions: bool,
     by_manifests: bool,
@@ -99,13 +99,13 @@ def level_reports(
     note: str | None,
     rows: tuple[int | None, int | None] = (None, None),
 ) -> list[LevelReport]:
-    """The levels of a plan, in order. Files of manifests that were skipped were ruled out by their partitions."""
+    """Describe the levels of a plan, in order. Files of skipped manifests count as pruned by partition values."""
     reports = []
     if has_partitions:
         skipped = Sizes(manifests.skipped_files, None if manifests.skipped_files else 0)
         outcomes = files.of_partitions
         if by_partitions:
-            total, outcomes = files.total + skipped, _joined(outcomes, manifests.outcomes_in_files)
+            total, outcomes = files.total + skipped, _merge_outcomes(outcomes, manifests.outcomes_in_files)
         else:
             total = files.total
         reports.append(
@@ -124,7 +124,7 @@ def level_reports(
         if files.wrong_lengths
         else None
     )
-    told = "; ".join(each for each in (None if by_manifests else SWITCHED_OFF, note, lengths) if each)
+    notes = "; ".join(each for each in (None if by_manifests else SWITCHED_OFF, note, lengths) if each)
     reports.append(
         LevelReport(
             "manifests",
@@ -133,7 +133,7 @@ def level_reports(
             manifests.total.bytes,
             manifests.kept.bytes,
             manifests.outcomes,
-            told or None,
+            notes or None,
         )
     )
     reports.append(
@@ -151,13 +151,13 @@ def level_reports(
     return reports
 
 
-def _joined(of_files: Outcomes, of_manifests: Outcomes) -> Outcomes:
+def _merge_outcomes(of_files: Outcomes, of_manifests: Outcomes) -> Outcomes:
     return merge_outcomes(of_files, of_manifests)
 
 
 def with_reason(outcomes: Sequence[ConjunctOutcome], reason: str, applies: Sequence[bool]) -> Outcomes:
-    """The outcomes, with a reason why some of them skipped nothing."""
+    """Return the outcomes; those for which `applies` is true get a reason why they skipped nothing."""
     return tuple(
-        replace(outcome, unused_because=reason) if is_so else outcome
-        for outcome, is_so in zip(outcomes, applies, strict=True)
+        replace(outcome, unused_because=reason) if applies_here else outcome
+        for outcome, applies_here in zip(outcomes, applies, strict=True)
     )

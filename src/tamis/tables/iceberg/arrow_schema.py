@@ -1,4 +1,4 @@
-"""Iceberg's types in Arrow: the schema of a table from the JSON of its metadata.
+"""The conversion of Iceberg schemas, as JSON in the table metadata, to Arrow.
 
 | Iceberg                                   | Arrow                                                 |
 |-------------------------------------------|-------------------------------------------------------|
@@ -47,33 +47,33 @@ _PRIMITIVES: dict[str, pa.DataType] = {
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _FIXED = re.compile(r"fixed\[\s*(\d{1,10})\s*\]")
-_MOST_BYTES = 2**20
-"""The longest values of fixed length that are read: Arrow keeps so many bytes for each, NULL or not."""
-_MOST_DEPTH = 100
-_NOT_READ = ("variant", "geometry", "geography")
+_MAX_FIXED_BYTES = 2**20
+"""The longest supported `fixed` values: Arrow allocates this many bytes for each value, NULL or not."""
+_MAX_DEPTH = 100
+_UNSUPPORTED = ("variant", "geometry", "geography")
 
 
-def check_schema(schema: Any, place: str) -> None:
-    """An error where the JSON of a schema is not made as one: fields, their ids and names, and a depth that is sane.
+def check_schema(schema: Any, location: str) -> None:
+    """Raise if the JSON of a schema is malformed: its fields, their ids and names, or its nesting depth.
 
-    What types there are is told when they are wanted.
+    The types themselves are checked when they are converted.
     """
-    waiting = [(schema, 0)]
-    while waiting:
-        kind, depth = waiting.pop()
-        if depth > _MOST_DEPTH:
-            raise CorruptFile(f"'{place}' has a schema of types that are nested more than {_MOST_DEPTH} deep")
+    pending = [(schema, 0)]
+    while pending:
+        kind, depth = pending.pop()
+        if depth > _MAX_DEPTH:
+            raise CorruptFile(f"'{location}' has a schema whose types are nested more than {_MAX_DEPTH} levels deep")
         if isinstance(kind, str):
             continue
         if not isinstance(kind, dict):
-            raise CorruptFile(f"'{place}' has a schema with a type that is none: {str(kind)[:80]!r}")
+            raise CorruptFile(f"'{location}' has a schema with an invalid type: {str(kind)[:80]!r}")
         if kind.get("type", "struct") == "struct":
             fields = kind.get("fields")
             if not isinstance(fields, list) or not all(map(_is_field, fields)):
-                raise CorruptFile(f"'{place}' has a schema with a struct whose fields are none: {str(fields)[:80]!r}")
-            waiting += [(field["type"], depth + 1) for field in fields]
+                raise CorruptFile(f"'{location}' has a schema with invalid struct fields: {str(fields)[:80]!r}")
+            pending += [(field["type"], depth + 1) for field in fields]
         else:
-            waiting += [(kind[part], depth + 1) for part in ("element", "key", "value") if part in kind]
+            pending += [(kind[part], depth + 1) for part in ("element", "key", "value") if part in kind]
 
 
 def _is_field(given: Any) -> bool:
@@ -83,44 +83,44 @@ def _is_field(given: Any) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and isinstance(given.get("name"), str)
 
 
-def arrow_schema(schema: Json, place: str = "the table") -> pa.Schema:
-    """The columns of a table whose schema is this JSON; `place` names the table in messages."""
-    return pa.schema([arrow_field(each, place) for each in schema["fields"]])
+def arrow_schema(schema: Json, location: str = "the table") -> pa.Schema:
+    """Convert a schema; `location` names the table in messages."""
+    return pa.schema([arrow_field(each, location) for each in schema["fields"]])
 
 
-def arrow_field(given: Json, place: str = "the table") -> pa.Field:
-    """A field of a struct."""
+def arrow_field(given: Json, location: str = "the table") -> pa.Field:
+    """Convert a field of a schema or of a struct."""
     try:
         name, kind, required = given["name"], given["type"], bool(given["required"])
     except (KeyError, TypeError) as error:
-        raise CorruptFile(f"the schema of {place} has a field that is none: {str(given)[:80]!r}") from error
-    return pa.field(name, arrow_type(kind, name, place), nullable=not required)
+        raise CorruptFile(f"the schema of {location} has an invalid field: {str(given)[:80]!r}") from error
+    return pa.field(name, arrow_type(kind, name, location), nullable=not required)
 
 
-def arrow_type(given: Any, name: str = "", place: str = "the table") -> pa.DataType:
-    """The type that a type of the metadata is, `name` being the column that has it."""
+def arrow_type(given: Any, name: str = "", location: str = "the table") -> pa.DataType:
+    """Convert a type; `name` is its column, for messages."""
     if isinstance(given, str):
-        return _primitive(given, name, place)
+        return _convert_primitive(given, name, location)
     try:
         match given["type"]:
             case "struct":
-                return pa.struct([arrow_field(each, place) for each in given["fields"]])
+                return pa.struct([arrow_field(each, location) for each in given["fields"]])
             case "list":
-                element = arrow_type(given["element"], f"{name}.element", place)
+                element = arrow_type(given["element"], f"{name}.element", location)
                 return pa.list_(pa.field("element", element, nullable=not given["element-required"]))
             case "map":
-                value = arrow_type(given["value"], f"{name}.value", place)
+                value = arrow_type(given["value"], f"{name}.value", location)
                 return pa.map_(
-                    pa.field("key", arrow_type(given["key"], f"{name}.key", place), nullable=False),
+                    pa.field("key", arrow_type(given["key"], f"{name}.key", location), nullable=False),
                     pa.field("value", value, nullable=not given["value-required"]),
                 )
             case other:
-                raise UnsupportedFeature(f"column '{name}' of {place} has the unknown type {other!r}")
+                raise UnsupportedFeature(f"column '{name}' of {location} has the unsupported type {other!r}")
     except (KeyError, TypeError) as error:
-        raise CorruptFile(f"column '{name}' of {place} has no type that is one: {str(given)[:80]!r}") from error
+        raise CorruptFile(f"column '{name}' of {location} has an invalid type: {str(given)[:80]!r}") from error
 
 
-def _primitive(given: str, name: str, place: str) -> pa.DataType:
+def _convert_primitive(given: str, name: str, location: str) -> pa.DataType:
     text = given.strip().lower()
     if text in _PRIMITIVES:
         return _PRIMITIVES[text]
@@ -130,7 +130,7 @@ def _primitive(given: str, name: str, place: str) -> pa.DataType:
             return pa.decimal128(precision, scale)
     if match := _FIXED.fullmatch(text):
         length = int(match[1])
-        return pa.binary(length) if length <= _MOST_BYTES else types.NotRead(text)
-    if text.partition("(")[0] in _NOT_READ:
+        return pa.binary(length) if length <= _MAX_FIXED_BYTES else types.NotRead(text)
+    if text.partition("(")[0] in _UNSUPPORTED:
         return types.NotRead(given)
-    raise UnsupportedFeature(f"column '{name}' of {place} is {given!r}, which is no type of Iceberg")
+    raise UnsupportedFeature(f"column '{name}' of {location} has the type {given!r}, which is not an Iceberg type")

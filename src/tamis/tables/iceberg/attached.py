@@ -1,4 +1,4 @@
-"""Catalogs of Iceberg tables under a name of a session: `prod.shop.orders`."""
+"""Iceberg catalogs that are attached to a session under a name: `prod.shop.orders`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from itertools import islice
 from pyiceberg.catalog import Catalog
 
 from tamis.errors import InvalidArgument, StorageError
-from tamis.tables.iceberg.catalog_loading import PARSING, load, raised_by_catalogs, said
+from tamis.tables.iceberg.catalog_loading import PARSE_ERRORS, format_error, list_catalog_errors, open_catalog
 from tamis.tables.source import TableSource
 
-MOST_NAMES = 1000
-"""Of tables that are told."""
+MAX_LISTED_TABLES = 1000
+"""The largest number of table names that messages and listings contain."""
 
 
 @dataclass(frozen=True)
 class AttachedIceberg:
-    """The tables of a catalog."""
+    """An attached catalog and its tables."""
 
     attached_as: str
     catalog: Catalog
     open_table: Callable[[str, Catalog], TableSource]
-    """By `namespace.table`."""
+    """Opens a table by `namespace.table`."""
     names_of: Callable[[TableSource], Sequence[str]]
-    """By which policies know a table, besides the one it has here."""
+    """Returns further names by which policies may refer to a table."""
 
     @staticmethod
     def of(
@@ -35,12 +35,12 @@ class AttachedIceberg:
         open_table: Callable[[str, Catalog], TableSource],
         names_of: Callable[[TableSource], Sequence[str]],
     ) -> AttachedIceberg:
-        return AttachedIceberg(name, load(catalog), open_table, names_of)
+        return AttachedIceberg(name, open_catalog(catalog), open_table, names_of)
 
     def open(self, name: Sequence[str]) -> TableSource:
         if len(name) < 2:
             raise InvalidArgument(
-                f"{self.attached_as!r} is a catalog, whose tables are in namespaces: write "
+                f"the tables of the catalog {self.attached_as!r} are in namespaces: write "
                 f"{self.attached_as}.namespace.{'.'.join(name)}"
             )
         return self.open_table(".".join(name), self.catalog)
@@ -52,26 +52,28 @@ class AttachedIceberg:
         if not isinstance(other, AttachedIceberg):
             return False
         one, two = self.catalog, other.catalog
-        # A name tells apart only the catalogs that share a database. Rather too many are the same than too few.
-        return one is two or _place(one) == _place(two)
+        # Catalogs that share a database differ only by name. Treating too many as the same is the safe error here.
+        return one is two or _normalize_location(one) == _normalize_location(two)
 
     def table_names(self) -> Sequence[str]:
         try:
-            return [".".join(name) for name in islice(self._tables(()), MOST_NAMES)]
-        except (*PARSING, *raised_by_catalogs()) as error:
-            raise StorageError(f"the catalog {self.attached_as!r} does not tell its tables: {said(error)}") from error
+            return [".".join(name) for name in islice(self._walk_tables(()), MAX_LISTED_TABLES)]
+        except (*PARSE_ERRORS, *list_catalog_errors()) as error:
+            raise StorageError(
+                f"the catalog {self.attached_as!r} cannot list its tables: {format_error(error)}"
+            ) from error
 
-    def _tables(self, namespace: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    def _walk_tables(self, namespace: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         if namespace:
             yield from self.catalog.list_tables(namespace)
         for each in self.catalog.list_namespaces(namespace):
-            # Some list themselves, or namespaces that are further down.
+            # Some catalogs also return the namespace itself, or namespaces further down.
             if len(each) == len(namespace) + 1:
-                yield from self._tables(tuple(each))
+                yield from self._walk_tables(tuple(each))
 
 
-def _place(catalog: Catalog) -> str:
-    """Where a catalog is, however that is written."""
+def _normalize_location(catalog: Catalog) -> str:
+    """Return the normalized location of a catalog."""
     uri = str(catalog.properties.get("uri") or catalog.properties.get("warehouse") or catalog.name)
     scheme, _, path = uri.partition(":///")
     return os.path.realpath(path) if scheme.startswith("sqlite") else uri.rstrip("/").casefold()

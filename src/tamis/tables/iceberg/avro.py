@@ -1,12 +1,12 @@
-"""Avro files, whole columns at a time: the container taken apart here, its records decoded by polars.
+"""A reader of Avro object container files: it parses the container, and polars decodes the records column by column.
 
-A container is a header (metadata, among it schema and codec, and a mark of 16 bytes) and blocks: how many records, how
-many bytes, the bytes as the codec left them, the mark once more. Some writers make a block of every record, on which
-polars is slow, and some use codecs that it does not have. So all blocks are decompressed here and handed to polars as
-one block without a codec, under a schema that says the same in words that polars understands: see `avro_schema`. What
-it refuses all the same is decoded record by record, see `avro_rows`.
+A container is a header (metadata with schema and codec, and a sync marker of 16 bytes) followed by blocks: record
+count, byte count, compressed records, and the sync marker again. Some writers write a block per record, on which polars
+is slow, and some use codecs that polars lacks. So this module decompresses all blocks and passes them to polars as one
+uncompressed block, under an equivalent schema that polars supports: see `avro_schema`. What polars still rejects is
+decoded record by record: see `avro_rows`.
 
-Lengths in a damaged file say anything. None of them is believed before it is compared with the bytes at hand.
+A damaged file may contain any length, so every length is checked against the available bytes before use.
 """
 
 from __future__ import annotations
@@ -22,177 +22,181 @@ from typing import Any
 import pyarrow as pa
 
 from tamis.errors import CorruptFile, UnsupportedFeature, one_line
-from tamis.tables.iceberg.avro_enumerations import with_symbols
-from tamis.tables.iceberg.avro_inlined import Inlined
+from tamis.tables.iceberg.avro_enumerations import decode_enumerations
+from tamis.tables.iceberg.avro_inlined import FlattenedRecord
 from tamis.tables.iceberg.avro_rows import decode_rows
-from tamis.tables.iceberg.avro_schema import arrow_type, resolve, text_for_polars
+from tamis.tables.iceberg.avro_schema import arrow_type, resolve, to_polars_schema
 
 _MAGIC = b"Obj\x01"
-_MARK = 16
-_MOST_DIGITS = 9
+_SYNC_MARKER_SIZE = 16
+_MAX_DIGITS = 9
 MOST_BYTES = 2**30
-"""The most bytes that the blocks of one file may have when they are decompressed: a small file can claim any size."""
+"""The largest decompressed size of the blocks of one file: a small file can claim any size."""
 
 PART_BYTES = 64 * 1024 * 1024
-"""How many bytes of a large file are decompressed together."""
+"""The number of bytes of a large file that are decompressed at a time."""
 
 
 @dataclass(frozen=True)
 class AvroFile:
-    """An Avro file, decompressed."""
+    """A decompressed Avro file, or a part of one."""
 
-    place: str
+    location: str
     metadata: Mapping[str, bytes]
     count: int
-    """How many records it has."""
+    """The number of records."""
     body: bytes
     """The records, one after another."""
 
     @cached_property
     def schema(self) -> Any:
-        """The type of a record: JSON, with named types in the place of their names."""
+        """The resolved schema of a record, as JSON without references to named types."""
         try:
             return resolve(json.loads(self.metadata["avro.schema"]))
         except (KeyError, ValueError, RecursionError) as error:
-            raise CorruptFile(f"'{self.place}' has no schema that is one: {one_line(error)}") from error
+            raise CorruptFile(f"'{self.location}' has an invalid Avro schema: {one_line(error)}") from error
 
     def text(self, name: str) -> str | None:
-        """An entry of the metadata."""
+        """Return an entry of the file metadata as text, or None."""
         found = self.metadata.get(name)
         return None if found is None else found.decode(errors="replace")
 
     def number(self, name: str) -> int | None:
-        """An entry of the metadata that is an id."""
+        """Return an entry of the file metadata that is an id, or None."""
         found = self.text(name)
         if found is None:
             return None
-        if not (found.isascii() and found.isdecimal() and len(found) <= _MOST_DIGITS):
-            raise CorruptFile(f"'{self.place}' has the {name} {found[:80]!r}, which is no number: it is damaged")
+        if not (found.isascii() and found.isdecimal() and len(found) <= _MAX_DIGITS):
+            raise CorruptFile(
+                f"'{self.location}' has the {name} {found[:80]!r}, expected a number: the file is damaged"
+            )
         return int(found)
 
     def read(self) -> pa.Table:
-        """All records as Arrow has them: maps are lists of `key` and `value`, times are plain numbers."""
-        text = text_for_polars(self.schema)
+        """Decode all records. Maps become lists of `key` and `value`, and times become plain numbers."""
+        text = to_polars_schema(self.schema)
         found = None if text is None else self._read_with_polars(text)
-        return with_symbols(self._read_one_by_one() if found is None else found, self.schema, self.place)
+        return decode_enumerations(self._read_by_record() if found is None else found, self.schema, self.location)
 
     def read_fields(self, is_wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[pa.Table, Any]:
-        """Some fields of the records, and of records inside of them, with the schema that is left.
+        """Decode the wanted fields of the records and of the records directly inside them, and return their schema.
 
-        Others are passed over, which takes a third of the time. Where that cannot be done there are all of them.
+        Skipping the other fields saves two thirds of the time. Where skipping is not possible, all fields are returned.
         """
         if self.schema["type"] != "record":
-            return self._read_one_by_one(), self.schema
-        inlined = Inlined.of(self.schema, is_wanted)
-        text = text_for_polars(inlined.schema)
-        found = None if text is None else self._read_with_polars(text, inlined.names)
+            return self._read_by_record(), self.schema
+        flattened = FlattenedRecord.of(self.schema, is_wanted)
+        text = to_polars_schema(flattened.schema)
+        found = None if text is None else self._read_with_polars(text, flattened.names)
         if found is None:
-            return self._read_one_by_one(), self.schema
-        return inlined.table(found), inlined.wanted_schema
+            return self._read_by_record(), self.schema
+        return flattened.rebuild(found), flattened.wanted_schema
 
     def _read_with_polars(self, schema: str, names: list[str] | None = None) -> pa.Table | None:
-        """None where the bytes do not fit the schema."""
+        """Decode the records with polars; None if polars cannot decode them."""
         import polars
         from polars.exceptions import PanicException, PolarsError
 
         if not self.count:
             return None
         try:
-            found = polars.read_avro(BytesIO(_framed(schema, self.count, self.body)), columns=names)
+            found = polars.read_avro(BytesIO(_write_single_block(schema, self.count, self.body)), columns=names)
         except (PolarsError, PanicException, OSError, ValueError):
-            # Whose fault it is shows when the records are decoded one by one.
+            # Decoding the records one by one finds out whether the file is damaged.
             return None
         return found.to_arrow() if found.height == self.count else None
 
-    def _read_one_by_one(self) -> pa.Table:
-        return decode_rows(self.body, self.count, self.schema, self.place)
+    def _read_by_record(self) -> pa.Table:
+        return decode_rows(self.body, self.count, self.schema, self.location)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The types that the logical types of the schema mean, with the ids of Iceberg's fields."""
+        """The Arrow schema with logical types, and with Iceberg's field ids as metadata."""
         try:
             return pa.schema(list(arrow_type(self.schema)))
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFile(f"'{self.place}' has a schema with types that are none: {one_line(error)}") from error
+            raise CorruptFile(f"'{self.location}' has an Avro schema with invalid types: {one_line(error)}") from error
 
 
-def open_avro(content: bytes | pa.Buffer, place: str) -> AvroFile:
-    """Take an Avro file apart. Everything that its lengths claim is checked."""
-    (file,) = avro_parts(content, place, None)
+def open_avro(content: bytes | pa.Buffer, location: str) -> AvroFile:
+    """Parse and decompress an Avro file. All lengths are checked."""
+    (file,) = open_avro_parts(content, location, None)
     return file
 
 
-def avro_parts(content: bytes | pa.Buffer, place: str, most: int | None) -> Iterator[AvroFile]:
-    """The same in parts of about so many bytes (None: in one), so that a large file is not decompressed all at once.
+def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None) -> Iterator[AvroFile]:
+    """Yield an Avro file in parts of about `most` bytes (None: as one part), at least one.
 
-    There is one part at least.
+    So a large file is not decompressed as a whole.
     """
     data = memoryview(content).cast("B")
     if bytes(data[:4]) != _MAGIC:
-        raise CorruptFile(f"'{place}' is no Avro file: it does not begin as one")
-    reader = _Reader(data, 4, place)
+        raise CorruptFile(f"'{location}' is not an Avro file: its magic bytes are wrong")
+    reader = _Reader(data, 4, location)
     metadata = reader.metadata()
-    mark = reader.take(_MARK)
+    sync_marker = reader.take(_SYNC_MARKER_SIZE)
     codec = metadata.get("avro.codec", b"null").decode(errors="replace")
     decompress = _CODECS.get(codec)
     if decompress is None:
         raise UnsupportedFeature(
-            f"'{place}' is compressed with {codec!r}, which Tamis does not read. Codecs: {', '.join(_CODECS)}"
+            f"'{location}' is compressed with the unsupported codec {codec!r}. Codecs: {', '.join(_CODECS)}"
         )
     count, size, blocks = 0, 0, []
-    while not reader.is_done:
+    while not reader.is_at_end:
         records, length = reader.number(), reader.number()
         block = reader.take(length)
         try:
             body = decompress(block, MOST_BYTES - size)
         except (zlib.error, pa.ArrowException, OSError, ValueError, EOFError) as error:
-            raise CorruptFile(f"'{place}' has a block that is no {codec} data: {one_line(error)}") from error
+            raise CorruptFile(f"'{location}' has a block with invalid {codec} data: {one_line(error)}") from error
         size += len(body)
         if records < 0 or size > MOST_BYTES:
-            raise CorruptFile(f"'{place}' claims more than an Avro file of {len(data)} bytes can hold: it is damaged")
-        if reader.take(_MARK) != mark:
-            raise CorruptFile(f"'{place}' has a block without the mark at its end: it is damaged or cut off")
+            raise CorruptFile(
+                f"'{location}' claims more data than an Avro file of {len(data)} bytes can hold: the file is damaged"
+            )
+        if reader.take(_SYNC_MARKER_SIZE) != sync_marker:
+            raise CorruptFile(f"'{location}' has a block without a sync marker: the file is damaged or truncated")
         count += records
         blocks.append(body)
-        if most is not None and size >= most and not reader.is_done:
-            yield _part(place, metadata, count, blocks)
+        if most is not None and size >= most and not reader.is_at_end:
+            yield _make_part(location, metadata, count, blocks)
             count, size, blocks = 0, 0, []
-    yield _part(place, metadata, count, blocks)
+    yield _make_part(location, metadata, count, blocks)
 
 
-def _part(place: str, metadata: Mapping[str, bytes], count: int, blocks: list[bytes]) -> AvroFile:
-    file = AvroFile(place, metadata, count, b"".join(blocks))
+def _make_part(location: str, metadata: Mapping[str, bytes], count: int, blocks: list[bytes]) -> AvroFile:
+    file = AvroFile(location, metadata, count, b"".join(blocks))
     if count > len(file.body) and count > 0:
-        # Records without a single byte are of no use to anybody, and could be any number of them.
-        raise CorruptFile(f"'{place}' claims {count} records in {len(file.body)} bytes: it is damaged")
+        # Records without any bytes carry no data, and a damaged file could claim any number of them.
+        raise CorruptFile(f"'{location}' claims {count} records in {len(file.body)} bytes: the file is damaged")
     return file
 
 
 class _Reader:
-    """Takes bytes one after another, none of which lies behind the end."""
+    """A sequential reader that checks every length."""
 
-    def __init__(self, data: memoryview, position: int, place: str) -> None:
+    def __init__(self, data: memoryview, position: int, location: str) -> None:
         self._data = data
         self._position = position
-        self._place = place
+        self._location = location
 
     @property
-    def is_done(self) -> bool:
+    def is_at_end(self) -> bool:
         return self._position >= len(self._data)
 
     def take(self, length: int) -> memoryview:
         end = self._position + length
         if length < 0 or end > len(self._data):
             raise CorruptFile(
-                f"'{self._place}' names {length} bytes at {self._position}, and has {len(self._data)}: "
-                "it is damaged or cut off"
+                f"'{self._location}' claims {length} bytes at offset {self._position}, but has {len(self._data)}: "
+                "the file is damaged or truncated"
             )
         found = self._data[self._position : end]
         self._position = end
         return found
 
     def number(self) -> int:
-        """A whole number, of which a byte holds seven bits and the lowest is the sign."""
+        """Read a zigzag varint."""
         data, position = self._data, self._position
         value = shift = 0
         for byte in data[position : position + 10]:
@@ -202,32 +206,32 @@ class _Reader:
                 self._position = position
                 return (value >> 1) ^ -(value & 1)
             shift += 7
-        raise CorruptFile(f"'{self._place}' has no number where one should be, at {self._position}: it is damaged")
+        raise CorruptFile(f"'{self._location}' has an invalid number at offset {self._position}: the file is damaged")
 
     def metadata(self) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         while (count := self.number()) != 0:
             if count < 0:
                 count = -count
-                self.number()  # the bytes of the block, for whoever skips it
+                self.number()  # the size of the block in bytes, only needed to skip it
             if count > len(self._data):
-                raise CorruptFile(f"'{self._place}' claims {count} entries of metadata: it is damaged")
+                raise CorruptFile(f"'{self._location}' claims {count} metadata entries: the file is damaged")
             for _ in range(count):
                 name = bytes(self.take(self.number())).decode(errors="replace")
                 found[name] = bytes(self.take(self.number()))
         return found
 
 
-def _inflate(block: memoryview, room: int) -> bytes:
+def _decompress_deflate(block: memoryview, room: int) -> bytes:
     inflater = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
     found = inflater.decompress(block, room + 1)
     if not inflater.eof and len(found) <= room:
-        raise EOFError("it ends too soon")
+        raise EOFError("the data is truncated")
     return found
 
 
-def _uncompress_snappy(block: memoryview, room: int) -> bytes:
-    """Snappy says how long the result is, and Avro puts a checksum of it behind."""
+def _decompress_snappy(block: memoryview, room: int) -> bytes:
+    """Decompress Snappy data, which starts with its decompressed size; Avro appends a checksum."""
     content, checksum = block[:-4], bytes(block[-4:])
     size = shift = 0
     for byte in content[:5]:
@@ -236,53 +240,54 @@ def _uncompress_snappy(block: memoryview, room: int) -> bytes:
         if byte < 0x80:
             break
     if size > room:
-        return _too_much(room)
+        return _raise_too_large(room)
     found = bytes(pa.decompress(pa.py_buffer(content), size, codec="snappy"))
     if zlib.crc32(found).to_bytes(4, "big") != checksum:
-        raise ValueError("its checksum is that of other bytes")
+        raise ValueError("the checksum does not match")
     return found
 
 
-def _unzstandard(block: memoryview, room: int) -> bytes:
+def _decompress_zstandard(block: memoryview, room: int) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(block)), "zstd") as stream:
         return bytes(stream.read(room + 1))
 
 
-def _too_much(room: int) -> bytes:
-    raise ValueError(f"it claims more than {room} bytes")
+def _raise_too_large(room: int) -> bytes:
+    raise ValueError(f"the decompressed data is larger than {room} bytes")
 
 
 _CODECS: dict[str, Callable[[memoryview, int], bytes]] = {
     "null": lambda block, room: bytes(block),
-    "deflate": _inflate,
-    "snappy": _uncompress_snappy,
-    "zstandard": _unzstandard,
+    "deflate": _decompress_deflate,
+    "snappy": _decompress_snappy,
+    "zstandard": _decompress_zstandard,
 }
 
 
-def _framed(schema: str, count: int, body: bytes) -> bytes:
-    """A file of one block, without a codec."""
-    mark = bytes(_MARK)
+def _write_single_block(schema: str, count: int, body: bytes) -> bytes:
+    """Return an Avro file with one uncompressed block."""
+    sync_marker = bytes(_SYNC_MARKER_SIZE)
     entries = {"avro.schema": schema.encode(), "avro.codec": b"null"}
     header = b"".join(
-        _number(len(name)) + name.encode() + _number(len(value)) + value for name, value in entries.items()
+        _encode_number(len(name)) + name.encode() + _encode_number(len(value)) + value
+        for name, value in entries.items()
     )
     parts: Iterable[bytes] = (
         _MAGIC,
-        _number(len(entries)),
+        _encode_number(len(entries)),
         header,
-        _number(0),
-        mark,
-        _number(count),
-        _number(len(body)),
+        _encode_number(0),
+        sync_marker,
+        _encode_number(count),
+        _encode_number(len(body)),
         body,
-        mark,
+        sync_marker,
     )
     return b"".join(parts)
 
 
-def _number(value: int) -> bytes:
-    """A number that is not negative, as Avro writes it."""
+def _encode_number(value: int) -> bytes:
+    """Encode a non-negative number as a zigzag varint."""
     rest = value << 1
     found = bytearray()
     while rest >= 0x80:

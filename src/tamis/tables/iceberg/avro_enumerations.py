@@ -1,4 +1,4 @@
-"""Enumerations of Avro: a record holds the place of a symbol among those of the schema, and means the symbol."""
+"""Avro enumerations: a record stores the index of a symbol in the schema's list."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile, counted
-from tamis.tables.iceberg.avro_schema import nullable
+from tamis.tables.iceberg.avro_schema import unwrap_nullable
 
 
-def with_symbols(table: pa.Table, schema: Any, place: str) -> pa.Table:
-    """Records of a resolved schema, as they are decoded, with texts in the place of their enumerations."""
+def decode_enumerations(table: pa.Table, schema: Any, location: str) -> pa.Table:
+    """Replace the enumeration indices in decoded records of a resolved schema by their symbols."""
     if not _has_enumeration(schema):
         return table
     columns = [
-        _symbols(column.combine_chunks(), field["type"], place)
+        _decode_symbols(column.combine_chunks(), field["type"], location)
         for column, field in zip(table.columns, schema["fields"], strict=True)
     ]
     return pa.table(columns, names=table.column_names)
 
 
 def _has_enumeration(schema: Any) -> bool:
-    inner, _ = nullable(schema)
+    inner, _ = unwrap_nullable(schema)
     if isinstance(inner, list):
-        return False  # it is no column of a table, whatever is in it
+        return False  # a union of several types is not a table column
     match inner["type"]:
         case "enum":
             return True
@@ -39,24 +39,27 @@ def _has_enumeration(schema: Any) -> bool:
             return False
 
 
-def _symbols(values: pa.Array, schema: Any, place: str) -> pa.Array:
+def _decode_symbols(values: pa.Array, schema: Any, location: str) -> pa.Array:
     if not _has_enumeration(schema):
         return values
-    inner, _ = nullable(schema)
+    inner, _ = unwrap_nullable(schema)
     match inner["type"]:
         case "enum":
-            return _taken(values, inner["symbols"], place)
+            return _take_symbols(values, inner["symbols"], location)
         case "record":
             children = [
-                _symbols(values.field(index), field["type"], place) for index, field in enumerate(inner["fields"])
+                _decode_symbols(values.field(index), field["type"], location)
+                for index, field in enumerate(inner["fields"])
             ]
             names = [field.name for field in values.type]
             return pa.StructArray.from_arrays(children, names, mask=values.is_null())
         case "array":
-            child = _symbols(values.values, inner["items"], place)
+            child = _decode_symbols(values.values, inner["items"], location)
         case _:
             keys, items = values.values.field(0), values.values.field(1)
-            child = pa.StructArray.from_arrays([keys, _symbols(items, inner["values"], place)], ["key", "value"])
+            child = pa.StructArray.from_arrays(
+                [keys, _decode_symbols(items, inner["values"], location)], ["key", "value"]
+            )
     kind = pa.large_list(child.type) if pa.types.is_large_list(values.type) else pa.list_(child.type)
     validity, offsets = values.buffers()[:2]
     return pa.Array.from_buffers(
@@ -64,11 +67,10 @@ def _symbols(values: pa.Array, schema: Any, place: str) -> pa.Array:
     )
 
 
-def _taken(places: pa.Array, symbols: list[str], place: str) -> pa.Array:
+def _take_symbols(indices: pa.Array, symbols: list[str], location: str) -> pa.Array:
     try:
-        return pa.array(symbols, types.STRING).take(places)
+        return pa.array(symbols, types.STRING).take(indices)
     except pa.ArrowIndexError as error:
         raise CorruptFile(
-            f"'{place}' has an enumeration of {counted(len(symbols), 'symbol')}, and a value that is none of them: it "
-            "is damaged"
+            f"'{location}' has an enumeration value outside its {counted(len(symbols), 'symbol')}: the file is damaged"
         ) from error

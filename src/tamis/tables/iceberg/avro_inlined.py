@@ -1,7 +1,7 @@
-"""Records inside of records as if their fields were the outer one's, which are the same bytes.
+"""Avro records whose nested records are flattened, which does not change their bytes.
 
-polars can pass over columns without building them, but not over fields of one. So the fields of a record inside of a
-record become columns, those that are wanted are read, and then they are put together again.
+polars can skip columns, but not fields of a column. So the fields of a nested record become columns, the wanted columns
+are read, and the nested records are rebuilt from them.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from tamis.tables.arrays import one_array
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of a record: a column of its own, or a record of the wanted ones of its fields."""
+    """A field of a record: a column, or a nested record with its wanted fields."""
 
     schema: Mapping[str, Any]
     column: str | None
-    inside: Sequence[_Field] = ()
+    nested: Sequence[_Field] = ()
 
     @property
     def wanted_schema(self) -> Mapping[str, Any]:
         if self.column is not None:
             return self.schema
-        return {**self.schema, "type": {**self.schema["type"], "fields": [each.schema for each in self.inside]}}
+        return {**self.schema, "type": {**self.schema["type"], "fields": [each.schema for each in self.nested]}}
 
 
 @dataclass(frozen=True)
-class Inlined:
-    """A record without records directly inside of it, and how to get back."""
+class FlattenedRecord:
+    """A flattened record, and how to rebuild the original."""
 
     schema: Any
-    """The same bytes, as a record of columns."""
+    """The schema of the same bytes, as a record of columns."""
     _fields: Sequence[_Field]
-    """The wanted ones."""
+    """The wanted fields."""
 
     @staticmethod
-    def of(schema: Any, is_wanted: Callable[[Mapping[str, Any]], bool]) -> Inlined:
+    def of(schema: Any, is_wanted: Callable[[Mapping[str, Any]], bool]) -> FlattenedRecord:
         columns: list[dict[str, Any]] = []
 
-        def column(field: Mapping[str, Any]) -> _Field:
+        def add_column(field: Mapping[str, Any]) -> _Field:
             name = f"c{len(columns)}"
             columns.append({"name": name, "type": field["type"]})
             return _Field(field, name)
@@ -52,41 +52,41 @@ class Inlined:
         for field in schema["fields"]:
             kind = field["type"]
             if isinstance(kind, Mapping) and kind["type"] == "record":
-                inside = [(each, column(each)) for each in kind["fields"] if not _is_empty(each["type"])]
+                nested = [(each, add_column(each)) for each in kind["fields"] if not _is_empty(each["type"])]
                 empty = [(each, _Field(each, None)) for each in kind["fields"] if _is_empty(each["type"])]
-                chosen = [made for each, made in (*inside, *empty) if is_wanted(each)]
-                made = _Field(field, None, chosen)
+                wanted = [flattened for each, flattened in (*nested, *empty) if is_wanted(each)]
+                flattened = _Field(field, None, wanted)
             else:
-                made = column(field)
+                flattened = add_column(field)
             if is_wanted(field):
-                fields.append(made)
-        return Inlined({"type": "record", "name": "inlined", "fields": columns}, fields)
+                fields.append(flattened)
+        return FlattenedRecord({"type": "record", "name": "flattened", "fields": columns}, fields)
 
     @property
     def names(self) -> list[str]:
-        """Of the columns that are wanted."""
-        each = (inner for field in self._fields for inner in (field, *field.inside))
+        """The names of the wanted columns."""
+        each = (inner for field in self._fields for inner in (field, *field.nested))
         return [field.column for field in each if field.column is not None]
 
     @property
     def wanted_schema(self) -> Any:
         return {"type": "record", "name": "wanted", "fields": [field.wanted_schema for field in self._fields]}
 
-    def table(self, columns: pa.Table) -> pa.Table:
-        """The records, from the columns that are wanted."""
-        arrays = [_array(field, columns) for field in self._fields]
+    def rebuild(self, columns: pa.Table) -> pa.Table:
+        """Rebuild the records from the wanted columns."""
+        arrays = [_rebuild_array(field, columns) for field in self._fields]
         return pa.table(arrays, [field.schema["name"] for field in self._fields])
 
 
 def _is_empty(schema: Any) -> bool:
-    """A record without fields takes no bytes, and polars need not know of it."""
+    """Return whether a type is a record without fields. It takes no bytes, so polars can ignore it."""
     return isinstance(schema, Mapping) and schema["type"] == "record" and not schema["fields"]
 
 
-def _array(field: _Field, columns: pa.Table) -> pa.Array:
+def _rebuild_array(field: _Field, columns: pa.Table) -> pa.Array:
     if field.column is not None:
         return one_array(columns[field.column])
-    if not field.inside:
+    if not field.nested:
         return pa.Array.from_buffers(pa.struct([]), columns.num_rows, [None])
-    arrays = [_array(each, columns) for each in field.inside]
-    return pa.StructArray.from_arrays(arrays, [each.schema["name"] for each in field.inside])
+    arrays = [_rebuild_array(each, columns) for each in field.nested]
+    return pa.StructArray.from_arrays(arrays, [each.schema["name"] for each in field.nested])

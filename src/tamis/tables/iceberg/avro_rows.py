@@ -1,7 +1,7 @@
-"""Records of Avro decoded one by one: slow, and right for every schema. It also tells what is wrong with a damaged one.
+"""A record-by-record Avro decoder: slow, but correct for every schema, and precise about damaged files.
 
-No length is believed before it is compared with the bytes at hand, and no array claims more elements than there are
-bytes left, so that nothing large is made of little.
+Every length is checked against the remaining bytes, and an array cannot have more elements than there are bytes left,
+so that a small file cannot allocate much memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tamis.errors import CorruptFile
-from tamis.tables.iceberg.avro_schema import nullable, physical_type
+from tamis.tables.iceberg.avro_schema import to_physical_type, unwrap_nullable
 
 Decode = Callable[["_Bytes"], Any]
 
@@ -22,7 +22,7 @@ _DOUBLE = struct.Struct("<d")
 
 
 class _Damaged(ValueError):
-    """Bytes that are not what the schema says."""
+    """Bytes that do not match the schema."""
 
 
 class _Bytes:
@@ -36,11 +36,11 @@ class _Bytes:
 
     def take(self, length: int) -> bytes:
         if not 0 <= length <= self.left:
-            raise _Damaged(f"{length} bytes are named at {self.position}, {self.left} are left")
+            raise _Damaged(f"{length} bytes are claimed at offset {self.position}, but {self.left} are left")
         self.position += length
         return self.data[self.position - length : self.position]
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         value = shift = 0
         for byte in self.data[self.position : self.position + 10]:
             value |= (byte & 0x7F) << shift
@@ -48,38 +48,38 @@ class _Bytes:
             if byte < 0x80:
                 self.position += shift // 7
                 return (value >> 1) ^ -(value & 1)
-        raise _Damaged(f"there is no number at {self.position}")
+        raise _Damaged(f"invalid number at offset {self.position}")
 
 
-def decode_rows(body: bytes, count: int, schema: Any, place: str) -> pa.Table:
-    """Records of a resolved schema, whose type is a record, in the types of `physical_type`."""
-    kind = physical_type(schema)
+def decode_rows(body: bytes, count: int, schema: Any, location: str) -> pa.Table:
+    """Decode records of a resolved schema, which must be a record, in the types of `to_physical_type`."""
+    kind = to_physical_type(schema)
     if not pa.types.is_struct(kind):
-        raise CorruptFile(f"'{place}' holds no records, but {schema['type']} values")
-    decode = _decoder(schema)
+        raise CorruptFile(f"'{location}' holds {schema['type']} values, expected records")
+    decode = _make_decoder(schema)
     data = _Bytes(body)
     try:
         rows = [decode(data) for _ in range(count)]
         found = pa.array(rows, kind)
     except (_Damaged, UnicodeDecodeError, OverflowError, pa.ArrowInvalid) as error:
-        raise CorruptFile(f"'{place}' is damaged: its records are not what its schema says ({error})") from error
+        raise CorruptFile(f"'{location}' is damaged: its records do not match its schema ({error})") from error
     if data.left:
-        raise CorruptFile(f"'{place}' is damaged: {data.left} bytes are left behind its {count} records")
+        raise CorruptFile(f"'{location}' is damaged: {data.left} bytes are left after its {count} records")
     return pa.Table.from_struct_array(found)
 
 
-def _decoder(schema: Any) -> Decode:
+def _make_decoder(schema: Any) -> Decode:
     if isinstance(schema, list):
-        return _union(schema)
+        return _make_union_decoder(schema)
     match schema["type"]:
         case "record":
-            fields = [(each["name"], _decoder(each["type"])) for each in schema["fields"]]
+            fields = [(each["name"], _make_decoder(each["type"])) for each in schema["fields"]]
             return lambda data: {name: decode(data) for name, decode in fields}
         case "array":
-            return _array(_decoder(schema["items"]))
+            return _make_array_decoder(_make_decoder(schema["items"]))
         case "map":
-            value = _decoder(schema["values"])
-            return _array(lambda data: {"key": _text(data), "value": value(data)})
+            value = _make_decoder(schema["values"])
+            return _make_array_decoder(lambda data: {"key": _decode_string(data), "value": value(data)})
         case "fixed":
             size = schema["size"]
             return lambda data: data.take(size)
@@ -87,66 +87,68 @@ def _decoder(schema: Any) -> Decode:
             return _PRIMITIVES[kind]
 
 
-def _union(schema: list[Any]) -> Decode:
-    members = [_decoder(each) for each in schema]
-    is_plain = not isinstance(nullable(schema)[0], list)
+def _make_union_decoder(schema: list[Any]) -> Decode:
+    members = [_make_decoder(each) for each in schema]
+    is_plain = not isinstance(unwrap_nullable(schema)[0], list)
 
     def decode(data: _Bytes) -> Any:
-        member = data.number()
+        member = data.read_number()
         if not 0 <= member < len(members):
-            raise _Damaged(f"a union of {len(members)} types has no member {member}")
+            raise _Damaged(f"invalid union member {member} of {len(members)}")
         value = members[member](data)
         return value if is_plain else {f"member{member}": value}
 
     return decode
 
 
-def _array(decode: Decode) -> Decode:
+def _make_array_decoder(decode: Decode) -> Decode:
     def decode_array(data: _Bytes) -> list[Any]:
         found: list[Any] = []
-        while (count := data.number()) != 0:
+        while (count := data.read_number()) != 0:
             if count < 0:
                 count = -count
-                data.number()  # the bytes of the block, for whoever skips it
+                data.read_number()  # the size of the block in bytes, only needed to skip it
             if count > data.left:
-                raise _Damaged(f"{count} elements are named at {data.position}, {data.left} bytes are left")
+                raise _Damaged(
+                    f"{count} elements are claimed at offset {data.position}, but {data.left} bytes are left"
+                )
             found += [decode(data) for _ in range(count)]
         return found
 
     return decode_array
 
 
-def _text(data: _Bytes) -> str:
-    return data.take(data.number()).decode()
+def _decode_string(data: _Bytes) -> str:
+    return data.take(data.read_number()).decode()
 
 
-def _whole(bits: int) -> Decode:
+def _make_integer_decoder(bits: int) -> Decode:
     limit = 1 << (bits - 1)
 
     def decode(data: _Bytes) -> int:
-        value = data.number()
+        value = data.read_number()
         if not -limit <= value < limit:
-            raise _Damaged(f"{value} is no number of {bits} bits")
+            raise _Damaged(f"{value} does not fit {bits} bits")
         return value
 
     return decode
 
 
-def _boolean(data: _Bytes) -> bool:
+def _decode_boolean(data: _Bytes) -> bool:
     value = data.take(1)
     if value not in (b"\0", b"\1"):
-        raise _Damaged(f"{value!r} is neither true nor false")
+        raise _Damaged(f"invalid boolean {value!r}")
     return value == b"\1"
 
 
 _PRIMITIVES: dict[str, Decode] = {
     "null": lambda data: None,
-    "boolean": _boolean,
-    "int": _whole(32),
-    "enum": _whole(32),
-    "long": _whole(64),
+    "boolean": _decode_boolean,
+    "int": _make_integer_decoder(32),
+    "enum": _make_integer_decoder(32),
+    "long": _make_integer_decoder(64),
     "float": lambda data: _FLOAT.unpack(data.take(4))[0],
     "double": lambda data: _DOUBLE.unpack(data.take(8))[0],
-    "bytes": lambda data: data.take(data.number()),
-    "string": _text,
+    "bytes": lambda data: data.take(data.read_number()),
+    "string": _decode_string,
 }

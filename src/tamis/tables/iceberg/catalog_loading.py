@@ -1,7 +1,7 @@
-"""Catalogs of pyiceberg by their properties, loaded so that nothing is made: Tamis reads.
+"""Loading pyiceberg catalogs read-only.
 
-pyiceberg creates the database of an SQL catalog that is not there, and the tables in it, so that a mistyped place would
-become an empty catalog.
+By default pyiceberg creates the missing database of an SQL catalog, and the tables in it, so that a mistyped location
+would become an empty catalog.
 """
 
 from __future__ import annotations
@@ -12,29 +12,31 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyiceberg import exceptions as theirs
+from pyiceberg import exceptions as pyiceberg_exceptions
 from pyiceberg.catalog import Catalog, CatalogType, load_catalog
 from pyiceberg.utils.config import Config
 
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, one_line, with_article
 
-PARSING = (ValueError, TypeError, KeyError, AttributeError, theirs.ValidationError)
-"""What pyiceberg raises for metadata, and for properties, that it does not know."""
+PARSE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, pyiceberg_exceptions.ValidationError)
+"""The errors that pyiceberg raises for metadata and properties that it does not support."""
 
-REFUSED = (
-    theirs.UnauthorizedError,
-    theirs.ForbiddenError,
-    theirs.AuthorizationExpiredError,
-    theirs.OAuthError,
+ACCESS_ERRORS = (
+    pyiceberg_exceptions.UnauthorizedError,
+    pyiceberg_exceptions.ForbiddenError,
+    pyiceberg_exceptions.AuthorizationExpiredError,
+    pyiceberg_exceptions.OAuthError,
 )
-"""What pyiceberg raises where a catalog does not let somebody in."""
+"""The errors that pyiceberg raises when a catalog denies access."""
 
-WAY_IN = "Give 'token' or 'credential' among its properties, or others"
-"""What helps where a catalog refuses."""
+AUTHORIZATION_HINT = "Set 'token' or 'credential' in its properties, or correct them"
+"""The advice for a catalog that denies access."""
 
-_OF_PYICEBERG = tuple(each for each in vars(theirs).values() if isinstance(each, type) and issubclass(each, Exception))
+_PYICEBERG_ERRORS = tuple(
+    each for each in vars(pyiceberg_exceptions).values() if isinstance(each, type) and issubclass(each, Exception)
+)
 
-_OF_OTHERS = (
+_LIBRARY_ERRORS = (
     ("sqlalchemy.exc", "SQLAlchemyError"),
     ("botocore.exceptions", "BotoCoreError"),
     ("botocore.exceptions", "ClientError"),
@@ -42,22 +44,22 @@ _OF_OTHERS = (
     ("google.api_core.exceptions", "GoogleAPIError"),
     ("google.auth.exceptions", "GoogleAuthError"),
 )
-"""The roots of what the libraries behind catalogs raise."""
+"""The base classes of the errors that the libraries behind catalogs raise."""
 
-_NAME = "tamis"
-"""Of a catalog whose properties have none."""
+_DEFAULT_NAME = "tamis"
+"""The name of a catalog whose properties state none."""
 
 _WITH_URI = frozenset({"rest", "hive", "sql"})
 
-_CREATES_NOTHING = {"init_catalog_tables": "false", "schema_version": "v0"}
-"""The properties of SQL catalogs that keep pyiceberg from writing to their databases."""
+_READ_ONLY_PROPERTIES = {"init_catalog_tables": "false", "schema_version": "v0"}
+"""Properties that prevent pyiceberg from writing to the database of an SQL catalog."""
 
-_MOST_CHARACTERS = 400
-"""Of what another library says: some repeat all that a server answered."""
+_MAX_MESSAGE_LENGTH = 400
+"""The longest quoted message of another library: some repeat the whole response of a server."""
 
 
-def load(given: object) -> Catalog:
-    """A catalog of pyiceberg: itself, or by its properties or its name."""
+def open_catalog(given: object) -> Catalog:
+    """Open a pyiceberg catalog: itself, or by its properties or its name."""
     if isinstance(given, Catalog):
         return given
     properties: dict[str, Any] = {}
@@ -65,68 +67,68 @@ def load(given: object) -> Catalog:
         name = given
     elif isinstance(given, Mapping):
         properties = {str(key): value for key, value in given.items()}
-        name = str(properties.pop("name", _NAME))
+        name = str(properties.pop("name", _DEFAULT_NAME))
     else:
         raise InvalidArgument(
-            "catalog= is a catalog of pyiceberg, its properties as in {'type': 'sql', 'uri': 'sqlite:///…'}, or the "
-            f"name of a configured one, not {with_article(type(given).__name__)}"
+            "catalog= must be a pyiceberg catalog, its properties as in {'type': 'sql', 'uri': 'sqlite:///…'}, or the "
+            f"name of a configured catalog, found {with_article(type(given).__name__)}"
         )
     what = f"the catalog '{name}'" if isinstance(given, str) or "name" in given else "the catalog"
     try:
         known = {**(Config().get_catalog_config(name) or {}), **properties}
-        _refuse_incomplete(what, known)
-        if not _is_database(known):
+        _reject_incomplete(what, known)
+        if not _is_sql_catalog(known):
             return load_catalog(name, **known)
-        _refuse_missing_file(what, str(known["uri"]))
-        found = load_catalog(name, **{**known, **_CREATES_NOTHING})
-        _refuse_empty_database(what, found)
-    except theirs.NotInstalledError as error:
-        raise MissingDependency(f"{what} cannot be opened: {said(error)}") from error
-    except REFUSED as error:
-        raise StorageError(f"{what} does not let you in: {said(error)}. {WAY_IN}") from error
-    except (*PARSING, theirs.NoSuchPropertyException, ImportError) as error:
-        raise InvalidArgument(f"{what} cannot be opened: {said(error)}") from error
-    except raised_by_catalogs() as error:
-        raise StorageError(f"{what} cannot be opened: {said(error)}") from error
+        _reject_missing_file(what, str(known["uri"]))
+        found = load_catalog(name, **{**known, **_READ_ONLY_PROPERTIES})
+        _reject_empty_database(what, found)
+    except pyiceberg_exceptions.NotInstalledError as error:
+        raise MissingDependency(f"{what} cannot be opened: {format_error(error)}") from error
+    except ACCESS_ERRORS as error:
+        raise StorageError(f"{what} denies access: {format_error(error)}. {AUTHORIZATION_HINT}") from error
+    except (*PARSE_ERRORS, pyiceberg_exceptions.NoSuchPropertyException, ImportError) as error:
+        raise InvalidArgument(f"{what} cannot be opened: {format_error(error)}") from error
+    except list_catalog_errors() as error:
+        raise StorageError(f"{what} cannot be opened: {format_error(error)}") from error
     return found
 
 
-def said(error: BaseException) -> str:
-    """What an error of a library behind a catalog says, without what it is wrapped in, and not at any length."""
+def format_error(error: BaseException) -> str:
+    """Return the message of a catalog library's error, unwrapped and shortened."""
     inner = getattr(error, "orig", None) or getattr(error.args[0] if error.args else None, "reason", None)
     text = one_line(inner if isinstance(inner, BaseException) else error)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
 
 
-def raised_by_catalogs() -> tuple[type[Exception], ...]:
-    """What catalogs raise that cannot do what they should: their own errors, and those of libraries that are loaded."""
-    loaded = [getattr(sys.modules[module], name, None) for module, name in _OF_OTHERS if module in sys.modules]
+def list_catalog_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that a failing catalog may raise: pyiceberg's own, and those of the loaded libraries."""
+    loaded = [getattr(sys.modules[module], name, None) for module, name in _LIBRARY_ERRORS if module in sys.modules]
     known = [each for each in loaded if isinstance(each, type) and issubclass(each, Exception)]
-    # What a REST catalog does not offer, it is said to have not implemented.
-    return (OSError, NotImplementedError, *_OF_PYICEBERG, *known)
+    # pyiceberg raises NotImplementedError for an operation that a REST catalog does not offer.
+    return (OSError, NotImplementedError, *_PYICEBERG_ERRORS, *known)
 
 
-def _refuse_incomplete(what: str, properties: Mapping[str, Any]) -> None:
-    """An error in words of ours where the least is missing that nearly all catalogs need."""
+def _reject_incomplete(what: str, properties: Mapping[str, Any]) -> None:
+    """Raise a clear error if a property is missing that nearly all catalogs need."""
     needs_uri = "py-catalog-impl" not in properties and str(properties.get("type") or "rest").lower() in _WITH_URI
     if not properties:
         raise InvalidArgument(
-            f"pyiceberg is not configured for {what}: put it into .pyiceberg.yaml, or give its properties (name, type, "
+            f"pyiceberg is not configured for {what}: add it to .pyiceberg.yaml, or pass its properties (name, type, "
             "uri, …) instead"
         )
     kind = properties.get("type")
     known = sorted(each.value for each in CatalogType)
     if kind and "py-catalog-impl" not in properties and str(kind).lower() not in known:
-        raise InvalidArgument(f"{what} cannot be opened: no type {kind!r}. Types: {', '.join(known)}")
+        raise InvalidArgument(f"{what} cannot be opened: unknown type {kind!r}. Types: {', '.join(known)}")
     if needs_uri and not properties.get("uri"):
-        raise InvalidArgument(f"{what} cannot be opened: 'uri' is missing among its properties")
+        raise InvalidArgument(f"{what} cannot be opened: the property 'uri' is missing")
 
 
 # --- Catalogs that are databases -------------------------------------------------------------------------------------
 
 
-def _is_database(properties: Mapping[str, Any]) -> bool:
-    """Whether pyiceberg takes the properties for those of an SQL catalog."""
+def _is_sql_catalog(properties: Mapping[str, Any]) -> bool:
+    """Return whether pyiceberg treats the properties as those of an SQL catalog."""
     if "py-catalog-impl" in properties:
         return False
     if properties.get("type"):
@@ -134,13 +136,15 @@ def _is_database(properties: Mapping[str, Any]) -> bool:
     return str(properties.get("uri")).startswith(("sqlite", "postgresql"))
 
 
-def _refuse_missing_file(what: str, uri: str) -> None:
-    """An error where the database is a file that is not there: SQLite would make it."""
+def _reject_missing_file(what: str, uri: str) -> None:
+    """Raise if the database is a missing file: SQLite would create it."""
     try:
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError
     except ImportError as error:
-        raise theirs.NotInstalledError("pip install 'pyiceberg[sql-sqlite]' or 'pyiceberg[sql-postgres]'") from error
+        raise pyiceberg_exceptions.NotInstalledError(
+            "pip install 'pyiceberg[sql-sqlite]' or 'pyiceberg[sql-postgres]'"
+        ) from error
     try:
         url = make_url(uri)
         url.get_dialect()
@@ -152,17 +156,17 @@ def _refuse_missing_file(what: str, uri: str) -> None:
     path = urlsplit(database).path if database.startswith("file:") else database
     if not Path(path).is_file():
         raise InvalidArgument(
-            f"{what} cannot be opened: there is no database file '{path}'. A path from the root has four slashes, as "
-            "in sqlite:////data/catalog.db"
+            f"{what} cannot be opened: database file not found: '{path}'. An absolute path has four slashes, as in "
+            "sqlite:////data/catalog.db"
         )
 
 
-def _refuse_empty_database(what: str, catalog: Catalog) -> None:
+def _reject_empty_database(what: str, catalog: Catalog) -> None:
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import inspect
 
     if not inspect(catalog.engine).has_table(IcebergTables.__tablename__):
         raise InvalidArgument(
-            f"{what} cannot be opened: its database has no table '{IcebergTables.__tablename__}', so that it is not "
-            "that of a catalog"
+            f"{what} cannot be opened: its database has no table '{IcebergTables.__tablename__}', so it is not a "
+            "catalog"
         )

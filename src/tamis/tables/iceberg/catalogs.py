@@ -1,7 +1,7 @@
-"""Iceberg tables opened by a catalog of pyiceberg.
+"""Opening Iceberg tables through a pyiceberg catalog.
 
-A catalog tells where the metadata of a table is, which is then read as that of any other table. pyiceberg parses it as
-well, and knows less: where it fails, and the catalog can be asked for the place alone, that is enough.
+A catalog returns the location of a table's metadata file, which is then read like that of any other table. pyiceberg
+parses the metadata too, but supports less: where it fails, the location alone is enough if the catalog can return it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg import exceptions as theirs
+from pyiceberg import exceptions as pyiceberg_exceptions
 from pyiceberg.catalog import Catalog
 
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, UnsupportedFeature
@@ -20,17 +20,24 @@ from tamis.io.listing import find_file
 from tamis.io.other_stores import with_other_stores
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import is_of_the_storage
-from tamis.tables.iceberg.catalog_loading import PARSING, REFUSED, WAY_IN, load, raised_by_catalogs, said
+from tamis.tables.iceberg.catalog_loading import (
+    ACCESS_ERRORS,
+    AUTHORIZATION_HINT,
+    PARSE_ERRORS,
+    format_error,
+    list_catalog_errors,
+    open_catalog,
+)
 from tamis.tables.iceberg.metadata import Metadata, parse_metadata
-from tamis.tables.iceberg.opening import Opened, read_all, root_of
+from tamis.tables.iceberg.opening import OpenedTable, find_table_root, read_bytes
 from tamis.tables.iceberg.relocation import Location, Relocation
-from tamis.tables.iceberg.rest_answers import is_rest, record_answers, refuse_demands
+from tamis.tables.iceberg.rest_answers import is_rest_catalog, record_responses, reject_unsupported_demands
 
-_OF_S3, _OF_CLIENT = "s3.", "client."
-_KEY = frozenset({"s3.access-key-id", "s3.secret-access-key", "s3.session-token"})
+_S3_PREFIX, _CLIENT_PREFIX = "s3.", "client."
+_CREDENTIALS = frozenset({"s3.access-key-id", "s3.secret-access-key", "s3.session-token"})
 
-_MOST_NAMES = 1000
-"""Of tables that are looked through for one that was meant."""
+_MAX_SEARCHED_TABLES = 1000
+"""The largest number of table names that are searched for a similar one."""
 
 
 def open_in_catalog(
@@ -40,109 +47,120 @@ def open_in_catalog(
     *,
     relocate: bool = True,
     allow_outside: bool = False,
-) -> Opened:
+) -> OpenedTable:
     """Open `namespace.table` of a catalog: one of pyiceberg's, or the properties or the name of one."""
-    opened = load(catalog)
-    found = _find(opened, identifier)
-    metadata = _metadata(found, storage_options)
-    moved_to = _moved_to(metadata, found, storage_options)
-    folder = (moved_to or _storage(metadata.location, found, storage_options)).allowing_outside(allow_outside)
+    opened = open_catalog(catalog)
+    found = _find_table(opened, identifier)
+    metadata = _read_metadata(found, storage_options)
+    moved_to = _find_moved_folder(metadata, found, storage_options)
+    folder = (moved_to or _open_storage(metadata.location, found, storage_options)).allowing_outside(allow_outside)
     folder = with_other_stores(folder) if allow_outside else folder
     relocation = Relocation(folder, metadata.location, allow_outside)
     if moved_to is not None and not relocate:
-        relocation.refuse()
+        relocation.reject_moved()
 
-    def reopen() -> Opened:
+    def reopen() -> OpenedTable:
         return open_in_catalog(identifier, opened, storage_options, relocate=relocate, allow_outside=allow_outside)
 
     names = (identifier, f"{opened.name}.{identifier}")
-    return Opened(metadata, relocation, reopen, Catalog.table_name_from(identifier), names)
+    return OpenedTable(metadata, relocation, reopen, Catalog.table_name_from(identifier), names)
 
 
 @dataclass(frozen=True)
 class _Found:
     """A table of a catalog."""
 
-    place: str | None
-    """Of its metadata file; None where the catalog keeps the metadata to itself."""
+    metadata_location: str | None
+    """The location of its metadata file; None if the catalog returns only the metadata itself."""
     properties: Mapping[str, Any]
-    """Of the catalog, and what it says of this table."""
-    told: bytes = b""
-    """The metadata, where it has no place."""
+    """The properties of the catalog, overridden by those for this table."""
+    content: bytes = b""
+    """The metadata, if it has no location."""
     what: str = ""
     """The table, for messages."""
 
 
-def _find(catalog: Catalog, identifier: str) -> _Found:
+def _find_table(catalog: Catalog, identifier: str) -> _Found:
     names = identifier.split(".")
     if len(names) < 2 or not all(name.strip() for name in names):
-        raise InvalidArgument(f"{identifier!r} is no table of the catalog '{catalog.name}': give namespace.table")
+        raise InvalidArgument(
+            f"invalid table identifier {identifier!r} for the catalog '{catalog.name}': expected namespace.table"
+        )
     what = f"'{identifier}' of the catalog '{catalog.name}'"
     try:
-        with record_answers(catalog) as answers:
+        with record_responses(catalog) as responses:
             table = catalog.load_table(identifier)
-    except (theirs.NoSuchTableError, theirs.NoSuchNamespaceError, theirs.NoSuchIdentifierError) as error:
-        hint = _instead(catalog, identifier) or f": {said(error)}"
+    except (
+        pyiceberg_exceptions.NoSuchTableError,
+        pyiceberg_exceptions.NoSuchNamespaceError,
+        pyiceberg_exceptions.NoSuchIdentifierError,
+    ) as error:
+        hint = _suggest_table(catalog, identifier) or f": {format_error(error)}"
         raise TableNotFound(f"no table '{identifier}' in the catalog '{catalog.name}'{hint}") from error
-    except theirs.NotInstalledError as error:
-        raise MissingDependency(f"{what} cannot be loaded: {said(error)}") from error
-    except REFUSED as error:
-        raise StorageError(f"the catalog does not let you read {what}: {said(error)}. {WAY_IN}") from error
-    except PARSING as error:
-        place = _place_in_database(catalog, identifier)
-        if place is None:
+    except pyiceberg_exceptions.NotInstalledError as error:
+        raise MissingDependency(f"{what} cannot be loaded: {format_error(error)}") from error
+    except ACCESS_ERRORS as error:
+        raise StorageError(
+            f"the catalog denies access to {what}: {format_error(error)}. {AUTHORIZATION_HINT}"
+        ) from error
+    except PARSE_ERRORS as error:
+        location = _find_location_in_database(catalog, identifier)
+        if location is None:
             raise UnsupportedFeature(
-                f"pyiceberg does not read what is told of {what}: {said(error)}. Open the table by its folder or its "
-                "metadata file instead"
+                f"pyiceberg cannot read the metadata of {what}: {format_error(error)}. Open the table by its folder or "
+                "its metadata file instead"
             ) from error
-        return _Found(place, catalog.properties, what=what)
-    except raised_by_catalogs() as error:
-        raise StorageError(f"{what} cannot be loaded: {said(error)}") from error
-    if is_rest(catalog):
-        refuse_demands(answers, catalog.properties, what)
+        return _Found(location, catalog.properties, what=what)
+    except list_catalog_errors() as error:
+        raise StorageError(f"{what} cannot be loaded: {format_error(error)}") from error
+    if is_rest_catalog(catalog):
+        reject_unsupported_demands(responses, catalog.properties, what)
     if table.metadata_location is None:
         return _Found(None, table.io.properties, table.metadata.model_dump_json().encode(), what)
     return _Found(table.metadata_location, table.io.properties, what=what)
 
 
-def _metadata(found: _Found, storage_options: Mapping[str, Any] | None) -> Metadata:
-    if found.place is None:
-        return parse_metadata(found.told, found.what)
-    at_file = _storage(found.place, found, storage_options)
-    return parse_metadata(read_all(at_file, at_file.root), found.place)
+def _read_metadata(found: _Found, storage_options: Mapping[str, Any] | None) -> Metadata:
+    if found.metadata_location is None:
+        return parse_metadata(found.content, found.what)
+    at_file = _open_storage(found.metadata_location, found, storage_options)
+    return parse_metadata(read_bytes(at_file, at_file.root), found.metadata_location)
 
 
-def _moved_to(metadata: Metadata, found: _Found, storage_options: Mapping[str, Any] | None) -> Storage | None:
-    """The folder of a table that was moved and registered anew; None for one that is where its metadata says.
+def _find_moved_folder(metadata: Metadata, found: _Found, storage_options: Mapping[str, Any] | None) -> Storage | None:
+    """Return the folder of a table that was moved and registered again; None if it is where its metadata says.
 
-    Metadata may lie apart from its table for other reasons. What a snapshot names is looked for around it, to be sure.
+    Metadata may be stored apart from its table for other reasons. So the manifest list of a snapshot must exist in the
+    new folder.
     """
     snapshot = metadata.table.current_snapshot() or next(iter(metadata.table.snapshots), None)
-    if found.place is None or snapshot is None:
+    if found.metadata_location is None or snapshot is None:
         return None
-    if Location.of(found.place).below(Location.of(metadata.location)) is not None:
+    if Location.of(found.metadata_location).relative_to(Location.of(metadata.location)) is not None:
         return None
-    folder = root_of(_storage(found.place, found, storage_options), metadata)
+    folder = find_table_root(_open_storage(found.metadata_location, found, storage_options), metadata)
     listed = metadata.embedded_manifests.get(snapshot.snapshot_id) or (snapshot.manifest_list,)
-    path = Relocation(folder, metadata.location).inside(listed[0])
+    path = Relocation(folder, metadata.location).resolve_inside(listed[0])
     return folder if path is not None and find_file(folder, path) is not None else None
 
 
-def _instead(catalog: Catalog, identifier: str) -> str:
-    """What may have been meant by a table that is not there; nothing where the catalog does not tell."""
+def _suggest_table(catalog: Catalog, identifier: str) -> str:
+    """Return a hint for a table that does not exist; empty if the catalog cannot list its tables."""
     try:
-        names = _names_in_database(catalog)
+        names = _list_catalogs_in_database(catalog)
         if names and catalog.name not in names:
-            return f", whose database has the catalogs {', '.join(names)}: give 'name' among its properties"
-        known = [".".join(each) for each in catalog.list_tables(Catalog.namespace_from(identifier))[:_MOST_NAMES]]
-    except (*PARSING, *raised_by_catalogs()):
+            return f", whose database has the catalogs {', '.join(names)}: set 'name' in its properties"
+        known = [
+            ".".join(each) for each in catalog.list_tables(Catalog.namespace_from(identifier))[:_MAX_SEARCHED_TABLES]
+        ]
+    except (*PARSE_ERRORS, *list_catalog_errors()):
         return ""
     near = difflib.get_close_matches(identifier, known, n=1, cutoff=0.6)
     return f". Did you mean '{near[0]}'?" if near else ""
 
 
-def _names_in_database(catalog: Catalog) -> list[str]:
-    """The names of the catalogs that a database has tables of; none for other catalogs."""
+def _list_catalogs_in_database(catalog: Catalog) -> list[str]:
+    """Return the names of the catalogs in the database of an SQL catalog; empty for other catalogs."""
     module = sys.modules.get("pyiceberg.catalog.sql")
     if module is None or not isinstance(catalog, module.SqlCatalog):
         return []
@@ -153,8 +171,8 @@ def _names_in_database(catalog: Catalog) -> list[str]:
         return [str(name) for name in connection.execute(query).scalars()]
 
 
-def _place_in_database(catalog: Catalog, identifier: str) -> str | None:
-    """Where a catalog that is a database says that the metadata of a table is; None for other catalogs."""
+def _find_location_in_database(catalog: Catalog, identifier: str) -> str | None:
+    """Return the metadata location of a table in an SQL catalog; None for other catalogs."""
     module = sys.modules.get("pyiceberg.catalog.sql")
     if module is None or not isinstance(catalog, module.SqlCatalog):
         return None
@@ -172,25 +190,28 @@ def _place_in_database(catalog: Catalog, identifier: str) -> str | None:
     return found
 
 
-def _storage(place: str, found: _Found, given: Mapping[str, Any] | None) -> Storage:
-    """The storage of a place, with the options that are given, or else with what a catalog says of S3."""
-    if given is not None or Location.of(place).scheme != "s3":
-        return open_storage(place, given)
-    return open_storage(place, storage_properties(found.properties) or None)
+def _open_storage(location: str, found: _Found, given: Mapping[str, Any] | None) -> Storage:
+    """Open a location with the given options, or else with the catalog's properties for S3."""
+    if given is not None or Location.of(location).scheme != "s3":
+        return open_storage(location, given)
+    return open_storage(location, select_storage_properties(found.properties) or None)
 
 
-def storage_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """What the properties of a catalog say of S3.
+def select_storage_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a catalog that are about S3.
 
-    Those that begin with `client.` are for all of AWS, and the catalog itself may need others than the files do.
+    Properties with the prefix `client.` apply to all of AWS; `s3.` properties take precedence, because the catalog
+    itself may need other values than the files do.
 
-    >>> storage_properties({"client.region": "eu-west-1", "s3.region": "us-east-1", "token": "of the catalog"})
+    >>> select_storage_properties({"client.region": "eu-west-1", "s3.region": "us-east-1", "token": "of the catalog"})
     {'s3.region': 'us-east-1'}
     """
-    told = {name.lower(): value for name, value in properties.items() if value is not None and is_of_the_storage(name)}
-    own = {name: value for name, value in told.items() if name.startswith(_OF_S3)}
-    of_client = {name.replace(_OF_CLIENT, _OF_S3, 1): value for name, value in told.items() if name not in own}
-    if not _KEY.isdisjoint(own):
-        # A key belongs to its secret and its token.
-        of_client = {name: value for name, value in of_client.items() if name not in _KEY}
-    return of_client | own
+    known = {name.lower(): value for name, value in properties.items() if value is not None and is_of_the_storage(name)}
+    s3_properties = {name: value for name, value in known.items() if name.startswith(_S3_PREFIX)}
+    client_properties = {
+        name.replace(_CLIENT_PREFIX, _S3_PREFIX, 1): value for name, value in known.items() if name not in s3_properties
+    }
+    if not _CREDENTIALS.isdisjoint(s3_properties):
+        # An access key, its secret and its token belong together.
+        client_properties = {name: value for name, value in client_properties.items() if name not in _CREDENTIALS}
+    return client_properties | s3_properties

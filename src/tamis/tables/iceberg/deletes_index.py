@@ -1,19 +1,19 @@
-"""Which delete files are for which data files, without a loop over either.
+"""The assignment of delete files to data files, vectorized over both.
 
-| delete                | is for data files                                                                            |
+| delete                | applies to data files                                                                        |
 |-----------------------|----------------------------------------------------------------------------------------------|
-| deletion vector       | of its path, no newer than it; then no position deletes are for the file besides             |
-| position deletes      | of its path where it names one, no newer than it; else those of its spec and partition whose |
-|                       | path lies within the bounds of the paths that it names                                       |
-| equality deletes      | older than it, of its spec and partition, or of all where its spec has one partition only;   |
-|                       | those whose bounds of the compared columns overlap with its own                              |
+| deletion vector       | with its referenced path, no newer than it; then no position deletes apply to the file       |
+| position deletes      | with its referenced path, if any, no newer than it; otherwise those of its spec and          |
+|                       | partition whose path is within its path bounds                                               |
+| equality deletes      | older than it, of its spec and partition, or of all partitions if its spec is unpartitioned; |
+|                       | only those whose bounds of the compared columns overlap with its own                         |
 
-Newer and older are by sequence numbers. One side is put into an order in which those that belong to one of the other
-stand side by side: data files by partition and path for position deletes, equality deletes by partition and sequence
-number for data files. Two binary searches find where they begin and end, so what is looked at grows with what is found.
+Sequence numbers decide what is newer and older. One side is sorted so that the matches of each element of the other
+side are adjacent: data files by partition and path for position deletes, equality deletes by partition and sequence
+number for data files. Two binary searches find the range, so the work is proportional to the number of matches.
 
-That may be many: an upsert stream has an equality delete with each commit, for all files before it. So a pair is a
-number of four bytes, and what there is to know of a delete is kept once.
+Matches may be many: an upsert stream writes an equality delete with each commit, which applies to all earlier files. So
+a pair is an index of four bytes, and each delete is described only once.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tamis import types
 from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import Column
 from tamis.tables.arrays import one_array
-from tamis.tables.iceberg.delete_overlap import Overlap
-from tamis.tables.iceberg.manifests import EQUALITY_DELETES, POSITION_DELETES, VECTORS
+from tamis.tables.iceberg.delete_overlap import BoundsOverlap
+from tamis.tables.iceberg.manifests import EQUALITY_DELETES, POSITION_DELETES, PUFFIN
 from tamis.tables.iceberg.single_values import decode_values
 
 PATH_ID = 2147483546
-"""The id of the column of position deletes that has the paths of data files."""
+"""The reserved field id of `file_path` in position delete files."""
 
 DELETE = pa.struct(
     [
@@ -50,15 +50,15 @@ DELETE = pa.struct(
         ("equality_ids", pa.list_(pa.int32())),
     ]
 )
-"""A delete, as a listing of files has it. `offset` and `length` are of deletion vectors, the place of the vector."""
+"""A delete in a file listing. `offset` and `length` locate the blob of a deletion vector."""
 
 DELETES = pa.list_(pa.dictionary(pa.int32(), DELETE))
-"""The deletes of a data file, of which each is described once for all files."""
+"""The deletes of a data file, dictionary-encoded: each delete is described once for all files."""
 
-MOST_PAIRS = 4 * 1024 * 1024
-"""How many pairs of a data file and a delete are looked at together."""
+MAX_PAIRS_AT_ONCE = 4 * 1024 * 1024
+"""The largest number of pairs of a data file and a delete that are processed at a time."""
 
-_MOST_AT_ALL = 2**31 - 1
+_MAX_PAIRS = 2**31 - 1
 
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
@@ -68,41 +68,44 @@ Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Assigned:
-    """The deletes of data files."""
+class DeleteAssignment:
+    """The deletes that are assigned to data files."""
 
     deletes: pa.Array
-    """`DELETES` of each data file, null where there is none."""
+    """`DELETES` of each data file, null if it has none."""
     deleted: pa.Array
-    """How many rows are deleted of each; null where nobody knows without reading them."""
+    """The number of deleted rows of each data file; null where only reading the deletes would reveal it."""
 
 
 def assign_deletes(
     data: pa.Table, deletes: pa.Table, resolved: pa.Array, columns: Mapping[int, Column], is_global: Mapping[int, bool]
-) -> Assigned:
-    """The deletes of each data file.
+) -> DeleteAssignment:
+    """Assign deletes to data files.
 
-    Both have `location`, `sequence_number`, `spec_id`, `partition_key`, `gone_key` where some column that was
-    partitioned by is gone, and statistics of the compared columns as manifests have them. `resolved` are the paths of
-    deletes in the file system, `columns` those of the table by their ids, and `is_global` tells whether a spec has one
-    partition only.
+    Both tables have `location`, `sequence_number`, `spec_id`, `partition_key`, `dropped_key` if a partition source
+    column was dropped, and undecoded statistics of the compared columns. `resolved` are the paths of deletes in the
+    file system, `columns` the columns of the table by field id, and `is_global` whether a spec is unpartitioned.
     """
     if not deletes.num_rows or not data.num_rows:
         none = pa.nulls(data.num_rows, DELETES)
-        return Assigned(none, pa.repeat(pa.scalar(0, types.LONG), data.num_rows))
+        return DeleteAssignment(none, pa.repeat(pa.scalar(0, types.LONG), data.num_rows))
     content = deletes["content"].to_numpy()
-    is_vector = (content == POSITION_DELETES) & np.asarray(pc.equal(deletes["file_format"], VECTORS))
+    is_vector = (content == POSITION_DELETES) & np.asarray(pc.equal(deletes["file_format"], PUFFIN))
     groups = _Groups.of(data, deletes)
-    by_vector = _of_vectors(data, deletes, _places(is_vector))
-    by_position = _of_positions(data, deletes, _places((content == POSITION_DELETES) & ~is_vector), groups)
-    # A deletion vector has taken in all position deletes before it.
+    by_vector = _match_vectors(data, deletes, _find_indices(is_vector))
+    by_position = _match_position_deletes(
+        data, deletes, _find_indices((content == POSITION_DELETES) & ~is_vector), groups
+    )
+    # A deletion vector includes all earlier position deletes.
     has_vector = np.zeros(data.num_rows, bool)
     has_vector[by_vector.files] = True
-    by_position = by_position.where(~has_vector[by_position.files])
-    globally = np.array([is_global.get(spec_id, False) for spec_id in deletes["spec_id"].to_pylist()], bool)
-    equality = _places(content == EQUALITY_DELETES)
-    by_equality = _of_equality(data, deletes, equality, globally, groups, columns)
-    lists = _Lists.joined([by_vector.by_files(data.num_rows), by_position.by_files(data.num_rows), *by_equality])
+    by_position = by_position.filter(~has_vector[by_position.files])
+    is_global_delete = np.array([is_global.get(spec_id, False) for spec_id in deletes["spec_id"].to_pylist()], bool)
+    equality = _find_indices(content == EQUALITY_DELETES)
+    by_equality = _match_equality_deletes(data, deletes, equality, is_global_delete, groups, columns)
+    lists = _Lists.concatenate(
+        [by_vector.group_by_file(data.num_rows), by_position.group_by_file(data.num_rows), *by_equality]
+    )
     counts = one_array(deletes["record_count"]).take(pa.array(by_vector.deletes))
     is_exact = np.ones(data.num_rows, bool)
     is_exact[by_position.files] = False
@@ -111,15 +114,15 @@ def assign_deletes(
         is_exact[each.counts > 0] = False
     deleted = np.zeros(data.num_rows, np.int64)
     deleted[by_vector.files] = pc.fill_null(counts, 0).to_numpy()
-    described = _described(deletes, resolved, is_vector)
-    return Assigned(lists.to_arrow(described), pa.array(deleted, mask=~is_exact))
+    descriptions = _describe_deletes(deletes, resolved, is_vector)
+    return DeleteAssignment(lists.to_arrow(descriptions), pa.array(deleted, mask=~is_exact))
 
 
-def _places(is_chosen: Bits) -> Indices:
+def _find_indices(is_chosen: Bits) -> Indices:
     return np.flatnonzero(is_chosen).astype(np.int32)
 
 
-def _described(deletes: pa.Table, resolved: pa.Array, is_vector: Bits) -> pa.StructArray:
+def _describe_deletes(deletes: pa.Table, resolved: pa.Array, is_vector: Bits) -> pa.StructArray:
     is_other = pa.array(~is_vector)
     nothing = pa.scalar(None, types.LONG)
     return pa.StructArray.from_arrays(
@@ -139,38 +142,38 @@ def _described(deletes: pa.Table, resolved: pa.Array, is_vector: Bits) -> pa.Str
 
 @dataclass(frozen=True)
 class _Pairs:
-    """A data file and a delete each, by their indices."""
+    """Pairs of a data file and a delete, by their indices."""
 
     files: Indices
     deletes: Indices
 
-    def where(self, chosen: Bits) -> _Pairs:
+    def filter(self, chosen: Bits) -> _Pairs:
         return _Pairs(self.files[chosen], self.deletes[chosen])
 
     @staticmethod
-    def joined(parts: list[_Pairs]) -> _Pairs:
+    def concatenate(parts: list[_Pairs]) -> _Pairs:
         nothing = np.zeros(0, np.int32)
         return _Pairs(
             np.concatenate([nothing, *(part.files for part in parts)]),
             np.concatenate([nothing, *(part.deletes for part in parts)]),
         )
 
-    def by_files(self, rows: int) -> _Lists:
-        """The same in the order of the files."""
+    def group_by_file(self, rows: int) -> _Lists:
+        """Group the pairs by file."""
         order = np.argsort(self.files, kind="stable")
         return _Lists(np.bincount(self.files, minlength=rows), self.deletes[order])
 
 
 @dataclass(frozen=True)
 class _Lists:
-    """The deletes of each data file, one list after the other."""
+    """The deletes of each data file, as concatenated lists."""
 
     counts: Numbers
     deletes: Indices
 
     @staticmethod
-    def joined(parts: list[_Lists]) -> _Lists:
-        """What all say together of the same files."""
+    def concatenate(parts: list[_Lists]) -> _Lists:
+        """Concatenate the lists of each file."""
         found = [part for part in parts if len(part.deletes)] or parts[:1]
         if len(found) == 1:
             return found[0]
@@ -184,20 +187,20 @@ class _Lists:
             starts += part.counts
         return _Lists(counts, deletes)
 
-    def to_arrow(self, described: pa.StructArray) -> pa.Array:
-        if len(self.deletes) > _MOST_AT_ALL:
+    def to_arrow(self, descriptions: pa.StructArray) -> pa.Array:
+        if len(self.deletes) > _MAX_PAIRS:
             raise UnsupportedFeature(
-                f"{len(self.deletes):,} pairs of a data file and a file of deletes, more than a plan holds: compact "
-                "the table, or ask for fewer partitions"
+                f"{len(self.deletes):,} pairs of a data file and a delete file, more than a plan can hold: compact "
+                "the table, or read fewer partitions"
             )
         offsets = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int32)
-        values = pa.DictionaryArray.from_arrays(pa.array(self.deletes), described)
+        values = pa.DictionaryArray.from_arrays(pa.array(self.deletes), descriptions)
         return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(self.counts == 0))
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Partitions by numbers: the same spec and tuple have the same."""
+    """Partitions as codes: equal for the same spec and partition tuple."""
 
     of_data: Numbers
     of_deletes: Numbers
@@ -218,79 +221,81 @@ class _Groups:
 # --- By path ----------------------------------------------------------------------------------------------------------
 
 
-def _by_path(data: pa.Table, deletes: pa.Table, chosen: Indices, paths: pa.Array) -> _Pairs:
-    """Deletes that name one data file, no newer than they are."""
+def _match_paths(data: pa.Table, deletes: pa.Table, chosen: Indices, paths: pa.Array) -> _Pairs:
+    """Pair deletes that reference one data file with that file, if it is no newer."""
     locations = one_array(data["location"])
     distinct = pc.unique(locations)
     codes = pc.index_in(locations, value_set=distinct).to_numpy()
     order = np.argsort(codes, kind="stable").astype(np.int32)
-    wanted = pc.fill_null(pc.index_in(paths, value_set=distinct), -1).to_numpy()
-    begins, ends = (np.searchsorted(codes[order], wanted, side=side) for side in _SIDES)
-    found = [_Pairs(files, own) for own, files in _spread(chosen, order, begins, ends)]
-    return _no_newer(data, deletes, _Pairs.joined(found))
+    codes_of_paths = pc.fill_null(pc.index_in(paths, value_set=distinct), -1).to_numpy()
+    begins, ends = (np.searchsorted(codes[order], codes_of_paths, side=side) for side in _SIDES)
+    found = [_Pairs(files, own) for own, files in _pair_ranges(chosen, order, begins, ends)]
+    return _keep_no_newer(data, deletes, _Pairs.concatenate(found))
 
 
-def _no_newer(data: pa.Table, deletes: pa.Table, pairs: _Pairs) -> _Pairs:
+def _keep_no_newer(data: pa.Table, deletes: pa.Table, pairs: _Pairs) -> _Pairs:
     of_data, of_deletes = data["sequence_number"].to_numpy(), deletes["sequence_number"].to_numpy()
-    return pairs.where(of_data[pairs.files] <= of_deletes[pairs.deletes])
+    return pairs.filter(of_data[pairs.files] <= of_deletes[pairs.deletes])
 
 
-def _of_vectors(data: pa.Table, deletes: pa.Table, chosen: Indices) -> _Pairs:
+def _match_vectors(data: pa.Table, deletes: pa.Table, chosen: Indices) -> _Pairs:
     if not len(chosen):
         return _Pairs(chosen, chosen)
-    pairs = _by_path(data, deletes, chosen, one_array(deletes["referenced"]).take(pa.array(chosen)))
-    # There is one for a file; were there several, the newest holds.
+    pairs = _match_paths(data, deletes, chosen, one_array(deletes["referenced"]).take(pa.array(chosen)))
+    # A file has at most one deletion vector; if there are several, the newest applies.
     order = np.lexsort((deletes["sequence_number"].to_numpy()[pairs.deletes], pairs.files))
     files, own = pairs.files[order], pairs.deletes[order]
     is_last = np.append(files[1:] != files[:-1], True) if len(files) else np.zeros(0, bool)
     return _Pairs(files[is_last], own[is_last])
 
 
-def _of_positions(data: pa.Table, deletes: pa.Table, chosen: Indices, groups: _Groups) -> _Pairs:
+def _match_position_deletes(data: pa.Table, deletes: pa.Table, chosen: Indices, groups: _Groups) -> _Pairs:
     if not len(chosen):
         return _Pairs(chosen, chosen)
-    taken = pa.array(chosen)
-    low, high = (_paths(deletes, f"{kind}:{PATH_ID}", taken) for kind in ("lower", "upper"))
-    named = one_array(deletes["referenced"]).take(taken)
-    # Bounds that are cut off differ: the upper one is rounded up.
+    indices = pa.array(chosen)
+    low, high = (_decode_paths(deletes, f"{kind}:{PATH_ID}", indices) for kind in ("lower", "upper"))
+    named = one_array(deletes["referenced"]).take(indices)
+    # Truncated bounds differ, because the upper bound is rounded up.
     one = pc.if_else(pc.fill_null(pc.equal(low, high), False), low, pa.scalar(None, types.STRING))
     paths = pc.coalesce(named, one)
     is_named = np.asarray(paths.is_valid())
-    by_path = _by_path(data, deletes, chosen[is_named], paths.filter(pa.array(is_named)))
+    by_path = _match_paths(data, deletes, chosen[is_named], paths.filter(pa.array(is_named)))
     others = np.flatnonzero(~is_named)
     if not len(others):
         return by_path
-    taken = pa.array(others)
-    within = _within(data, chosen[others], low.take(taken), high.take(taken), groups)
-    return _Pairs.joined([by_path, *(_no_newer(data, deletes, pairs) for pairs in within)])
+    indices = pa.array(others)
+    within = _match_path_bounds(data, chosen[others], low.take(indices), high.take(indices), groups)
+    return _Pairs.concatenate([by_path, *(_keep_no_newer(data, deletes, pairs) for pairs in within)])
 
 
-def _paths(deletes: pa.Table, name: str, rows: pa.Array) -> pa.Array:
+def _decode_paths(deletes: pa.Table, name: str, rows: pa.Array) -> pa.Array:
     if name not in deletes.column_names:
         return pa.nulls(len(rows), types.STRING)
     return decode_values(one_array(deletes[name]).take(rows), types.STRING)
 
 
-def _within(data: pa.Table, chosen: Indices, low: pa.Array, high: pa.Array, groups: _Groups) -> Iterator[_Pairs]:
-    """The data files of the partition whose path is within bounds, unknown ones being none."""
+def _match_path_bounds(
+    data: pa.Table, chosen: Indices, low: pa.Array, high: pa.Array, groups: _Groups
+) -> Iterator[_Pairs]:
+    """Pair deletes with the data files of their partition whose path is within bounds; unknown bounds are no limit."""
     locations = one_array(data["location"])
-    # Numbers in the order of the paths stand for them: those of bounds are found among them.
+    # Ranks represent the paths, and bounds are searched among the sorted paths.
     distinct = pc.unique(locations)
     ordered = distinct.take(pc.sort_indices(distinct))
     ranks = pc.index_in(locations, value_set=ordered).to_numpy().astype(np.int64)
     texts = ordered.cast(types.BINARY).to_numpy(zero_copy_only=False)
-    first = _searched(texts, low, 0, "left")
-    behind = _searched(texts, high, len(texts), "right")
+    first = _search_bounds(texts, low, 0, "left")
+    last = _search_bounds(texts, high, len(texts), "right")
     order = np.lexsort((ranks, groups.of_data)).astype(np.int32)
-    # A partition and a rank as one number, ascending in this order.
+    # One number for partition and rank, ascending in this order.
     keys = groups.of_data[order] * (len(texts) + 1) + ranks[order]
     start = groups.of_deletes[chosen] * (len(texts) + 1)
-    begins, ends = np.searchsorted(keys, start + first), np.searchsorted(keys, start + behind)
-    for own, files in _spread(chosen, order, begins, ends):
+    begins, ends = np.searchsorted(keys, start + first), np.searchsorted(keys, start + last)
+    for own, files in _pair_ranges(chosen, order, begins, ends):
         yield _Pairs(files, own)
 
 
-def _searched(texts: npt.NDArray[np.object_], bounds: pa.Array, otherwise: int, side: str) -> Numbers:
+def _search_bounds(texts: npt.NDArray[np.object_], bounds: pa.Array, otherwise: int, side: str) -> Numbers:
     is_known = np.asarray(bounds.is_valid())
     found = np.full(len(bounds), otherwise, np.int64)
     known = bounds.filter(pa.array(is_known)).cast(types.BINARY).to_numpy(zero_copy_only=False)
@@ -298,14 +303,14 @@ def _searched(texts: npt.NDArray[np.object_], bounds: pa.Array, otherwise: int, 
     return found
 
 
-def _spread(owners: Indices, order: Indices, begins: Numbers, ends: Numbers) -> Iterator[tuple[Indices, Indices]]:
-    """Every owner with each of those between its two places in an order, a bounded number of them at a time."""
+def _pair_ranges(owners: Indices, order: Indices, begins: Numbers, ends: Numbers) -> Iterator[tuple[Indices, Indices]]:
+    """Yield each owner paired with the elements between its two positions in an order, in batches of bounded size."""
     counts = np.maximum(ends - begins, 0)
     first = 0
     totals = np.cumsum(counts)
     while first < len(counts):
         before = int(totals[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(totals, before + MOST_PAIRS, side="right")))
+        last = max(first + 1, int(np.searchsorted(totals, before + MAX_PAIRS_AT_ONCE, side="right")))
         own = counts[first:last]
         steps = np.arange(int(own.sum())) - np.repeat(np.cumsum(own) - own, own)
         yield np.repeat(owners[first:last], own), order[np.repeat(begins[first:last], own) + steps]
@@ -315,7 +320,7 @@ def _spread(owners: Indices, order: Indices, begins: Numbers, ends: Numbers) -> 
 # --- By values --------------------------------------------------------------------------------------------------------
 
 
-def _of_equality(
+def _match_equality_deletes(
     data: pa.Table,
     deletes: pa.Table,
     chosen: Indices,
@@ -323,36 +328,38 @@ def _of_equality(
     groups: _Groups,
     columns: Mapping[int, Column],
 ) -> list[_Lists]:
-    """Those for the files of all partitions, and those for the files of their own."""
+    """Find the equality deletes that apply to all partitions, and those that apply to their own partition."""
     if not len(chosen):
         return []
     files = np.arange(data.num_rows, dtype=np.int32)
     of_data = data["sequence_number"].to_numpy()
     of_deletes = deletes["sequence_number"].to_numpy()
-    overlap = Overlap(data, deletes, chosen, columns)
+    overlap = BoundsOverlap(data, deletes, chosen, columns)
     found = []
-    for anywhere in (True, False):
-        own = chosen[is_global[chosen] == anywhere]
+    for across_partitions in (True, False):
+        own = chosen[is_global[chosen] == across_partitions]
         if not len(own):
             continue
-        partition = np.zeros(data.num_rows, np.int64) if anywhere else groups.of_data
-        of_own = np.zeros(len(own), np.int64) if anywhere else groups.of_deletes[own]
+        partition = np.zeros(data.num_rows, np.int64) if across_partitions else groups.of_data
+        of_own = np.zeros(len(own), np.int64) if across_partitions else groups.of_deletes[own]
         order = np.lexsort((of_deletes[own], of_own))
-        begins = _first_newer(of_own[order], of_deletes[own][order], partition, of_data)
+        begins = _find_first_newer(of_own[order], of_deletes[own][order], partition, of_data)
         ends = np.searchsorted(of_own[order], partition, side="right")
         counts = np.zeros(data.num_rows, np.int64)
         parts = [np.zeros(0, np.int32)]
-        for pair_files, pair_deletes in _spread(files, own[order], begins, ends):
-            may_meet = overlap.of(pair_files, pair_deletes, across_partitions=anywhere)
-            counts += np.bincount(pair_files[may_meet], minlength=data.num_rows)
-            parts.append(pair_deletes[may_meet])
+        for pair_files, pair_deletes in _pair_ranges(files, own[order], begins, ends):
+            may_overlap = overlap.may_overlap(pair_files, pair_deletes, across_partitions=across_partitions)
+            counts += np.bincount(pair_files[may_overlap], minlength=data.num_rows)
+            parts.append(pair_deletes[may_overlap])
         found.append(_Lists(counts, np.concatenate(parts)))
     return found
 
 
-def _first_newer(partitions: Numbers, sequences: Numbers, wanted: Numbers, of_data: Numbers) -> Numbers:
-    """Where, in the order of partitions and sequence numbers of deletes, the first stands that is newer than a file."""
+def _find_first_newer(
+    partitions: Numbers, sequences: Numbers, partitions_of_data: Numbers, of_data: Numbers
+) -> Numbers:
+    """Return, for each file, the position of the first newer delete in the order of partition and sequence number."""
     ranks, codes = np.unique(np.concatenate([sequences, of_data]), return_inverse=True)
-    # A partition and a rank as one number compare like the pair.
+    # One number for partition and rank compares like the pair.
     keys = partitions * len(ranks) + codes[: len(sequences)]
-    return np.searchsorted(keys, wanted * len(ranks) + codes[len(sequences) :], side="right")
+    return np.searchsorted(keys, partitions_of_data * len(ranks) + codes[len(sequences) :], side="right")

@@ -1,4 +1,4 @@
-"""What Iceberg tables need beyond the core: an optional part of the installation."""
+"""The optional packages that Iceberg tables need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PACKAGES = ("pyiceberg", "polars")
 
 
 def check_installed() -> None:
-    """An error that names what is missing, and how to get it."""
+    """Raise an error that names the missing packages and how to install them."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise MissingDependency(f"an Iceberg table needs {' and '.join(missing)}: pip install 'tamis[iceberg]'")

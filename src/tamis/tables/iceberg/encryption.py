@@ -1,4 +1,4 @@
-"""Encrypted tables, which are not read: metadata says of each file whether there is a key to it."""
+"""Encrypted tables, which are unsupported: the metadata of each make_encryption_error file has a key."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pyarrow.compute as pc
 from tamis.errors import UnsupportedFeature
 
 
-def refuse_encrypted(keys: pa.Array, paths: pa.Array, place: str) -> None:
-    """An error where one of some files, of which `place` tells, has a key."""
+def reject_encrypted(keys: pa.Array, paths: pa.Array, location: str) -> None:
+    """Raise if a file has key metadata; `location` is the manifest or manifest list that names the files."""
     if keys.null_count == len(keys):
         return
     has_key = pc.fill_null(pc.greater(pc.binary_length(keys), 0), False)
     found = paths.filter(has_key)
     if len(found):
-        raise encrypted(f"'{found[0].as_py()}', of which '{place}' tells,")
+        raise make_encryption_error(f"'{found[0].as_py()}', listed in '{location}',")
 
 
-def encrypted(what: str) -> UnsupportedFeature:
-    """The error for what is encrypted."""
-    return UnsupportedFeature(f"{what} is encrypted, which Tamis does not read: read the table with Spark")
+def make_encryption_error(what: str) -> UnsupportedFeature:
+    """Return the error for an encrypted file."""
+    return UnsupportedFeature(f"{what} is encrypted, which Tamis does not support: read the table with Spark")

@@ -1,4 +1,4 @@
-"""What a scan asks of the files of a snapshot, and what of a table is needed to answer: all of it can travel."""
+"""A scan's request for the files of a snapshot, and the table layout that it needs. Both are serializable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.skipping.rewrite import Conjunct
 from tamis.tables.iceberg.arrow_schema import arrow_schema
 from tamis.tables.iceberg.projection import conjuncts_for
-from tamis.tables.iceberg.specs import Spec, chain_to, columns_by_id, make_specs, resolve_filter
+from tamis.tables.iceberg.specs import Spec, find_field_chain, make_specs, map_columns_by_id, resolve_filter
 from tamis.tables.source import absent_name
 
 _LEVELS = ("manifests", "partitions", "files")
@@ -28,14 +28,14 @@ class Layout:
     """The columns and the partition specs of a table."""
 
     schema: Mapping[str, Any]
-    """As the metadata file has it."""
+    """The schema as JSON of the metadata file."""
     described_specs: Sequence[Mapping[str, Any]]
     former: Sequence[Mapping[str, Any]] = ()
-    """The columns that were partitioned by and are gone, each as the newest schema has it that has it."""
+    """Dropped columns that are partition sources, each from the newest schema that has it."""
 
     @staticmethod
     def of(table: TableMetadata, schemas: Sequence[Mapping[str, Any]]) -> Layout:
-        """Of the schemas that the table has or had, the one that is read comes first."""
+        """Create the layout of a table; `schemas` are all its schemas, the one that is read first."""
         specs = [
             {
                 "spec_id": spec.spec_id,
@@ -54,8 +54,8 @@ class Layout:
         sources = {
             field["source_id"]: None for spec in specs for field in spec["fields"] if field["transform"] == "identity"
         }
-        gone = [each for each in sources if chain_to(schemas[:1], each) is None]
-        former = [chain[-1] for each in gone if (chain := chain_to(schemas[1:], each)) is not None]
+        dropped = [each for each in sources if find_field_chain(schemas[:1], each) is None]
+        former = [chain[-1] for each in dropped if (chain := find_field_chain(schemas[1:], each)) is not None]
         return Layout(schemas[0], specs, former)
 
     def to_json(self) -> dict[str, Any]:
@@ -71,8 +71,8 @@ class Layout:
 
     @cached_property
     def columns(self) -> dict[int, Column]:
-        """By their ids."""
-        return columns_by_id(self.schema, self.arrow)
+        """The columns by field id."""
+        return map_columns_by_id(self.schema, self.arrow)
 
     @cached_property
     def ids(self) -> dict[tuple[str, ...], int]:
@@ -80,26 +80,26 @@ class Layout:
 
     @cached_property
     def specs(self) -> dict[int, Spec]:
-        gone = arrow_schema({"fields": self.former})
+        dropped = arrow_schema({"fields": self.former})
         former = {
-            given["id"]: pa.field(str(given["id"]), own.type) for given, own in zip(self.former, gone, strict=True)
+            given["id"]: pa.field(str(given["id"]), own.type) for given, own in zip(self.former, dropped, strict=True)
         }
         return make_specs(self.described_specs, self.columns, former)
 
     @cached_property
     def identity_columns(self) -> dict[str, Column]:
-        """The columns that some spec has as they are, those inside of structs too: by `absent_name`."""
+        """The columns, also inside structs, that are identity-partitioned in some spec: by `absent_name`."""
         return {absent_name(column.path): column for spec in self.specs.values() for _, column in spec.identity}
 
     @cached_property
     def former_columns(self) -> dict[str, pa.Field]:
-        """The columns that some spec had as they were, and that are gone, by their ids."""
+        """The dropped columns that were identity-partitioned in some spec, by field id."""
         return {column.name: column for spec in self.specs.values() for _, column in spec.former_identity}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a scan asks of files."""
+    """The filter of a scan, and the levels by which files are pruned."""
 
     layout: Layout
     predicate: Predicate
@@ -107,7 +107,7 @@ class Request:
     by_partitions: bool
     by_statistics: bool
     described: tuple[Column, ...] = ()
-    """Columns of which statistics come along with the files that are left. They do not travel to other processes."""
+    """Columns whose statistics are returned with the kept files. They are not serialized."""
 
     @staticmethod
     def of(layout: Layout, predicate: Predicate, levels: Collection[str]) -> Request:
@@ -129,19 +129,19 @@ class Request:
 
     @cached_property
     def tested(self) -> dict[int, Column]:
-        """The columns that the filter is about, and that may have statistics, by their ids."""
+        """The columns of the filter that may have statistics, by field id."""
         ids = self.layout.ids
         return {ids[column.path]: column for column in self.predicate.columns if column.path in ids}
 
     @cached_property
     def described_ids(self) -> dict[int, Column]:
-        """The described columns that may have statistics, by their ids."""
+        """The described columns that may have statistics, by field id."""
         ids = self.layout.ids
         return {ids[column.path]: column for column in self.described if column.path in ids}
 
     @cached_property
     def partition_filters(self) -> Mapping[int, PartitionFilter]:
-        """The filter of texts of partition values for each spec; empty where the predicate has none."""
+        """The partition filter for each spec; empty if the predicate has none."""
         partition_filter = self.predicate.partition_filter
         return {} if partition_filter is None else resolve_filter(partition_filter, self.layout.specs, "the table")
 
@@ -150,5 +150,5 @@ class Request:
         return {spec_id: conjuncts_for(self.predicate, spec) for spec_id, spec in self.layout.specs.items()}
 
     def conjuncts(self, spec: Spec) -> tuple[Conjunct, ...]:
-        """The conjuncts of the filter as partition values and statistics of files under a spec answer them."""
+        """Return the conjuncts of the filter, projected to the partition values of a spec."""
         return self._conjuncts[spec.spec_id]

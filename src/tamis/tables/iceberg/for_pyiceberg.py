@@ -1,7 +1,7 @@
-"""The JSON of a metadata file without what pyiceberg may refuse, for a single word of which it refuses the whole table.
+"""Simplifying the JSON of table metadata for pyiceberg, which rejects a table for a single unsupported element.
 
-Schemas are read of the file itself, so that pyiceberg need not know more of them than their ids. A transform that
-nobody knows says nothing anyway, and how a table is sorted, or what was counted of it, is of no use here.
+Tamis reads schemas from the file itself, so pyiceberg needs only their ids. An unsupported transform cannot prune
+anyway, and sort orders and statistics files are not used.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 from tamis.tables.iceberg.transforms import UNKNOWN, Transform
 
-_OF_NO_USE = ("statistics", "partition-statistics", "metadata-log")
+_UNUSED = ("statistics", "partition-statistics", "metadata-log")
 
 
 def simplify(given: dict[str, Any]) -> None:
-    """Replace, in place, what pyiceberg may not know."""
-    for name in _OF_NO_USE:
+    """Replace in place what pyiceberg may not support."""
+    for name in _UNUSED:
         given.pop(name, None)
     for schemas in (given.get("schemas"), [given.get("schema")]):
         for schema in schemas if isinstance(schemas, list) else ():
@@ -28,22 +28,22 @@ def simplify(given: dict[str, Any]) -> None:
 
 
 def _simplify_specs(given: Any) -> None:
-    waiting = [given]
-    while waiting:
-        each = waiting.pop()
+    pending = [given]
+    while pending:
+        each = pending.pop()
         if isinstance(each, list):
-            waiting += each
+            pending += each
         elif isinstance(each, dict) and "fields" in each:
-            waiting.append(each["fields"])
+            pending.append(each["fields"])
         elif isinstance(each, dict):
             _simplify_field(each)
 
 
 def _simplify_field(field: dict[str, Any]) -> None:
     transform, sources = field.get("transform"), field.get("source-ids")
-    is_of_many = False
+    has_many_sources = False
     if isinstance(sources, list) and len(sources) > 1:
-        is_of_many = True
+        has_many_sources = True
         field.setdefault("source-id", sources[0])
-    if is_of_many or (isinstance(transform, str) and Transform.parse(transform).kind == UNKNOWN):
+    if has_many_sources or (isinstance(transform, str) and Transform.parse(transform).kind == UNKNOWN):
         field["transform"] = UNKNOWN

@@ -1,4 +1,4 @@
-"""The manifests of a snapshot, one row each: where they are, under which spec they were written, what they hold."""
+"""The manifest list of a snapshot, one row per manifest: its path, its partition spec, its contents."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tamis.io.ranges import NEVER_CHANGES, RangedFile
 from tamis.io.storage import Storage
 from tamis.tables.iceberg.avro import open_avro
 from tamis.tables.iceberg.avro_fields import Fields
-from tamis.tables.iceberg.encryption import encrypted, refuse_encrypted
-from tamis.tables.iceberg.metadata import Metadata, signed
+from tamis.tables.iceberg.encryption import make_encryption_error, reject_encrypted
+from tamis.tables.iceberg.metadata import Metadata, to_signed
 from tamis.tables.iceberg.relocation import Relocation
 
 DATA, DELETES = 0, 1
@@ -30,7 +30,7 @@ SUMMARY = pa.struct(
         ("upper_bound", types.BINARY),
     ]
 )
-"""What is known of one partition field in all files of a manifest."""
+"""The summary of one partition field over all files of a manifest."""
 
 MANIFESTS = pa.schema(
     [
@@ -45,7 +45,7 @@ MANIFESTS = pa.schema(
         ("summaries", pa.list_(SUMMARY)),
     ]
 )
-"""`path` is in the file system; `files` and `rows` are those that are live, null where nobody counted."""
+"""`path` is in the file system; `files` and `rows` count live files and their rows, null if unknown."""
 
 _NAMES = {
     "manifest_path": 500,
@@ -68,60 +68,63 @@ _SUMMARY_NAMES = {"contains_null": 509, "lower_bound": 510, "upper_bound": 511, 
 
 @dataclass(frozen=True)
 class ManifestList:
-    """The manifests of a snapshot that may hold live files: `MANIFESTS`."""
+    """The manifests of a snapshot that may hold live files; the columns are `MANIFESTS`."""
 
     table: pa.Table
 
     def of(self, content: int) -> pa.Table:
-        """Those of data files, or those of delete files."""
+        """Return the data manifests, or the delete manifests."""
         return self.table.filter(pc.equal(self.table["content"], content))
 
 
 def read_manifest_list(metadata: Metadata, snapshot: Snapshot | None, relocation: Relocation) -> ManifestList:
-    """The manifests of a snapshot; one that does not exist yet has none."""
+    """Read the manifests of a snapshot; a table without a snapshot has none."""
     if snapshot is None:
         return ManifestList(MANIFESTS.empty_table())
     embedded = metadata.embedded_manifests.get(snapshot.snapshot_id)
     if embedded is not None:
-        return ManifestList(_described(embedded, snapshot, relocation))
+        return ManifestList(_describe_embedded(embedded, snapshot, relocation))
     storage = relocation.storage
     path = relocation.resolve(snapshot.manifest_list)
     if snapshot.snapshot_id in metadata.encrypted_snapshots:
-        raise encrypted(f"'{storage.place(path)}', the list of the manifests of a snapshot,")
+        raise make_encryption_error(f"'{storage.place(path)}', the manifest list of a snapshot,")
     file = open_avro(read_whole(storage, path), storage.place(path))
-    fields = Fields.of_table(file.read(), file.schema, file.place, _NAMES)
-    files = pc.add(fields.optional(504, types.LONG), fields.optional(505, types.LONG))
+    fields = Fields.of_table(file.read(), file.schema, file.location, _NAMES)
+    files = pc.add(fields.get_optional(504, types.LONG), fields.get_optional(505, types.LONG))
     found = pa.table(
         {
-            "path": relocation.resolve_all(fields.required(500, types.STRING)),
-            "length": fields.optional(501, types.LONG, 0),
-            "spec_id": fields.required(502, pa.int32()),
-            "content": fields.optional(517, pa.int32(), DATA),
-            "sequence_number": fields.optional(515, types.LONG, 0),
-            "added_snapshot_id": fields.optional(503, types.LONG),
+            "path": relocation.resolve_all(fields.get_required(500, types.STRING)),
+            "length": fields.get_optional(501, types.LONG, 0),
+            "spec_id": fields.get_required(502, pa.int32()),
+            "content": fields.get_optional(517, pa.int32(), DATA),
+            "sequence_number": fields.get_optional(515, types.LONG, 0),
+            "added_snapshot_id": fields.get_optional(503, types.LONG),
             "files": files,
-            "rows": pc.add(fields.optional(512, types.LONG), fields.optional(513, types.LONG)),
-            "summaries": _summaries(fields),
+            "rows": pc.add(fields.get_optional(512, types.LONG), fields.get_optional(513, types.LONG)),
+            "summaries": _read_summaries(fields),
         },
         MANIFESTS,
     )
     if not pc.all(pc.is_in(found["content"], _CONTENTS), min_count=0).as_py():
-        raise CorruptFile(f"'{file.place}' has manifests of neither data nor deletes: it is damaged, or too new")
+        raise CorruptFile(
+            f"'{file.location}' has a manifest with unsupported content, expected data or deletes: it is damaged, or "
+            "too new"
+        )
     is_live = pc.fill_null(pc.not_equal(files, 0), True)
-    found, keys = found.filter(is_live), fields.optional(519, types.BINARY).filter(is_live)
-    refuse_encrypted(keys, found["path"], file.place)
+    found, keys = found.filter(is_live), fields.get_optional(519, types.BINARY).filter(is_live)
+    reject_encrypted(keys, found["path"], file.location)
     return ManifestList(found)
 
 
-def _summaries(fields: Fields) -> pa.Array:
+def _read_summaries(fields: Fields) -> pa.Array:
     given = fields.columns.get(507)
     if given is None:
         return pa.nulls(fields.rows, MANIFESTS.field("summaries").type)
     element = fields.schemas[507]
     inner = element if not isinstance(element, list) else next(each for each in element if each["type"] != "null")
-    values = Fields.of_table(pa.Table.from_struct_array(given.values), inner["items"], fields.place, _SUMMARY_NAMES)
+    values = Fields.of_table(pa.Table.from_struct_array(given.values), inner["items"], fields.location, _SUMMARY_NAMES)
     columns = [
-        values.optional(field_id, SUMMARY.field(name).type)
+        values.get_optional(field_id, SUMMARY.field(name).type)
         for name, field_id in zip(SUMMARY.names, (509, 518, 510, 511), strict=True)
     ]
     summaries = pa.StructArray.from_arrays(columns, fields=list(SUMMARY))
@@ -129,15 +132,15 @@ def _summaries(fields: Fields) -> pa.Array:
     return pa.ListArray.from_arrays(given.offsets.cast(pa.int32()), summaries, mask=mask)
 
 
-def _described(locations: tuple[str, ...], snapshot: Snapshot, relocation: Relocation) -> pa.Table:
-    """Manifests that metadata itself lists, which says no more of them than where they are."""
+def _describe_embedded(locations: tuple[str, ...], snapshot: Snapshot, relocation: Relocation) -> pa.Table:
+    """Describe manifests that are listed in the table metadata (format version 1), which has only their locations."""
     storage = relocation.storage
     found = []
     for location in locations:
         path = relocation.resolve(location)
         entry = find_file(storage, path)
         if entry is None:
-            raise MissingFile(f"the manifest '{storage.place(path)}' is gone")
+            raise MissingFile(f"the manifest '{storage.place(path)}' does not exist")
         spec = open_avro(read_whole(storage, path), storage.place(path)).number("partition-spec-id")
         found.append(
             {
@@ -146,13 +149,13 @@ def _described(locations: tuple[str, ...], snapshot: Snapshot, relocation: Reloc
                 "spec_id": spec or 0,
                 "content": DATA,
                 "sequence_number": 0,
-                "added_snapshot_id": signed(snapshot.snapshot_id),
+                "added_snapshot_id": to_signed(snapshot.snapshot_id),
             }
         )
     return pa.Table.from_pylist(found, MANIFESTS)
 
 
 def read_whole(storage: Storage, path: str, size: int | None = None) -> pa.Buffer:
-    """All bytes of a file that never changes."""
+    """Read all bytes of an immutable file."""
     with RangedFile(storage, path, size, NEVER_CHANGES) as file:
         return file.read([(0, file.size)])[0]

@@ -1,4 +1,4 @@
-"""The metadata file of a table: JSON, maybe compressed, read by pyiceberg."""
+"""The table metadata file: JSON, possibly compressed, parsed by pyiceberg."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from tamis.tables.iceberg.for_pyiceberg import simplify
 
 FORMAT_VERSIONS = (1, 2, 3)
 
-_MOST_BYTES = 2**30
-"""The most that a metadata file may have when it is decompressed."""
+_MAX_BYTES = 2**30
+"""The largest decompressed size of a metadata file."""
 
 _GZIP = b"\x1f\x8b"
 
 _EMBEDDED = "manifests"
 _IDS = ("snapshot-id", "parent-snapshot-id")
-_NO_LIST = ""
+_NO_MANIFEST_LIST = ""
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a metadata file says."""
+    """The content of a table metadata file."""
 
     table: TableMetadata
     place: str
-    """Where it was read, for messages."""
+    """The location of the metadata file, for messages."""
     embedded_manifests: Mapping[int, tuple[str, ...]]
-    """The manifests of snapshots that name them themselves, as tables of version 1 may, by the snapshot's id."""
+    """The manifests of snapshots that list them directly, as format version 1 allows, by snapshot id."""
     schemas: Mapping[int, Mapping[str, Any]]
-    """The schemas as the file has them, by their ids."""
+    """The schemas as JSON, by schema id."""
     encrypted_snapshots: frozenset[int] = frozenset()
-    """The ids of snapshots whose lists of manifests are encrypted."""
+    """The ids of snapshots whose manifest lists are encrypted."""
     found_by: str | None = None
-    """How the metadata file was found, where its name does not tell its version."""
+    """How the metadata file was found, if its name does not contain a version."""
 
     @property
     def location(self) -> str:
@@ -50,7 +50,7 @@ class Metadata:
 
     @cached_property
     def note(self) -> str | None:
-        """What a report tells of the metadata."""
+        """A note about the metadata for reports, or None."""
         large = [each.snapshot_id for each in self.table.snapshots if each.snapshot_id >= 2**63]
         notes = [self.found_by, f"the snapshot id {large[0]} has more than 63 bits" if large else None]
         return "; ".join(each for each in notes if each) or None
@@ -61,98 +61,98 @@ class Metadata:
 
     @cached_property
     def name_mapping(self) -> str | None:
-        """The names of columns in files that have no ids: JSON."""
+        """The name mapping for files without field ids, as JSON."""
         found: str | None = self.table.properties.get("schema.name-mapping.default")
         return found
 
 
-def signed(snapshot_id: int) -> int:
-    """An id as Avro has it, in 64 bits with a sign.
+def to_signed(snapshot_id: int) -> int:
+    """Return an id as a signed 64-bit number, as Avro stores it.
 
-    >>> signed(5), signed(2**64 - 1)
+    >>> to_signed(5), to_signed(2**64 - 1)
     (5, -1)
     """
     return snapshot_id if snapshot_id < 2**63 else snapshot_id - 2**64
 
 
-def parse_metadata(content: bytes, place: str) -> Metadata:
-    """Read a metadata file. What pyiceberg does not know is an error that names the place."""
-    given = _parse(_decompressed(content, place), place)
+def parse_metadata(content: bytes, location: str) -> Metadata:
+    """Parse a metadata file. Errors name its location."""
+    given = _parse_json(_decompress(content, location), location)
     version = given.get("format-version")
     if version not in FORMAT_VERSIONS:
         known = ", ".join(map(str, FORMAT_VERSIONS))
-        raise UnsupportedFeature(f"'{place}' is of format version {version!r}; Tamis reads {known}")
-    snapshots = _snapshots(given, place)
+        raise UnsupportedFeature(f"'{location}' has the unsupported format version {version!r}; Tamis reads {known}")
+    snapshots = _read_snapshots(given, location)
     embedded: dict[int, tuple[str, ...]] = {}
     for number, snapshot in snapshots.items():
         manifests = snapshot.get(_EMBEDDED)
         if isinstance(manifests, list) and not snapshot.get("manifest-list"):
             embedded[number] = tuple(map(str, manifests))
-            snapshot["manifest-list"] = _NO_LIST
+            snapshot["manifest-list"] = _NO_MANIFEST_LIST
     encrypted = frozenset(number for number, each in snapshots.items() if each.get("key-id") is not None)
-    schemas = _schemas(given, place)
+    schemas = _read_schemas(given, location)
     simplify(given)
     try:
         table = TableMetadataUtil.parse_obj(given)
     except (ValidationError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptFile(
-            f"'{place}' is no metadata of an Iceberg table that pyiceberg reads: {one_line(error)[:500]}"
+            f"'{location}' is not Iceberg table metadata that pyiceberg can parse: {one_line(error)[:500]}"
         ) from error
-    return Metadata(table, place, embedded, schemas, encrypted)
+    return Metadata(table, location, embedded, schemas, encrypted)
 
 
-def _snapshots(given: Mapping[str, Any], place: str) -> dict[int, dict[str, Any]]:
-    """By their ids."""
+def _read_snapshots(given: Mapping[str, Any], location: str) -> dict[int, dict[str, Any]]:
+    """Return the snapshots by id."""
     found = given.get("snapshots") or []
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise CorruptFile(f"'{place}' is no metadata of an Iceberg table: it has no list of snapshots")
+        raise CorruptFile(f"'{location}' is not valid Iceberg table metadata: 'snapshots' must be a list of objects")
     numbers = [(name, value) for each in found for name, value in each.items() if isinstance(value, int)]
-    # Some writers make ids of all 64 bits. They are names, and nothing is computed with them.
+    # Some writers use ids of 64 bits. They are only names, and nothing is computed with them.
     if not all(-(2**63) <= number < 2 ** (64 if name in _IDS else 63) for name, number in numbers):
-        raise CorruptFile(f"'{place}' has a snapshot with a number of more than 64 bits: it is damaged")
+        raise CorruptFile(f"'{location}' has a snapshot with a number of more than 64 bits: the file is damaged")
     return {each["snapshot-id"]: each for each in found if isinstance(each.get("snapshot-id"), int)}
 
 
-def _schemas(given: Mapping[str, Any], place: str) -> dict[int, Mapping[str, Any]]:
-    """As they stand in the file."""
+def _read_schemas(given: Mapping[str, Any], location: str) -> dict[int, Mapping[str, Any]]:
+    """Return the schemas as JSON, by schema id."""
     listed = given.get("schemas") or [given.get("schema")]
     found: dict[int, Mapping[str, Any]] = {}
     for each in listed if isinstance(listed, list) else (None,):
         number = each.get("schema-id", 0) if isinstance(each, dict) else None
         if each is None or not isinstance(number, int) or isinstance(number, bool):
-            raise CorruptFile(f"'{place}' is no metadata of an Iceberg table: it has no schema that is one")
-        check_schema(each, place)
+            raise CorruptFile(f"'{location}' is not valid Iceberg table metadata: a schema is missing or invalid")
+        check_schema(each, location)
         found[number] = dict(each)
     return found
 
 
-def _decompressed(content: bytes, place: str) -> bytes:
+def _decompress(content: bytes, location: str) -> bytes:
     if not content.startswith(_GZIP):
         return content
     inflater = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        found = inflater.decompress(content, _MOST_BYTES)
+        found = inflater.decompress(content, _MAX_BYTES)
     except zlib.error as error:
-        raise CorruptFile(f"'{place}' is compressed, and damaged: {error}") from error
+        raise CorruptFile(f"'{location}' has invalid gzip data: {error}") from error
     if not inflater.eof:
-        raise CorruptFile(f"'{place}' is compressed, and cut off or larger than any metadata")
+        raise CorruptFile(f"'{location}' is compressed, and either truncated or larger than {_MAX_BYTES} bytes")
     return found
 
 
-def _parse(content: bytes, place: str) -> dict[str, Any]:
+def _parse_json(content: bytes, location: str) -> dict[str, Any]:
     try:
-        found = json.loads(content, object_pairs_hook=_object)
+        found = json.loads(content, object_pairs_hook=_make_object)
     except (ValueError, RecursionError) as error:
-        raise CorruptFile(f"'{place}' is no JSON: {one_line(error)}") from error
+        raise CorruptFile(f"'{location}' is not valid JSON: {one_line(error)}") from error
     if not isinstance(found, dict):
-        raise CorruptFile(f"'{place}' is no metadata of a table: it holds no JSON object")
+        raise CorruptFile(f"'{location}' is not table metadata: expected a JSON object")
     return found
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"{twice!r} comes twice in one object")
+        raise ValueError(f"duplicate key {twice!r} in an object")
     return found

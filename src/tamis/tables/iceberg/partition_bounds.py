@@ -1,7 +1,7 @@
-"""What partition values say of the columns that they are made of, as metadata of units: see `transforms`.
+"""The bounds of source columns that follow from partition values: see `transforms`.
 
-Units are files, with one partition tuple each, or manifests, with a range of values for each partition field. Where
-several fields are made of one column, or statistics bound it too, all of them hold, so the tightest is taken.
+Units are files, with one partition tuple each, or manifests, with a range of values for each partition field. If
+several fields have the same source column, or statistics bound it too, all bounds hold, and the tightest are used.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Metadata = dict[str, pa.Array]
 def bounds_of_tuples(
     spec: Spec, values: Mapping[int, pa.Array], row_count: pa.Array, columns: Collection[Column] | None = None
 ) -> Metadata:
-    """The metadata of files, from typed partition values by the ids of their fields: of these columns, or of all.
+    """Return the bounds of `columns` (None: all) in files, from typed partition values by field id.
 
-    Nothing is known by a field that has no values.
+    A field without values bounds nothing.
     """
     found: Metadata = {}
     for field in spec.useful:
@@ -38,29 +38,29 @@ def bounds_of_tuples(
         if columns is not None and not any(_are_related(field.source.path, column.path) for column in columns):
             continue
         if field.transform.kind == "identity":
-            described = constant_bounds(field.source, own, row_count)
+            bounds = constant_bounds(field.source, own, row_count)
         else:
             nulls = pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG))
-            described = _described(
+            bounds = _make_bounds(
                 field.source,
                 field.transform.lower(own, field.source.type),
                 field.transform.upper(own, field.source.type),
                 nulls,
             )
-        found = tightened(found, described, (field.source,))
-        found |= _described(field.column, own, own, pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG)))
+        found = tightened(found, bounds, (field.source,))
+        found |= _make_bounds(field.column, own, own, pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG)))
     return found
 
 
 def _are_related(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether columns are the same, or one is inside of the other."""
+    """Return whether two columns are the same, or one contains the other."""
     return all(name == its for name, its in zip(one, other, strict=False))
 
 
-def bounds_of_summaries(spec: Spec, summaries: pa.ListArray) -> Metadata:
-    """The metadata of manifests, from what they summarise. A manifest counts as one row, which is NULL or is not.
+def compute_summary_bounds(spec: Spec, summaries: pa.ListArray) -> Metadata:
+    """Return the bounds of columns in manifests, from their field summaries. A manifest counts as one row.
 
-    One that summarises another number of fields than its spec has says nothing: it is read, and its tuples are checked.
+    Summaries with another number of fields than the spec are ignored: the manifest is read, and its tuples are checked.
     """
     rows = len(summaries)
     found: Metadata = {ROW_COUNT.name: pa.repeat(pa.scalar(1, types.LONG), rows)}
@@ -70,24 +70,24 @@ def bounds_of_summaries(spec: Spec, summaries: pa.ListArray) -> Metadata:
     for position, field in enumerate(spec.fields):
         if field not in spec.useful:
             continue
-        places = pa.array(offsets.astype(np.int64) + position, mask=~is_known)
-        own = summaries.values.take(places)
-        found = tightened(found, _of_summary(field, own), (field.source, field.column))
+        indices = pa.array(offsets.astype(np.int64) + position, mask=~is_known)
+        own = summaries.values.take(indices)
+        found = tightened(found, _compute_field_bounds(field, own), (field.source, field.column))
     return found
 
 
-def _of_summary(field: PartitionField, own: pa.StructArray) -> Metadata:
+def _compute_field_bounds(field: PartitionField, own: pa.StructArray) -> Metadata:
     assert field.source is not None
     assert field.source.type is not None
     assert field.result_type is not None
     has_null, has_nan, low, high = (pc.struct_field(own, name) for name in
                                     ("contains_null", "contains_nan", "lower_bound", "upper_bound"))  # fmt: skip
-    # Without a bound there is no value besides NULL and NaN.
+    # Without bounds there are no values besides NULL and NaN.
     is_empty = pc.and_(own.is_valid(), pc.and_(low.is_null(), high.is_null()))
     lower, upper = decode_values(low, field.result_type), decode_values(high, field.result_type)
     is_float = pa.types.is_floating(field.result_type)
     if is_float:
-        lower, upper = ordered_floats(lower, upper)
+        lower, upper = normalize_float_bounds(lower, upper)
     only_null = pc.and_kleene(pc.and_(is_empty, pc.fill_null(has_null, False)),
                               pc.invert(has_nan) if is_float else pa.scalar(True))  # fmt: skip
     unknown = pa.scalar(None, types.LONG)
@@ -97,7 +97,7 @@ def _of_summary(field: PartitionField, own: pa.StructArray) -> Metadata:
         pa.scalar(1, types.LONG),
         unknown,
     )
-    described = _described(
+    bounds = _make_bounds(
         field.source,
         field.transform.lower(lower, field.source.type, upper),
         field.transform.upper(upper, field.source.type),
@@ -105,11 +105,11 @@ def _of_summary(field: PartitionField, own: pa.StructArray) -> Metadata:
     )
     if is_float:
         none = pc.fill_null(pc.invert(has_nan), False)
-        described[metadata_name("nan_count", field.source.path)] = pc.if_else(none, pa.scalar(0, types.LONG), unknown)
-    return described | _described(field.column, lower, upper, nulls)
+        bounds[metadata_name("nan_count", field.source.path)] = pc.if_else(none, pa.scalar(0, types.LONG), unknown)
+    return bounds | _make_bounds(field.column, lower, upper, nulls)
 
 
-def _described(column: Column, lower: pa.Array | None, upper: pa.Array | None, nulls: pa.Array) -> Metadata:
+def _make_bounds(column: Column, lower: pa.Array | None, upper: pa.Array | None, nulls: pa.Array) -> Metadata:
     found = {metadata_name("null_count", column.path): nulls}
     if lower is not None:
         found[metadata_name("lower", column.path)] = lower
@@ -118,11 +118,11 @@ def _described(column: Column, lower: pa.Array | None, upper: pa.Array | None, n
     return found
 
 
-def ordered_floats(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Bounds of floats that mean something: NaN is no bound, and either zero may stand for both."""
-    is_odd = pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper))
+def normalize_float_bounds(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return usable bounds of floats: NaN is not a bound, and a zero may stand for either zero."""
+    is_nan = pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper))
     none = pa.scalar(None, lower.type)
-    lower, upper = (pc.if_else(pc.fill_null(is_odd, False), none, each) for each in (lower, upper))
+    lower, upper = (pc.if_else(pc.fill_null(is_nan, False), none, each) for each in (lower, upper))
     return (
         pc.if_else(pc.equal(lower, 0.0), pa.scalar(-0.0, lower.type), lower),
         pc.if_else(pc.equal(upper, 0.0), pa.scalar(0.0, lower.type), upper),
@@ -130,9 +130,9 @@ def ordered_floats(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, pa.Array
 
 
 def tightened(one: Metadata, other: Metadata, columns: tuple[Column | None, ...]) -> Metadata:
-    """What is known where both hold: the larger lower bound, the smaller upper bound, and counts from whoever knows.
+    """Intersect two sets of bounds: the larger lower bound, the smaller upper bound, and the first known counts.
 
-    Where the two contradict each other, one of them is wrong, and nobody knows which: neither is used.
+    Where the two contradict each other, one of them is wrong, so neither is used.
     """
     found = one | other
     for column in columns:
@@ -144,16 +144,16 @@ def tightened(one: Metadata, other: Metadata, columns: tuple[Column | None, ...]
                 found[name] = pc.coalesce(one[name], other[name])
         low, high = metadata_name("lower", column.path), metadata_name("upper", column.path)
         if low in one and low in other:
-            found[low] = _chosen(one[low], other[low], pc.greater)
+            found[low] = _choose(one[low], other[low], pc.greater)
         if high in one and high in other:
-            found[high] = _chosen(one[high], other[high], pc.less)
+            found[high] = _choose(one[high], other[high], pc.less)
         if low in found and high in found:
-            found[low], found[high] = in_order(found[low], found[high])
+            found[low], found[high] = drop_inverted_bounds(found[low], found[high])
     return found
 
 
-def in_order(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Without the pairs of which the lower bound is above the upper. Types without an order have no bounds."""
+def drop_inverted_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Replace bounds by null where the lower bound is above the upper, or the type has no order."""
     if not types.is_ordered(low.type):
         return pa.nulls(len(low), low.type), pa.nulls(len(high), high.type)
     is_wrong = pc.fill_null(pc.greater(low, high), False)
@@ -163,6 +163,6 @@ def in_order(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pc.if_else(is_wrong, none, low), pc.if_else(is_wrong, none, high)
 
 
-def _chosen(one: pa.Array, other: pa.Array, beats: object) -> pa.Array:
+def _choose(one: pa.Array, other: pa.Array, beats: object) -> pa.Array:
     assert callable(beats)
     return pc.if_else(pc.fill_null(beats(other, one), False), other, pc.coalesce(one, other))

@@ -1,10 +1,9 @@
-"""The plan of a scan: manifests by their summaries, files by partition values and statistics, then their deletes.
+"""Scan planning: prune manifests by summaries, files by partition values and statistics, then assign deletes.
 
-Delete manifests are pruned like those of data where all files that are left have their spec: a delete is for files of
-its own partition, so that where no file of a partition is left no delete of it is needed. One that is for the files of
-all partitions has a spec that says nothing of any; and one that names its data file is for that one, also where the
-file has another spec. Nothing else rules out a delete: whether its rows could match the filter does not matter, they
-are gone.
+Delete manifests are pruned like data manifests if all kept data manifests have their spec: a delete applies to files of
+its own partition, so it is not needed once all files of that partition are pruned. A delete that applies to all
+partitions has an unpartitioned spec, which prunes nothing; and a delete that references a data file applies to it even
+if the file has another spec. Nothing else prunes a delete: its rows are deleted whether or not they match the filter.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.skipping.account import LevelReport
 from tamis.tables.arrays import one_array
-from tamis.tables.iceberg.account import Account, level_reports
+from tamis.tables.iceberg.account import FileMetrics, level_reports
 from tamis.tables.iceberg.deletes_index import PATH_ID, assign_deletes
 from tamis.tables.iceberg.file_request import Request
 from tamis.tables.iceberg.files import (
@@ -36,12 +35,12 @@ from tamis.tables.iceberg.files import (
     UNREADABLE,
     FilePruner,
     Manifest,
-    chosen_schema,
     joined_entries,
+    make_file_schema,
     pieces_of,
     read_entries,
 )
-from tamis.tables.iceberg.manifest_job import prune_in
+from tamis.tables.iceberg.manifest_job import prune_on_engine
 from tamis.tables.iceberg.manifest_list import DATA, DELETES, ManifestList
 from tamis.tables.iceberg.manifest_pruning import prune_manifests, spec_of
 from tamis.tables.iceberg.relocation import Relocation
@@ -54,7 +53,7 @@ class Plan:
     """The files that may hold a matching row, with their deletes."""
 
     files: pa.Table
-    """What `chosen_schema` says, `deletes` besides."""
+    """The columns are those of `make_file_schema`, and `deletes`."""
     rows: pa.Array
     levels: Sequence[LevelReport]
 
@@ -66,29 +65,29 @@ class Plan:
 def plan_files(
     manifests: ManifestList, request: Request, relocation: Relocation, planning: Planning | None = None, name: str = ""
 ) -> Plan:
-    """Prune the manifests of a snapshot, then their files, and assign deletes to those that are left.
+    """Prune the manifests of a snapshot, then their files, and assign deletes to the kept files.
 
-    Manifests are read where `planning` says; `name` is what an engine calls the table.
+    `planning` decides whether executors read the manifests; `name` is the table's name in their jobs.
     """
     storage = relocation.storage
-    place = f"a manifest of '{storage.uri}'"
-    data = prune_manifests(manifests.of(DATA), request, place)
-    of_deletes = _delete_manifests(manifests.of(DELETES), data.table, request, place)
+    location = f"a manifest of '{storage.uri}'"
+    data = prune_manifests(manifests.of(DATA), request, location)
+    of_deletes = _prune_delete_manifests(manifests.of(DELETES), data.table, request, location)
     deletes, wrong_lengths = _read_deletes(storage, Manifest.all_of(of_deletes), request)
-    compared = _compared(deletes, request)
-    pieces = pieces_of(Manifest.all_of(data.table))
-    size = sum(max(manifest.length, 0) for piece in pieces for manifest in piece)
-    engine = None if planning is None or request.described else planning.engine_for(storage, len(pieces), size)
+    compared = _find_compared_ids(deletes, request)
+    groups = pieces_of(Manifest.all_of(data.table))
+    size = sum(max(manifest.length, 0) for group in groups for manifest in group)
+    engine = None if planning is None or request.described else planning.engine_for(storage, len(groups), size)
     if engine is None:
         pruner = FilePruner(request, compared)
-        found = run_in_threads(lambda piece: _pruned(pruner, storage, piece), pieces, _at_once(storage))
+        found = run_in_threads(lambda group: _prune_group(pruner, storage, group), groups, _choose_concurrency(storage))
     else:
-        found = prune_in(engine, storage, request, compared, pieces, name)
-    nothing = chosen_schema(request.layout, compared).empty_table()
-    # Of manifests without statistics of a column there is nothing to come along.
+        found = prune_on_engine(engine, storage, request, compared, groups, name)
+    nothing = make_file_schema(request.layout, compared).empty_table()
+    # Manifests without statistics of a column lack its columns here.
     files = pa.concat_tables([nothing, *(table for table, _ in found)], promote_options="default").combine_chunks()
-    account = sum((each for _, each in found), Account(wrong_lengths=wrong_lengths))
-    # They were copied, and are as large.
+    metrics = sum((each for _, each in found), FileMetrics(wrong_lengths=wrong_lengths))
+    # The tables were copied, and are as large.
     del found
     specs = request.layout.specs
     paths = relocation.resolve_all(deletes["location"])
@@ -100,10 +99,10 @@ def plan_files(
         request.layout.columns,
         {spec_id: spec.is_unpartitioned for spec_id, spec in specs.items()},
     )
-    rows = _rows_left(files, assigned.deleted)
+    rows = _count_remaining_rows(files, assigned.deleted)
     levels = level_reports(
-        data.account,
-        account,
+        data.metrics,
+        metrics,
         has_partitions=any(spec.fields for spec in specs.values()),
         by_manifests=request.by_manifests,
         by_partitions=request.by_partitions,
@@ -114,66 +113,69 @@ def plan_files(
     return Plan(files.append_column("deletes", assigned.deletes), rows, levels)
 
 
-def _pruned(pruner: FilePruner, storage: Storage, piece: Sequence[Manifest]) -> tuple[pa.Table, Account]:
-    found = pruner.prune(storage, piece)
+def _prune_group(pruner: FilePruner, storage: Storage, group: Sequence[Manifest]) -> tuple[pa.Table, FileMetrics]:
+    found = pruner.prune(storage, group)
     _release_unused_memory()
     return found
 
 
 def _release_unused_memory() -> None:
-    """Give back what Arrow's allocator holds: what was decoded is many times what is left of it.
+    """Return unused memory of Arrow's allocator: decoded manifests are many times larger than the kept files.
 
-    Of a million files the peak is 780 MB instead of 1,060 MB, for a hundredth of the time.
+    For a million files the peak drops from 1,060 MB to 780 MB, at a hundredth of the time.
     """
     pa.default_memory_pool().release_unused()
 
 
-def _rows_left(files: pa.Table, deleted: pa.Array) -> pa.Array:
-    """How many rows files have after deletes, null where nobody knows."""
+def _count_remaining_rows(files: pa.Table, deleted: pa.Array) -> pa.Array:
+    """Return the row counts of files after deletes, null if unknown."""
     rows = pc.subtract(one_array(files["record_count"]), deleted)
     is_wrong = pc.fill_null(pc.less(rows, 0), False)
     if pc.any(is_wrong, min_count=0).as_py():
         first = is_wrong.index(True).as_py()
         location, count = (files[name][first].as_py() for name in ("location", "record_count"))
         raise CorruptFile(
-            f"the manifests say that '{location}' has {counted(count, 'row')}, of which {deleted[first].as_py()} are "
-            "deleted: one of the numbers is wrong"
+            f"the manifests record {counted(count, 'row')} for '{location}', but {deleted[first].as_py()} deleted "
+            "rows: one of the numbers is wrong"
         )
     return rows
 
 
-def _at_once(storage: Storage) -> int:
-    """How many pieces are read at the same time. Of a local table nearly all of it is decoding, and what was decoded is
-    large: on two processors four at once took 60 MB more than two, and longer."""
+def _choose_concurrency(storage: Storage) -> int:
+    """Return the number of groups to read concurrently.
+
+    Reading a local table is nearly all decoding, and decoded manifests are large: on two processors, four concurrent
+    groups took 60 MB more than two, and longer.
+    """
     return (os.cpu_count() or 1) if storage.is_local else storage.threads
 
 
-def _delete_manifests(deletes: pa.Table, data: pa.Table, request: Request, place: str) -> pa.Table:
-    """The delete manifests that may be for a file of the data manifests that are left."""
-    is_of_all = np.ones(deletes.num_rows, bool)
+def _prune_delete_manifests(deletes: pa.Table, data: pa.Table, request: Request, location: str) -> pa.Table:
+    """Return the delete manifests that may apply to a file of the kept data manifests."""
+    has_common_spec = np.ones(deletes.num_rows, bool)
     for spec_id in pc.unique(data["spec_id"]).to_pylist():
-        is_of_all &= deletes["spec_id"].to_numpy() == spec_id
-    kept = prune_manifests(deletes.filter(pa.array(is_of_all)), request, place).table
-    return pa.concat_tables([kept, deletes.filter(pa.array(~is_of_all))])
+        has_common_spec &= deletes["spec_id"].to_numpy() == spec_id
+    kept = prune_manifests(deletes.filter(pa.array(has_common_spec)), request, location).table
+    return pa.concat_tables([kept, deletes.filter(pa.array(~has_common_spec))])
 
 
 def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Request) -> tuple[pa.Table, int]:
-    """All delete files of manifests, with statistics that assign them; and how many manifests' lengths are wrong."""
+    """Read all delete files of manifests with the statistics to assign them, and count the wrong manifest lengths."""
     layout = request.layout
     found = []
     wrong_lengths = 0
-    for piece in pieces_of(manifests):
-        spec = spec_of(layout.specs, piece[0].spec_id, f"'{storage.place(piece[0].path)}'")
+    for group in pieces_of(manifests):
+        spec = spec_of(layout.specs, group[0].spec_id, f"'{storage.place(group[0].path)}'")
         entries = run_in_threads(
-            lambda each: read_entries(storage, each, (PATH_ID,), of_compared=True), piece, _at_once(storage)
+            lambda each: read_entries(storage, each, (PATH_ID,), of_compared=True), group, _choose_concurrency(storage)
         )
         wrong_lengths += sum(own.is_length_wrong for own in entries)
-        tuples = joined_entries(spec, entries, storage.place(piece[0].path))
+        tuples = joined_entries(spec, entries, storage.place(group[0].path))
         spec_ids = pa.repeat(pa.scalar(spec.spec_id, pa.int32()), tuples.files.num_rows)
-        keys = {"spec_id": spec_ids, "partition_key": tuples.keys, "gone_key": tuples.gone_keys}
+        keys = {"spec_id": spec_ids, "partition_key": tuples.keys, "dropped_key": tuples.dropped_keys}
         found.append(reduce(lambda files, key: files.append_column(*key), keys.items(), tuples.files))
     if not found:
-        nothing = chosen_schema(layout, ()).empty_table()
+        nothing = make_file_schema(layout, ()).empty_table()
         columns = {"equality_ids": pa.list_(pa.int32()), "referenced": types.STRING, "offset": types.LONG}
         for name, kind in columns.items():
             nothing = nothing.append_column(name, pa.array([], kind))
@@ -181,15 +183,15 @@ def _read_deletes(storage: Storage, manifests: Sequence[Manifest], request: Requ
     return pa.concat_tables(found, promote_options="permissive").combine_chunks(), wrong_lengths
 
 
-def _compared(deletes: pa.Table, request: Request) -> list[int]:
-    """The ids of the columns that equality deletes compare."""
+def _find_compared_ids(deletes: pa.Table, request: Request) -> list[int]:
+    """Return the field ids of the columns that equality deletes compare."""
     ids = one_array(deletes["equality_ids"])
     columns = request.layout.columns
     return [each for each in pc.unique(ids.flatten()).to_pylist() if each in columns]
 
 
-def listing_of(plan: Plan, relocation: Relocation, note: str | None = None) -> FileListing:
-    """A plan as a scan takes it; `note` is what its report tells of the metadata."""
+def make_listing(plan: Plan, relocation: Relocation, note: str | None = None) -> FileListing:
+    """Convert a plan to the file listing of a scan; `note` is reported with it."""
     _release_unused_memory()
     files = plan.files
     paths = relocation.resolve_all(files["location"])
@@ -215,8 +217,8 @@ def listing_of(plan: Plan, relocation: Relocation, note: str | None = None) -> F
         **{name.removeprefix(DESCRIBED): files[name] for name in files.column_names if name.startswith(DESCRIBED)},
     }
     listed = pa.table(dict(columns))
-    notes = [each for each in (note, relocation.outside_note(paths)) if each is not None]
-    levels = tuple(_with_notes(level, notes) for level in plan.levels)
+    notes = [each for each in (note, relocation.describe_outside_files(paths)) if each is not None]
+    levels = tuple(_add_notes(level, notes) for level in plan.levels)
     unreadable: dict[str, TableError] = {}
     if UNREADABLE in files.column_names:
         for text in pc.unique(files[UNREADABLE].drop_null()).to_pylist():
@@ -224,15 +226,15 @@ def listing_of(plan: Plan, relocation: Relocation, note: str | None = None) -> F
     return FileListing(listed, listed.select([]), levels, plan.rows, plan.matched, unreadable)
 
 
-def _with_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
-    """The level of manifests with more notes."""
+def _add_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
+    """Add notes to the level of manifests."""
     if not notes or level.level != "manifests":
         return level
     return replace(level, note="; ".join([*([level.note] if level.note else []), *notes]))
 
 
-def enough(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:
-    """The files that together hold so many rows, those of which the number of rows is known first."""
+def find_files_for_limit(rows: pa.Array, limit: int) -> npt.NDArray[np.int64]:
+    """Return the indices of files that together hold `limit` rows, those with known row counts first."""
     is_known = np.asarray(rows.is_valid())
     known = np.flatnonzero(is_known)
     counts = np.asarray(rows.drop_null(), np.int64)

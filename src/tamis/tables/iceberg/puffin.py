@@ -1,8 +1,8 @@
-"""Deletion vectors in Puffin files: each fetched by its range, which the manifest tells, and checked.
+"""Deletion vectors in Puffin files: each is fetched by its byte range, which the manifest contains, and checked.
 
-A blob of a vector is: its length (4 bytes, the highest first, of what follows but for the checksum), magic, a 64-bit
-Roaring bitmap in its portable form, CRC-32 of magic and bitmap (the highest byte first). One file holds the vectors of
-many data files, so the others of it, and its footer, are not read.
+A deletion vector blob is: the length of magic and bitmap (4 bytes, big-endian), magic bytes, a 64-bit Roaring bitmap in
+the portable format, and a CRC-32 of magic and bitmap (big-endian). One file holds the vectors of many data files, so
+the other blobs and the footer are not read.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tamis.io.threads import run_in_threads
 FILE_MAGIC = b"PFA1"
 VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 
-_NUMBER = 4
-_SHORTEST = 3 * _NUMBER
+_NUMBER_SIZE = 4
+_MIN_BLOB_SIZE = 3 * _NUMBER_SIZE
 
-_WAY_OUT = "restore the file, or read a snapshot of the table without it"
+_ADVICE = "restore the file, or read a snapshot of the table without it"
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
-    """Where a deletion vector is, and how many rows it deletes (None: not told)."""
+class DeletionVector:
+    """The byte range of a deletion vector, and its cardinality (None: unknown)."""
 
     path: str
     size: int
-    """Of the file."""
+    """The size of the file."""
     offset: int
     length: int
     cardinality: int | None
 
 
-def read_vectors(storage: Storage, vectors: Sequence[Vector]) -> list[BitMap64]:
-    """The vectors, in their order. Those of one file are read together."""
+def read_deletion_vectors(storage: Storage, vectors: Sequence[DeletionVector]) -> list[BitMap64]:
+    """Read deletion vectors, in order. Those of one file are read together."""
     files: dict[tuple[str, int], list[int]] = {}
     for position, vector in enumerate(vectors):
         files.setdefault((vector.path, vector.size), []).append(position)
@@ -57,47 +57,47 @@ def read_vectors(storage: Storage, vectors: Sequence[Vector]) -> list[BitMap64]:
     return [by_position[position] for position in range(len(vectors))]
 
 
-def _read_file(storage: Storage, vectors: Sequence[Vector]) -> list[BitMap64]:
+def _read_file(storage: Storage, vectors: Sequence[DeletionVector]) -> list[BitMap64]:
     first = vectors[0]
-    place = storage.place(first.path)
+    location = storage.place(first.path)
     with RangedFile(storage, first.path, first.size) as file:
         for vector in vectors:
-            # Looked at first: nothing larger than the file is read.
-            if vector.length < _SHORTEST or vector.offset < 0 or vector.offset + vector.length > file.size:
+            # Checked first, so that nothing beyond the file is read.
+            if vector.length < _MIN_BLOB_SIZE or vector.offset < 0 or vector.offset + vector.length > file.size:
                 raise CorruptFile(
-                    f"the deletion vector of {vector.length} bytes at byte {vector.offset} of '{place}' is none: the "
-                    f"file has {file.size} bytes, so it is cut off, or the manifest is damaged; {_WAY_OUT}"
+                    f"invalid deletion vector of {vector.length} bytes at offset {vector.offset} of '{location}': the "
+                    f"file has {file.size} bytes, so it is truncated, or the manifest is damaged; {_ADVICE}"
                 )
         magic, *blobs = file.read([(0, len(FILE_MAGIC)), *((each.offset, each.length) for each in vectors)])
     if magic.to_pybytes() != FILE_MAGIC:
-        raise CorruptFile(f"'{place}' is no Puffin file: it does not begin as one; {_WAY_OUT}")
+        raise CorruptFile(f"'{location}' is not a Puffin file: its magic bytes are wrong; {_ADVICE}")
     return [
-        _decode(blob, vector, f"the deletion vector at byte {vector.offset} of '{place}'")
+        _decode(blob, vector, f"the deletion vector at offset {vector.offset} of '{location}'")
         for blob, vector in zip(blobs, vectors, strict=True)
     ]
 
 
-def _decode(blob: pa.Buffer, vector: Vector, where: str) -> BitMap64:
-    (length,) = struct.unpack(">I", blob.slice(0, _NUMBER))
-    if length != blob.size - 2 * _NUMBER:
+def _decode(blob: pa.Buffer, vector: DeletionVector, where: str) -> BitMap64:
+    (length,) = struct.unpack(">I", blob.slice(0, _NUMBER_SIZE))
+    if length != blob.size - 2 * _NUMBER_SIZE:
         raise CorruptFile(
-            f"{where} says that it has {length} bytes, and the manifest {blob.size - 2 * _NUMBER}; {_WAY_OUT}"
+            f"{where} has {length} bytes, but the manifest says {blob.size - 2 * _NUMBER_SIZE}; {_ADVICE}"
         )
-    content = blob.slice(_NUMBER, length)
+    content = blob.slice(_NUMBER_SIZE, length)
     if content[: len(VECTOR_MAGIC)].to_pybytes() != VECTOR_MAGIC:
-        raise CorruptFile(f"{where} does not begin as one: its magic number is another; {_WAY_OUT}")
-    (checksum,) = struct.unpack(">I", blob.slice(_NUMBER + length, _NUMBER))
+        raise CorruptFile(f"{where} has wrong magic bytes; {_ADVICE}")
+    (checksum,) = struct.unpack(">I", blob.slice(_NUMBER_SIZE + length, _NUMBER_SIZE))
     if (found := zlib.crc32(content)) != checksum:
-        raise CorruptFile(f"{where} is damaged: its checksum is {found:08x}, and {checksum:08x} is stored; {_WAY_OUT}")
+        raise CorruptFile(f"{where} is damaged: expected the checksum {checksum:08x}, found {found:08x}; {_ADVICE}")
     try:
         bitmap = BitMap64.deserialize(content.slice(len(VECTOR_MAGIC)).to_pybytes() or b"\0")
     except ValueError as error:
-        # Deserialising checks every length and the order of the rows, so a bitmap that comes back can be relied on.
-        raise CorruptFile(f"{where} is no Roaring bitmap ({error}); {_WAY_OUT}") from error
+        # Deserializing checks every length and the order of the rows, so a returned bitmap is valid.
+        raise CorruptFile(f"{where} is not a valid Roaring bitmap ({error}); {_ADVICE}") from error
     if bitmap and bitmap.max() >= 2**63:
-        raise CorruptFile(f"{where} deletes row {bitmap.max()}, more than any file holds; {_WAY_OUT}")
+        raise CorruptFile(f"{where} deletes row {bitmap.max()}, which no file can have; {_ADVICE}")
     if vector.cardinality is not None and len(bitmap) != vector.cardinality:
         raise CorruptFile(
-            f"{where} deletes {counted(len(bitmap), 'row')}, and the manifest says {vector.cardinality}; {_WAY_OUT}"
+            f"{where} deletes {counted(len(bitmap), 'row')}, but the manifest says {vector.cardinality}; {_ADVICE}"
         )
     return bitmap

@@ -1,16 +1,16 @@
-"""Where the files of a table lie: as its metadata says, or where the table was moved to.
+"""The resolution of file locations: as recorded in the metadata, or below the location that the table was moved to.
 
-Iceberg names every file by its whole location, `s3://bucket/table/data/a.parquet`, so that a table which is copied to
-another place still names the old one. Metadata also says where the table itself was (`location`), and it is known
-where it was opened: what lies below the one is looked for below the other. Locations are compared without what only
-spells them: `s3a` is `s3`, `file:/a` is `/a`, `./a` is `a`.
+Iceberg metadata contains absolute locations, `s3://bucket/table/data/a.parquet`, so a copied table still refers to the
+old location. The metadata also records the table's own location (`location`), and the location where it was opened is
+known: files below the former are looked for below the latter. Equivalent spellings compare equal: `s3a` is `s3`,
+`file:/a` is `/a`, `./a` is `a`.
 
-Data files may lie outside of the table's folder (`write.data.path`, files that were added as they are, migrated
-tables). One in the same store (the same bucket, or the local disk of a local table) is read, and reported. Where the
-table was moved together with what is around it, it is found there: of `/old/wh/db/t`, opened at `/new/wh/db/t`, the
-file `/old/wh/raw/a` is `/new/wh/raw/a` where that exists. A location without a root, such as `data/raw/a`, is beside
-the table in the same way, or else below the working directory. A file in another store is read only where the caller
-allows it: whoever can write to a table could otherwise have any file read that the reader has rights for.
+Data files may be outside the table's folder (`write.data.path`, added files, migrated tables). A file in the same store
+(the same bucket, or the local disk of a local table) is read, and reported. If the table was moved together with its
+surroundings, the file is found there: for `/old/wh/db/t`, opened at `/new/wh/db/t`, the file `/old/wh/raw/a` is
+`/new/wh/raw/a` if that exists. A relative location, such as `data/raw/a`, is resolved beside the table in the same
+manner, or else below the working directory. A file in another store is read only if the caller allows it: otherwise
+anyone with write access to a table could make the reader read any file that the reader has rights for.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tamis.io.storage import Storage
 from tamis.tables.arrays import one_array
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
-_SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
+_SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 _FILE = "file"
-_UPWARDS = r"(^|/)\.\.(/|$)"
-_LOOKED_THROUGH = 1024 * 1024
+_PARENT_SEGMENT = r"(^|/)\.\.(/|$)"
+_SEARCHED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A location without what only spells it."""
+    """A normalized location."""
 
     scheme: str
     path: str
@@ -50,7 +50,7 @@ class Location:
         """  # noqa: E501 - the output of a doctest is one line
         match = _SCHEME.fullmatch(text)
         scheme, rest = (match[1].lower(), match[2]) if match else (_FILE, text)
-        scheme = _SAME_STORE.get(scheme, scheme)
+        scheme = _SCHEME_ALIASES.get(scheme, scheme)
         if rest.startswith("//"):
             rest = rest[2:]
         if scheme == _FILE:
@@ -60,205 +60,204 @@ class Location:
             rest = rest[2:]
         return Location(scheme, rest.rstrip("/") or rest[:1])
 
-    def below(self, other: Location) -> str | None:
-        """The path below another location; None where it is not below it."""
-        start = f"{other.path}/"
-        return self.path[len(start) :] if self.scheme == other.scheme and self.path.startswith(start) else None
+    def relative_to(self, other: Location) -> str | None:
+        """Return the path relative to another location; None if it is not below it."""
+        prefix = f"{other.path}/"
+        return self.path[len(prefix) :] if self.scheme == other.scheme and self.path.startswith(prefix) else None
 
 
-def _may_be_suspect(locations: pa.StringArray) -> bool:
-    """Whether two dots or a zero character may be in one of many locations: looked for in all of them at once."""
+def _may_contain_suspect(locations: pa.StringArray) -> bool:
+    """Return whether one of many locations may contain two dots or a NUL character: all are searched together."""
     text = memoryview(locations.buffers()[2] or b"")
-    # Bytes are copied to be looked through: not all of them at once, and of each piece one more for two dots.
-    pieces = (bytes(text[start : start + _LOOKED_THROUGH + 1]) for start in range(0, len(text), _LOOKED_THROUGH))
-    return any(b".." in piece or b"\0" in piece for piece in pieces)
+    # Searching copies bytes, so it works in chunks; each has one more byte, for two dots across a boundary.
+    chunks = (bytes(text[start : start + _SEARCHED_BYTES + 1]) for start in range(0, len(text), _SEARCHED_BYTES))
+    return any(b".." in chunk or b"\0" in chunk for chunk in chunks)
 
 
 @dataclass(frozen=True)
 class Relocation:
-    """The way from the locations that metadata names to paths in the file system."""
+    """The mapping from locations in the metadata to paths in the file system."""
 
     storage: Storage
-    """Where the table was opened: the root is its folder."""
-    written: str
-    """Where the table is, as its metadata says."""
+    """The storage of the opened table; its root is the table's folder."""
+    recorded_location: str
+    """The table's location as recorded in its metadata."""
     allow_outside: bool = False
     _known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     _folders: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
-    """Whether a folder around the table was moved with it, by its first file that was asked for."""
+    """Whether a folder around the table was moved with it, determined by its first requested file."""
 
     @cached_property
     def _opened(self) -> Location:
         match = _SCHEME.fullmatch(self.storage.uri)
         scheme = match[1].lower() if match and not self.storage.is_local else _FILE
-        return Location(_SAME_STORE.get(scheme, scheme), self._in_store(self.storage.root))
+        return Location(_SCHEME_ALIASES.get(scheme, scheme), self._get_store_path(self.storage.root))
 
-    def _in_store(self, path: str) -> str:
+    def _get_store_path(self, path: str) -> str:
         match = _SCHEME.fullmatch(self.storage.uri)
         if match is None or self.storage.is_local:
             return path.rstrip("/")
-        # A path of the file system, as it follows the scheme in a location.
+        # The path of the file system is what follows the scheme in a location.
         return Location.of(self.storage.uri).path
 
     @cached_property
-    def _own(self) -> Location:
-        return Location.of(self.written)
+    def _recorded(self) -> Location:
+        return Location.of(self.recorded_location)
 
     @cached_property
     def is_moved(self) -> bool:
-        return self._own != self._opened
+        return self._recorded != self._opened
 
-    def refuse(self) -> None:
-        """An error where the table was moved."""
+    def reject_moved(self) -> None:
+        """Raise if the table was moved."""
         if self.is_moved:
             raise UnsupportedFeature(
-                f"the table at '{self.storage.uri}' was moved: its metadata says that it is at '{self.written}'; "
-                "open it there, or leave relocate=False away to read its files from here"
+                f"the table at '{self.storage.uri}' was moved: its metadata records the location "
+                f"'{self.recorded_location}'; open it there, or omit relocate=False to read its files from here"
             )
 
     @property
     def note(self) -> str | None:
-        """What a report tells."""
+        """A note for reports, or None."""
         if not self.is_moved:
             return None
-        return f"moved: metadata names '{self.written}', files are read from '{self.storage.uri}'"
+        return f"moved: the metadata records '{self.recorded_location}', files are read from '{self.storage.uri}'"
 
-    def inside(self, location: str) -> str | None:
-        """The path of a file below the table's folder; None for one that is not below it."""
+    def resolve_inside(self, location: str) -> str | None:
+        """Return the path of a file below the table's folder; None if it is not below it."""
         given = Location.of(location)
-        found = (given.below(folder) for folder in (self._own, self._opened))
+        found = (given.relative_to(folder) for folder in (self._recorded, self._opened))
         return next((f"{self.storage.root.rstrip('/')}/{each}" for each in found if each is not None), None)
 
     def resolve(self, location: str) -> str:
-        """The path in the file system of a file that metadata names."""
+        """Return the path in the file system of a location in the metadata."""
         found = self._known.get(location)
         if found is None:
-            found = self._known.setdefault(location, self._resolve(location))
+            found = self._known.setdefault(location, self._resolve_location(location))
         return found
 
-    def _resolve(self, location: str) -> str:
+    def _resolve_location(self, location: str) -> str:
         given = Location.of(location)
-        if "\0" in location or re.search(_UPWARDS, given.path):
+        if "\0" in location or re.search(_PARENT_SEGMENT, given.path):
             raise CorruptFile(
-                f"the metadata of '{self.storage.uri}' names {location!r}: a location goes neither upwards nor "
-                "holds a zero character"
+                f"the metadata of '{self.storage.uri}' has the invalid location {location!r}: a location must not "
+                "contain '..' or a NUL character"
             )
-        return self.inside(location) or self._beside(given) or self._elsewhere(location, given)
+        return self.resolve_inside(location) or self._resolve_beside(given) or self._resolve_elsewhere(location, given)
 
     @cached_property
-    def _around(self) -> tuple[str, str] | None:
-        """What is around the table, where it was written and where it was opened; None where it was not moved with it.
+    def _surroundings(self) -> tuple[str, str] | None:
+        """The folders around the recorded and the opened location; None if they were not moved with the table.
 
-        Both end before the names that the two places have in common at their ends.
+        Both end before the common trailing names of the two locations.
         """
-        written, opened = self._own.path.split("/"), self.storage.root.rstrip("/").split("/")
-        if not self.is_moved or written[-1:] != opened[-1:]:
+        recorded, opened = self._recorded.path.split("/"), self.storage.root.rstrip("/").split("/")
+        if not self.is_moved or recorded[-1:] != opened[-1:]:
             return None
-        while written and opened and written[-1] == opened[-1]:
-            written.pop()
+        while recorded and opened and recorded[-1] == opened[-1]:
+            recorded.pop()
             opened.pop()
-        return "/".join(written), "/".join(opened)
+        return "/".join(recorded), "/".join(opened)
 
-    def _beside(self, given: Location) -> str | None:
-        """The path of a file that was moved together with the table; None where there is none."""
-        if self._around is None or given.scheme != self._own.scheme:
+    def _resolve_beside(self, given: Location) -> str | None:
+        """Return the path of a file that was moved together with the table; None if there is none."""
+        if self._surroundings is None or given.scheme != self._recorded.scheme:
             return None
-        written, opened = self._around
-        start = f"{written}/" if written else ""
-        if not given.path.startswith(start) or (not start and given.path.startswith("/")):
+        recorded, opened = self._surroundings
+        prefix = f"{recorded}/" if recorded else ""
+        if not given.path.startswith(prefix) or (not prefix and given.path.startswith("/")):
             return None
-        path = f"{opened}/{given.path[len(start) :]}"
+        path = f"{opened}/{given.path[len(prefix) :]}"
         folder = path.rpartition("/")[0]
         is_there = self._folders.get(folder)
         if is_there is None:
             is_there = self._folders.setdefault(folder, find_file(self.storage, path) is not None)
         return path if is_there else None
 
-    def _elsewhere(self, location: str, given: Location) -> str:
-        """The path of a file that is neither in the table's folder nor was moved with it."""
+    def _resolve_elsewhere(self, location: str, given: Location) -> str:
+        """Return the path of a file that is neither in the table's folder nor was moved with it."""
         if given.scheme == _FILE and not given.path.startswith("/"):
             path = Path(given.path).absolute()
             if not self.storage.is_local or not path.is_file():
                 raise MissingFile(
-                    f"the table at '{self.storage.uri}' names {location!r}, which is found neither beside it nor below "
-                    f"the working directory: put it where it lay from '{self.written}', or open the table from the "
-                    "folder in which that path begins"
+                    f"the table at '{self.storage.uri}' refers to {location!r}, which exists neither beside it nor "
+                    f"below the working directory: restore it relative to '{self.recorded_location}', or open the "
+                    "table from the folder that this path is relative to"
                 )
             return path.as_posix()
-        if self._is_of_the_same_store(given) or (self.allow_outside and given.scheme == self._opened.scheme):
+        if self._is_in_same_store(given) or (self.allow_outside and given.scheme == self._opened.scheme):
             root = self.storage.root.rstrip("/")
-            # A location has its host before the path, where the file system has none.
+            # A location starts with its host or bucket, which the paths of some file systems omit.
             host = self._opened.path.removesuffix(root)
             if self._opened.path.endswith(root) and given.path.startswith(host):
                 return given.path.removeprefix(host)
         if not self.allow_outside:
             raise UnsupportedFeature(
-                f"the table at '{self.storage.uri}' names {location!r}, which lies in another store: such a file is "
-                "read only where that is allowed (allow_outside=True)"
+                f"the table at '{self.storage.uri}' refers to {location!r} in another store: such a file is read only "
+                "with allow_outside=True"
             )
         return f"{given.scheme}://{given.path}"
 
-    def _is_of_the_same_store(self, given: Location) -> bool:
+    def _is_in_same_store(self, given: Location) -> bool:
         if given.scheme != self._opened.scheme:
             return False
         return given.scheme == _FILE or given.path.split("/")[0] == self._opened.path.split("/")[0]
 
-    def outside_note(self, paths: pa.Array) -> str | None:
-        """What a report tells of the files that do not lie in the table's folder."""
+    def describe_outside_files(self, paths: pa.Array) -> str | None:
+        """Return a note about files outside the table's folder, or None."""
         is_outside = pc.invert(pc.starts_with(paths, f"{self.storage.root.rstrip('/')}/"))
         count = pc.sum(is_outside).as_py() or 0
         if not count:
             return None
         first = self.storage.place(paths[is_outside.index(True).as_py()].as_py())
-        return f"{counted(count, 'file')} outside of the table's folder, such as '{first}'"
+        return f"{counted(count, 'file')} outside the table's folder, such as '{first}'"
 
     def resolve_all(self, locations: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """The same for many: those that begin as the table's own location, which nearly all do, at once."""
+        """Resolve many locations; those with the table's own prefix, nearly all of them, are vectorized."""
         if isinstance(locations, pa.ChunkedArray):
             locations = one_array(locations)
         locations = locations.cast(pa.string())
-        start = self._start(locations)
+        prefix = self._find_prefix(locations)
         root = self.storage.root.rstrip("/")
-        is_plain = pc.starts_with(locations, start)
-        if _may_be_suspect(locations):
-            # Two dots are in few names, and where they are a name by themselves shows when the location is resolved.
+        is_plain = pc.starts_with(locations, prefix)
+        if _may_contain_suspect(locations):
+            # Few names contain two dots; resolving the location shows whether they are a path segment.
             suspect = pc.or_(pc.match_substring(locations, ".."), pc.match_substring(locations, "\0"))
             is_plain = pc.and_not(is_plain, suspect)
-        # What does not begin so is replaced below.
+        # Locations without this prefix are replaced below.
         found = locations
-        if start != f"{root}/":
-            found = pc.binary_replace_slice(locations, 0, len(start.encode()), f"{root}/")
+        if prefix != f"{root}/":
+            found = pc.binary_replace_slice(locations, 0, len(prefix.encode()), f"{root}/")
         if pc.all(is_plain, min_count=0).as_py():
             return found
         is_other = pc.invert(pc.fill_null(is_plain, False))
         others = [None if each is None else self.resolve(each) for each in locations.filter(is_other).to_pylist()]
         return pc.replace_with_mask(found, is_other, pa.array(others, pa.string()))
 
-    def _start(self, locations: pa.StringArray) -> str:
-        """What the locations begin with, as they spell it."""
-        own = self.written.rstrip("/")
+    def _find_prefix(self, locations: pa.StringArray) -> str:
+        """Return the table's own prefix in the spelling of the locations."""
+        own = self.recorded_location.rstrip("/")
         if not len(locations) or not locations[0].is_valid:
             return f"{own}/"
         first: str = locations[0].as_py()
-        inside = Location.of(first).below(self._own)
+        inside = Location.of(first).relative_to(self._recorded)
         return f"{own}/" if inside is None or not first.endswith(inside) else first[: len(first) - len(inside)]
 
-    def sizes(self, paths: pa.Array, told: pa.Array) -> pa.Array:
-        """How many bytes files have: as metadata tells, except where it tells none, and in a table that was moved to a
-        local place.
+    def sizes(self, paths: pa.Array, recorded: pa.Array) -> pa.Array:
+        """Return file sizes: as recorded in the metadata, except missing sizes and sizes in a moved local table.
 
-        Whoever moves a table may write its files anew, and there to look costs next to nothing.
+        A table's files may be rewritten when it is moved, and looking up local sizes is cheap.
         """
         if self.is_moved and self.storage.is_local:
-            return self._looked_up(paths, told)
-        is_unknown = pc.less_equal(told, 0)
+            return self._fetch_sizes(paths, recorded)
+        is_unknown = pc.less_equal(recorded, 0)
         if not pc.any(is_unknown, min_count=0).as_py():
-            return told
-        found = self._looked_up(paths.filter(is_unknown), told.filter(is_unknown))
-        return pc.replace_with_mask(told, is_unknown, found)
+            return recorded
+        found = self._fetch_sizes(paths.filter(is_unknown), recorded.filter(is_unknown))
+        return pc.replace_with_mask(recorded, is_unknown, found)
 
-    def _looked_up(self, paths: pa.Array, told: pa.Array) -> pa.Array:
+    def _fetch_sizes(self, paths: pa.Array, recorded: pa.Array) -> pa.Array:
         if not len(paths):
-            return told
+            return recorded
         found = self.storage.filesystem.get_file_info(paths.to_pylist())
-        return pc.coalesce(pa.array([each.size if each.is_file else None for each in found], pa.int64()), told)
+        return pc.coalesce(pa.array([each.size if each.is_file else None for each in found], pa.int64()), recorded)

@@ -1,9 +1,10 @@
-"""What a REST catalog demands of whoever reads a table, which pyiceberg does not hand on.
+"""Demands of REST catalogs on the reader of a table, which pyiceberg does not expose.
 
-The answer to `loadTable` may have `read-restrictions`: rows to filter and columns to leave out or to mask, for the
-principal that asked. The specification wants a reader to fail that cannot apply one of them in full. A catalog may also
-ask to plan scans by itself (`scan-planning-mode: server`), for all tables by its configuration or for one by the
-answer; then only its plan says which files the principal may read. Tamis does neither, so both are refused by name.
+The response to `loadTable` may contain `read-restrictions`: row filters, and columns to omit or to mask, for the
+principal of the request. The specification requires a reader to fail if it cannot apply all of them. A catalog may also
+demand server-side scan planning (`scan-planning-mode: server`), for all tables in its configuration or for one table in
+the response; then only its plan determines which files the principal may read. Tamis supports neither, and rejects both
+with an error that names the demand.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ RESTRICTIONS = "read-restrictions"
 PLANNING = "scan-planning-mode"
 _CLIENT = "client"
 
-Answers = list[dict[str, Any]]
+Responses = list[dict[str, Any]]
 
 
-def is_rest(catalog: Catalog) -> bool:
+def is_rest_catalog(catalog: Catalog) -> bool:
     module = sys.modules.get("pyiceberg.catalog.rest")
     return module is not None and isinstance(catalog, module.RestCatalog)
 
 
 @contextmanager
-def record_answers(catalog: Catalog) -> Iterator[Answers]:
-    """The JSON objects that a REST catalog answers to this thread meanwhile, oldest first; none of other catalogs."""
-    found: Answers = []
-    if not is_rest(catalog):
+def record_responses(catalog: Catalog) -> Iterator[Responses]:
+    """Collect the JSON objects that a REST catalog returns to this thread, oldest first; empty for other catalogs."""
+    found: Responses = []
+    if not is_rest_catalog(catalog):
         yield found
         return
     hooks = getattr(getattr(catalog, "_session", None), "hooks", None)
     if not isinstance(hooks, dict):
         raise UnsupportedFeature(
-            f"what the catalog '{catalog.name}' answers cannot be seen with this version of pyiceberg, and so not "
-            f"whether it demands {RESTRICTIONS}: open the table by its folder or its metadata file, or install "
-            "another version of pyiceberg"
+            f"this version of pyiceberg does not expose the responses of the catalog '{catalog.name}', so Tamis cannot "
+            f"check for {RESTRICTIONS}: open the table by its folder or its metadata file, or install another version "
+            "of pyiceberg"
         )
     thread = get_ident()
 
@@ -50,11 +51,11 @@ def record_answers(catalog: Catalog) -> Iterator[Answers]:
         if get_ident() != thread or not response.ok:
             return
         try:
-            answer = response.json()
+            content = response.json()
         except ValueError:
-            return  # pyiceberg says what is wrong with it
-        if isinstance(answer, dict):
-            found.append(answer)
+            return  # pyiceberg reports the error
+        if isinstance(content, dict):
+            found.append(content)
 
     hooks.setdefault("response", []).append(record)
     try:
@@ -63,28 +64,28 @@ def record_answers(catalog: Catalog) -> Iterator[Answers]:
         hooks["response"].remove(record)
 
 
-def refuse_demands(answers: Answers, properties: Mapping[str, Any], what: str) -> None:
-    """An error where an answer, or the configuration of a catalog, demands what Tamis does not do."""
+def reject_unsupported_demands(responses: Responses, properties: Mapping[str, Any], what: str) -> None:
+    """Raise if a response or the configuration of a catalog demands what Tamis does not support."""
     mode = str(properties.get(PLANNING) or _CLIENT)
-    for answer in answers:
-        restrictions = answer.get(RESTRICTIONS)
-        if _restricts(restrictions):
+    for content in responses:
+        restrictions = content.get(RESTRICTIONS)
+        if _has_restriction(restrictions):
             names = f" ({', '.join(map(str, restrictions))})" if isinstance(restrictions, dict) else ""
             raise UnsupportedFeature(
-                f"the catalog demands {RESTRICTIONS}{names} of whoever reads {what}, and Tamis applies none: read the "
-                "table with an engine that does, or ask for rights to read all of it"
+                f"the catalog demands {RESTRICTIONS}{names} for {what}, which Tamis does not support: read the table "
+                "with an engine that does, or ask for rights to read all of it"
             )
-        config = answer.get("config")
+        config = content.get("config")
         mode = str((config.get(PLANNING) if isinstance(config, dict) else None) or mode)
     if mode.lower() != _CLIENT:
         raise UnsupportedFeature(
-            f"the catalog asks to plan scans of {what} by itself ({PLANNING}: {mode}), and Tamis plans by itself: read "
-            f"the table with an engine that lets the catalog plan, or have the catalog allow {PLANNING}: {_CLIENT}"
+            f"the catalog demands server-side scan planning for {what} ({PLANNING}: {mode}), which Tamis does not "
+            f"support: read the table with an engine that does, or have the catalog allow {PLANNING}: {_CLIENT}"
         )
 
 
-def _restricts(restrictions: Any) -> bool:
-    """Whether anything is demanded: what is not known counts, and an empty object or list does not."""
+def _has_restriction(restrictions: Any) -> bool:
+    """Return whether there is any restriction: an unknown one counts, an empty object or list does not."""
     if isinstance(restrictions, dict):
-        return any(map(_restricts, restrictions.values()))
+        return any(map(_has_restriction, restrictions.values()))
     return restrictions is not None and restrictions != []

@@ -1,19 +1,19 @@
-"""Values as Iceberg puts them into bounds: one binary each, by the type of the column, decoded whole columns at a time.
+"""Iceberg's binary single-value serialization, in which bounds are stored: decoding whole columns.
 
-| type                        | bytes                                         | may also have                        |
-|-----------------------------|-----------------------------------------------|--------------------------------------|
-| boolean                     | one: 0 or 1                                   |                                      |
-| int, date                   | 4, little-endian                              |                                      |
-| long                        | 8, little-endian                              | 4: it was an int when it was written |
-| timestamp                   | 8, little-endian                              | 4: it was a date                     |
-| time                        | 8, little-endian                              |                                      |
-| float                       | 4                                             |                                      |
-| double                      | 8                                             | 4: it was a float                    |
-| decimal                     | as many as needed, big-endian, two's complement | any precision                      |
-| string                      | UTF-8, maybe cut off                          |                                      |
-| binary, fixed, uuid         | the bytes, maybe cut off                      |                                      |
+| type                        | bytes                                           | also accepted                        |
+|-----------------------------|-------------------------------------------------|--------------------------------------|
+| boolean                     | one: 0 or 1                                     |                                      |
+| int, date                   | 4, little-endian                                |                                      |
+| long                        | 8, little-endian                                | 4: it was an int when it was written |
+| timestamp                   | 8, little-endian                                | 4: it was a date                     |
+| time                        | 8, little-endian                                |                                      |
+| float                       | 4                                               |                                      |
+| double                      | 8                                               | 4: it was a float                    |
+| decimal                     | as many as needed, big-endian, two's complement | any precision                        |
+| string                      | UTF-8, possibly truncated                       |                                      |
+| binary, fixed, uuid         | the bytes, possibly truncated                   |                                      |
 
-What has another length, or is no value of the type, is null: nobody knows what it means, and unknown keeps a unit.
+A value of another length, or one that is invalid for the type, becomes null: unknown, which keeps a unit.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from tamis.types import UNITS_PER_SECOND
 
 SECONDS_PER_DAY = 86_400
 _LONGEST_DECIMAL = 16
-_WHOLE = pa.decimal128(38, 0)
+_UNSCALED = pa.decimal128(38, 0)
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
 
 def decode_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Binaries as values of a type, null where they are none."""
+    """Decode binary values of a type; invalid ones become null."""
     values = values.cast(types.BINARY)
     if types.is_text(data_type):
-        return _texts(values)
+        return _decode_texts(values)
     if pa.types.is_fixed_size_binary(data_type):
-        return _fixed(values, data_type.byte_width)
+        return _decode_fixed(values, data_type.byte_width)
     if types.is_bytes(data_type):
         return values
     raw = _Raw.of(values)
     if pa.types.is_decimal(data_type):
-        return _decimals(raw, data_type)
+        return _decode_decimals(raw, data_type)
     if pa.types.is_boolean(data_type):
-        return _booleans(raw)
+        return _decode_booleans(raw)
     if pa.types.is_timestamp(data_type):
-        return _timestamps(raw, data_type)
+        return _decode_timestamps(raw, data_type)
     layouts = _LAYOUTS.get(data_type)
     if layouts is None:
         return pa.nulls(len(values), data_type)
@@ -79,7 +79,7 @@ _LAYOUTS: dict[pa.DataType, tuple[str, ...]] = {
 
 
 class _Raw:
-    """The bytes of binaries, where each begins, and how many each has: -1 for null."""
+    """The content, start offsets and lengths of binary values; a null has the length -1."""
 
     def __init__(self, content: Bytes, starts: Numbers, lengths: Numbers) -> None:
         self.content = content
@@ -97,7 +97,7 @@ class _Raw:
         return _Raw(content, offsets[:-1], lengths)
 
     def bytes(self, chosen: npt.NDArray[np.bool_], width: int) -> Bytes:
-        """The bytes of some values that have all the same number of them: a row each."""
+        """Return the bytes of some values of equal length, as rows."""
         found: Bytes = self.content[self.starts[chosen][:, None] + np.arange(width)]
         return found
 
@@ -105,14 +105,14 @@ class _Raw:
         return np.ascontiguousarray(self.bytes(chosen, np.dtype(layout).itemsize)).view(layout).reshape(-1)
 
 
-def _booleans(raw: _Raw) -> pa.Array:
+def _decode_booleans(raw: _Raw) -> pa.Array:
     own = raw.lengths == 1
     values = np.zeros(len(own), np.uint8)
     values[own] = raw.bytes(own, 1)[:, 0]
     return pa.array(values == 1, mask=~own | (values > 1))
 
 
-def _timestamps(raw: _Raw, data_type: pa.TimestampType) -> pa.Array:
+def _decode_timestamps(raw: _Raw, data_type: pa.TimestampType) -> pa.Array:
     counts = np.zeros(len(raw.lengths), np.int64)
     own, days = raw.lengths == 8, raw.lengths == 4
     counts[own] = raw.numbers(own, "<i8")
@@ -126,8 +126,8 @@ def _timestamps(raw: _Raw, data_type: pa.TimestampType) -> pa.Array:
     return pa.array(counts, mask=~is_known).view(data_type)
 
 
-def _decimals(raw: _Raw, data_type: pa.Decimal128Type) -> pa.Array:
-    """Big-endian bytes, fewer than Arrow has: the sign fills up what is missing."""
+def _decode_decimals(raw: _Raw, data_type: pa.Decimal128Type) -> pa.Array:
+    """Decode big-endian bytes of any length, by sign extension."""
     is_known = (raw.lengths >= 1) & (raw.lengths <= _LONGEST_DECIMAL)
     filled = np.zeros((len(is_known), _LONGEST_DECIMAL), np.uint8)
     for length in np.unique(raw.lengths[is_known]).tolist():
@@ -136,31 +136,33 @@ def _decimals(raw: _Raw, data_type: pa.Decimal128Type) -> pa.Array:
         filled[own, _LONGEST_DECIMAL - length :] = given
         filled[own, : _LONGEST_DECIMAL - length] = np.where(given[:, :1] >= 0x80, 0xFF, 0)
     content = pa.py_buffer(np.ascontiguousarray(filled[:, ::-1]))
-    whole = pa.Array.from_buffers(_WHOLE, len(is_known), [None, content])
-    largest = pa.scalar(Decimal(10**data_type.precision - 1), _WHOLE)
-    fits = np.asarray(pc.less_equal(pc.abs(whole), largest))
+    unscaled = pa.Array.from_buffers(_UNSCALED, len(is_known), [None, content])
+    largest = pa.scalar(Decimal(10**data_type.precision - 1), _UNSCALED)
+    fits = np.asarray(pc.less_equal(pc.abs(unscaled), largest))
     mask = pa.array(is_known & fits).buffers()[1]
     return pa.Array.from_buffers(data_type, len(is_known), [mask, content])
 
 
-def _texts(values: pa.BinaryArray) -> pa.Array:
+def _decode_texts(values: pa.BinaryArray) -> pa.Array:
     try:
         return values.cast(types.STRING)
     except pa.ArrowInvalid:
-        # Some are no UTF-8, which happens so seldom that one by one will do.
-        return pa.array([_text(each) for each in values.to_pylist()], types.STRING)
+        # Some values are not UTF-8, which is so rare that decoding one by one is fast enough.
+        return pa.array([_decode_text(each) for each in values.to_pylist()], types.STRING)
 
 
-def _text(value: bytes | None) -> str | None:
+def _decode_text(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _fixed(values: pa.BinaryArray, width: int) -> pa.Array:
-    """Bytes of one length. A bound may be cut off: with zeros behind it is no larger than what begins so, and what was
-    below it still is."""
+def _decode_fixed(values: pa.BinaryArray, width: int) -> pa.Array:
+    """Decode values of fixed length. Truncated bounds are padded with zeros.
+
+    A padded lower bound is not above any value with its prefix, and values below a padded upper bound stay below it.
+    """
     raw = _Raw.of(values)
     found = np.zeros((len(values), width), np.uint8)
     is_known = (raw.lengths >= 0) & (raw.lengths <= width)

@@ -1,4 +1,4 @@
-"""An Iceberg table at one snapshot, as a scan sees it."""
+"""An Iceberg table at one snapshot, as the source of a scan."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from tamis.parquet.field_names import FieldNames
 from tamis.skipping.predicate import Predicate
 from tamis.tables.iceberg.arrow_schema import arrow_schema
 from tamis.tables.iceberg.deletes import DeleteReader
-from tamis.tables.iceberg.field_names import field_names_of
+from tamis.tables.iceberg.field_names import make_field_names
 from tamis.tables.iceberg.file_request import Layout, Request
 from tamis.tables.iceberg.manifest_list import ManifestList, read_manifest_list
 from tamis.tables.iceberg.metadata import Metadata
-from tamis.tables.iceberg.opening import Opened
-from tamis.tables.iceberg.planning import enough, listing_of, plan_files
-from tamis.tables.iceberg.snapshots import Chosen, choose_snapshot, read_history
+from tamis.tables.iceberg.opening import OpenedTable
+from tamis.tables.iceberg.planning import find_files_for_limit, make_listing, plan_files
+from tamis.tables.iceberg.snapshots import SelectedSnapshot, choose_snapshot, read_history
 from tamis.tables.planning import Planning
 from tamis.tables.source import FileIndex, FileListing
 
 
 @dataclass(frozen=True)
 class IcebergTable:
-    """An Iceberg table at a snapshot, which later commits do not change."""
+    """An Iceberg table at a snapshot. Later commits do not change it."""
 
-    opened: Opened
-    chosen: Chosen
+    opened: OpenedTable
+    chosen: SelectedSnapshot
     planning: Planning | None = None
-    """Where manifests are pruned; None: in this process."""
+    """Decides whether executors prune the manifests; None: this process does."""
     index: FileIndex | None = None
 
     @staticmethod
     def open(
-        opened: Opened,
+        opened: OpenedTable,
         snapshot_id: int | None = None,
         ref: str | None = None,
         timestamp: datetime | str | None = None,
@@ -75,17 +75,17 @@ class IcebergTable:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """None: files hold all columns, and where one does not, `identity_values` of a listing tell."""
+        """Empty: files contain all columns, and `identity_values` of a listing has the values that they lack."""
         return ()
 
     @property
     def version(self) -> int | None:
-        """The id of the snapshot; None where nothing was written yet."""
+        """The snapshot id; None if the table has no snapshot."""
         return self.chosen.snapshot_id
 
     @cached_property
     def field_names(self) -> FieldNames:
-        return field_names_of(self.chosen.schema, self.metadata.name_mapping)
+        return make_field_names(self.chosen.schema, self.metadata.name_mapping)
 
     @cached_property
     def manifests(self) -> ManifestList:
@@ -98,31 +98,31 @@ class IcebergTable:
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
-        """The files that may hold a matching row: by manifests, by partition values, by statistics."""
-        listing = self._listing(Request.of(self.layout, predicate, levels))
+        """Return the files that may hold a matching row, pruned by manifests, partition values and statistics."""
+        listing = self._make_listing(Request.of(self.layout, predicate, levels))
         assert listing.rows is not None
         assert listing.matched is not None
         if limit is not None and listing.matched.all():
-            return listing.take(enough(listing.rows, limit))
+            return listing.take(find_files_for_limit(listing.rows, limit))
         return listing
 
     def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
-        """The files that may hold a matching row, with statistics of columns."""
-        return self._listing(replace(Request.of(self.layout, predicate, levels), described=tuple(columns)))
+        """Return the files that may hold a matching row, with statistics of columns."""
+        return self._make_listing(replace(Request.of(self.layout, predicate, levels), described=tuple(columns)))
 
-    def _listing(self, request: Request) -> FileListing:
+    def _make_listing(self, request: Request) -> FileListing:
         relocation = self.opened.relocation
-        _ = request.partition_filters  # a column that no spec has is an error, also where no manifest is read
+        _ = request.partition_filters  # raises for a column that no spec has, even if no manifest is read
         plan = plan_files(self.manifests, request, relocation, self.planning, self.name)
         notes = (self.metadata.note, self.field_names.wrong_mapping)
-        listing = listing_of(plan, relocation, "; ".join(each for each in notes if each) or None)
+        listing = make_listing(plan, relocation, "; ".join(each for each in notes if each) or None)
         self.storage.check_all_links(listing.files["path"])
         return listing
 
     def deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
-        """The rows that deletion vectors and files of deletes delete."""
+        """Return the rows that deletion vectors and delete files delete."""
         return self._deletes.deleted_rows(storage, files, row_groups)
 
     @cached_property
@@ -131,23 +131,23 @@ class IcebergTable:
 
     @property
     def _schemas(self) -> list[Mapping[str, Any]]:
-        """Those that the table has or had, the one that is read first, then the newest."""
+        """All schemas of the table: the one that is read first, then the newest."""
         return [self.chosen.schema, *(schema for _, schema in sorted(self.metadata.schemas.items(), reverse=True))]
 
     def history(self, limit: int | None = None) -> pa.Table:
         return read_history(self.metadata, self.version, limit)
 
     def refresh(self) -> IcebergTable:
-        """The newest snapshot of the branch."""
+        """Return the table at the newest snapshot of its branch."""
         newest = self.opened.reopen()
         branch = self.chosen.branch
         chosen = choose_snapshot(newest.metadata, ref=branch)
-        told, known = newest.metadata, self.metadata
-        is_same = chosen.snapshot_id == self.version and (told.table, told.schemas) == (known.table, known.schemas)
+        new, old = newest.metadata, self.metadata
+        is_same = chosen.snapshot_id == self.version and (new.table, new.schemas) == (old.table, old.schemas)
         return self if is_same else replace(self, opened=newest, chosen=chosen)
 
     def at(self, version: str | None = None, timestamp: str | None = None) -> IcebergTable:
-        """A snapshot by its id, or that of a branch or a tag, or of a moment."""
+        """Return the table at a snapshot id, a branch, a tag or a timestamp."""
         newest = self.opened.reopen()
         is_id = version is not None and version.isdecimal() and version not in newest.metadata.table.refs
         chosen = choose_snapshot(
