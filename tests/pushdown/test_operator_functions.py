@@ -146,5 +146,5 @@ def test_long_intervals_keep_their_days(session, expression, days, microseconds)
     "expression", ["array(1) + array(2)", "array('a') + array('b')", "try_add(array(1), array(2))"]
 )
 def test_lists_are_not_added(session, expression):
-    with pytest.raises(TamisError, match="lists are not added"):
+    with pytest.raises(TamisError, match="lists cannot be added"):
         session.sql(f"SELECT {expression}").to_arrow()

@@ -117,7 +117,7 @@ def test_what_only_the_engine_finds_is_told_by_explain_too(
         ("SELECT id / (id - 1), id % (id - 1) FROM orders", "division by zero. Leave such rows out, as in CASE"),
         ("SELECT count(*, id) FROM orders", "not take the query: STAR expression"),
         ("SELECT regexp_extract(region, '(') FROM orders",
-         "no words for Spark's regexp_extract (at: query, character 8): the regular expression '(' has something"),
+         "support this use of Spark's regexp_extract (at: query, character 8): the regular expression '(' has something"),
         ("SELECT date_trunc('fortnight', day) FROM orders", "'fortnight' is no unit of time"),
     ],
 )  # fmt: skip

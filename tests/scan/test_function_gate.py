@@ -69,7 +69,7 @@ def test_what_a_row_made_passes() -> None:
 
 @pytest.mark.parametrize("call", ["hash(n)", "xxhash64(n)", "typeof(n)"])
 def test_what_depends_on_types_is_for_queries(folder: Path, session: tamis.Session, call: str) -> None:
-    with pytest.raises(EvaluationError, match=f"{call[:-3]}: a filter does not tell the engine the types"):
+    with pytest.raises(EvaluationError, match=f"{call[:-3]}: a filter does not pass the types"):
         tamis.open(folder).scan(f"{call} IS NULL").count()
     assert rows(session, f"SELECT count({call}) FROM t") == [3]
 

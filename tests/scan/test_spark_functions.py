@@ -114,12 +114,12 @@ def test_a_function_has_the_value_that_it_has_in_spark(tmp_path, expression, val
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("hash(i) = 1", "Spark's hash: a filter does not tell the engine the types of its columns. Write it with"),
+        ("hash(i) = 1", "Spark's hash: a filter does not pass the types of its columns to the engine. Write it with"),
         ("xxhash64(text) = 1", "Spark's xxhash64"),
-        ("to_json(struct(i)) = '{}'", "to_json: the embedded engine writes values of this type in another way"),
-        ("date_format(ts, 'w') = '1'", "'w' in the pattern 'w' has no counterpart"),
+        ("to_json(struct(i)) = '{}'", "to_json: the embedded engine writes values of this type differently"),
+        ("date_format(ts, 'w') = '1'", "'w' in the pattern 'w' is not supported"),
         ("date_trunc('decade', ts) = ts", "'decade' is no unit of time. Units: year, quarter"),
-        ("get_json_object(json, '$.*') = '1'", "the path '$.*' has more than names and places"),
+        ("get_json_object(json, '$.*') = '1'", "the path '$.*' has more than names and indexes"),
         ("printf('%e', d) = '1'", "%e means something else"),
         ("text RLIKE '[a-z&&[^b]]'", "has a class of characters within another"),
         ("list[i] = 1", "the index is out of bounds of the list"),
