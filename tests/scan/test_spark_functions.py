@@ -124,7 +124,7 @@ def test_a_function_has_the_value_that_it_has_in_spark(tmp_path, expression, val
         ("text RLIKE '[a-z&&[^b]]'", "has a class of characters within another"),
         ("list[i] = 1", "the index is out of bounds of the list"),
         ("e || d = 'y'", "with CAST AS STRING"),
-        ("CAST(list AS STRING) = ''", "lists, maps and structs have no text here"),
+        ("CAST(list AS STRING) = ''", "lists, maps and structs cannot be cast to a text here"),
     ],
 )
 def test_what_has_no_counterpart_is_an_error_that_names_it(tmp_path, where, words):
