@@ -123,4 +123,4 @@ def test_the_engine_reads_no_files(tmp_path):
     (tmp_path / "secret").write_text("x")
     predicate = EmbeddedPredicates(bind(parse_sql("row % 2 = 1"), pa.schema([("row", pa.int64())])))
     with pytest.raises(duckdb.PermissionException):
-        predicate._connection().sql(f"SELECT * FROM read_text('{tmp_path / 'secret'}')").fetchall()
+        predicate._connect().sql(f"SELECT * FROM read_text('{tmp_path / 'secret'}')").fetchall()

@@ -60,7 +60,7 @@ COMPARED = ("equal", "not_equal", "less", "less_or_equal", "greater", "greater_o
 
 
 _ITEM_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(18, 3)", "VARCHAR", "BOOLEAN",
-          "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", A_MAP)  # fmt: skip
+               "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", A_MAP)  # fmt: skip
 
 
 def refuse_operands(macros: Macros) -> Macros:
@@ -85,7 +85,7 @@ _NESTED_PREFIXES = (
 )  # fmt: skip
 """Prefixes of the functions, Spark's and DuckDB's, that return or take a list, a map or a struct."""
 _NESTED_NODES = (exp.Array, exp.Struct, exp.Tuple, exp.Map, exp.VarMap, exp.Lambda, exp.ArrayAgg, exp.ArrayUniqueAgg,
-           exp.Split)  # fmt: skip
+                 exp.Split)  # fmt: skip
 
 
 def makes_nested(tree: exp.Expr) -> bool:

@@ -362,8 +362,9 @@ def digits_of(side: exp.Expr) -> exp.Expr:
 _NUMBER_MACROS = {"divide": "quotient", "mod": "remainder", "div": "whole_quotient"}
 """Macros of operators on two numbers that fail, unlike DuckDB's, for a divisor of 0."""
 _ARITHMETIC_MACROS = frozenset(f"spark_{name}" for name in ("add", "subtract", "multiply", "divide", "mod", "div",
-                                                   *_NUMBER_MACROS.values(),
-                                                   *(f"{each}_once" for each in _NUMBER_MACROS.values())))  # fmt: skip
+                                                           *_NUMBER_MACROS.values(),
+                                                           *(f"{each}_once"
+                                                             for each in _NUMBER_MACROS.values())))  # fmt: skip
 
 
 def _strip_parentheses(node: exp.Expr) -> exp.Expr:
