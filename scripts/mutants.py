@@ -3,7 +3,7 @@
     make mutants                        a sample of 60 mutants, always the same
     make mutants ARGS="--sample 0"      all of them
     make mutants ARGS="--seed 7 src/tamis/scan/top_n.py=tests/pushdown/test_lake_top_n.py"
-    make mutants ARGS="src/tamis/scan/spark_functions.py::_pass_gate=tests/scan/test_spark_functions.py"
+    make mutants ARGS="src/tamis/scan/spark_functions.py::_check_call=tests/scan/test_spark_functions.py"
 
 A mutant is a copy of one module with one change: a comparison flipped, AND for OR, a condition negated, a bound swapped
 with its opposite (lower/upper, min/max), or a value that is not returned. The tests of its module run against the copy,
@@ -58,7 +58,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "src/tamis/scan/deletes.py": ("tests/scan/test_deletes.py",),
     "src/tamis/tables/iceberg/deletes.py": _ICEBERG,
     "src/tamis/tables/iceberg/deletes_index.py": _ICEBERG,
-    "src/tamis/scan/spark_functions.py::_pass_gate,_Nesting,_weight,is_known,to_duckdb": _GATE,
+    "src/tamis/scan/spark_functions.py::_check_call,_OverloadNesting,_count_overload_levels,is_known,to_duckdb": _GATE,
     "src/tamis/scan/spark_operators.py": (*_GATE, "tests/pushdown/test_number_types.py"),
     "src/tamis/expr/coerce.py": ("tests/expr/test_coerce.py",),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Casts on the embedded engine, of values inside of lists, maps and structs too: the values are those of Spark 4.2."""
+"""Casts on the embedded engine, also within lists, maps and structs, return the values of Spark 4.2."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = pa.table(
 )  # fmt: skip
 
 VALUES = [
-    # Values within others
+    # Nested values
     ("CAST(array(1.7e0, -1.7e0) AS array<int>)", [1, -1]),
     ("CAST(array(1.5, 2.5) AS array<int>)", [1, 2]),
     ("CAST(map(1.7e0, 1.7e0) AS map<int, int>)", [(1, 1)]),
@@ -72,7 +72,7 @@ def session():
 
 
 @pytest.mark.parametrize(("expression", "value"), VALUES, ids=[each for each, _ in VALUES])
-def test_a_cast_has_the_value_that_it_has_in_spark(session, expression, value):
+def test_a_cast_returns_the_value_of_spark(session, expression, value):
     assert session.sql(f"SELECT {expression} AS v").to_arrow()["v"].to_pylist() == [value]
     for query in (
         f"SELECT {expression} AS v, row_number() OVER (ORDER BY id) AS n FROM t",
@@ -94,7 +94,7 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize(("expression", "values"), COLUMNS, ids=[each for each, _ in COLUMNS])
-def test_a_cast_of_a_column_has_the_values_that_it_has_in_spark(session, expression, values):
+def test_a_cast_of_a_column_returns_the_values_of_spark(session, expression, values):
     for query in (
         "SELECT {} AS v FROM t ORDER BY id",
         "SELECT {} AS v, row_number() OVER (ORDER BY id) AS n FROM t ORDER BY id",
@@ -114,7 +114,7 @@ def test_a_cast_of_a_column_has_the_values_that_it_has_in_spark(session, express
         ("SELECT CAST(s AS TIMESTAMP) FROM (VALUES ('2024-01-01T1:2') AS q(s))", at(2024, 1, 1, 1, 2)),
     ],
 )
-def test_a_cast_of_what_has_no_known_type(session, query, value):
+def test_a_cast_of_a_value_without_a_known_type(session, query, value):
     assert session.sql(query).to_arrow().column(0).to_pylist() == [value]
 
 
@@ -128,7 +128,7 @@ def test_a_cast_of_what_has_no_known_type(session, query, value):
         ("CAST(m AS map<int, int>)[1] = 1", [1]),
     ],
 )
-def test_a_cast_in_a_filter_means_the_same(tmp_path, session, where, ids):
+def test_a_cast_in_a_filter_keeps_the_same_rows(tmp_path, session, where, ids):
     pq.write_table(ROWS, tmp_path / "part.parquet")
     assert tamis.open(str(tmp_path)).scan(where).to_arrow()["id"].to_pylist() == ids
     assert session.sql(f"SELECT id FROM t WHERE {where}").to_arrow()["id"].to_pylist() == ids
@@ -147,6 +147,6 @@ def test_a_cast_in_a_filter_means_the_same(tmp_path, session, where, ids):
         "CAST(s AS TIMESTAMP) FROM (VALUES ('2024-01-01 24:00:00') AS q(s))",
     ],
 )  # fmt: skip
-def test_a_cast_that_spark_refuses_is_an_error(session, expression):
+def test_a_cast_that_spark_rejects_is_an_error(session, expression):
     with pytest.raises(TamisError):
         session.sql(f"SELECT {expression}{'' if ' FROM ' in expression else ' FROM t'}").to_arrow()

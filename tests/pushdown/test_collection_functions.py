@@ -1,4 +1,4 @@
-"""Functions of lists, maps, structs, JSON and vectors on the embedded engine: the values are those of Spark 4.2."""
+"""Functions of lists, maps, structs, JSON and vectors on the embedded engine return the values of Spark 4.2."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ def test_Q1_a_subscript_in_a_filter_is_a_lookup_too(table, session, where, ids):
         "str_to_map('a:1,a:2')", "to_json(1)", "size('a')", "vector_norm(array(1.0F), 3.0F)",
         "vector_inner_product(array(1.0F), array(1.0F, 2.0F))", "shuffle(xs)", "parse_json('1')",
         "from_csv('1', 'a INT')", "schema_of_json('{}')",
-        # What Spark computes, and the engine in another way.
+        # Spark computes these, and DuckDB computes them differently.
         "array_sort(array(struct(1, CAST(NULL AS INT)), struct(1, 2)))", "(1, CAST(NULL AS INT)) < (1, 2)",
         "array(1, NULL) < array(1, 2)", "to_json(named_struct('a', 1.5D))", "str_to_map('a:1|b:2', '[|]', ':')",
         "get_json_object('{\"a\":1}', '$[*]')", "from_json('{\"a\":\"NaN\"}', 'a DOUBLE')",
     ],
 )  # fmt: skip
-def test_what_spark_refuses_or_the_engine_does_otherwise_is_an_error(session, expression):
+def test_what_spark_rejects_or_duckdb_computes_differently_is_an_error(session, expression):
     with pytest.raises(TamisError):
         session.sql(f"SELECT {expression} AS v FROM t").to_arrow()
 
@@ -238,7 +238,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("expression", "value"), VALUES, ids=[expression for expression, _ in VALUES])
-def test_a_function_has_the_value_that_it_has_in_spark(session, expression, value):
+def test_a_function_returns_the_value_of_spark(session, expression, value):
     assert session.sql(f"SELECT {expression} AS v").to_arrow()["v"].to_pylist() == [value]
     beside = session.sql(f"SELECT {expression} AS v, row_number() OVER (ORDER BY id) AS n FROM t").to_arrow()
     assert beside["v"].to_pylist() == [value] * 3

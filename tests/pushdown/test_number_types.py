@@ -1,7 +1,7 @@
-"""Operators and functions of numbers of several types: values and types are those of Spark 4.2 in ANSI mode.
+"""Operators and functions of numbers of several types have the values and types of Spark 4.2 in ANSI mode.
 
-An engine finds other types for a float beside a decimal, for a literal beside a tinyint or for a quotient of decimals.
-Each expression is asked in a plain query, beside a window and under a lateral view.
+DuckDB has other types for a float beside a decimal, for a literal beside a tinyint and for a quotient of decimals.
+Each expression runs in a plain query, beside a window and under a lateral view.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ EXPRESSIONS: dict[str, Sequence[Any]] = {
     "l = 9223372036854775807E0": (True, False, False),
     "l = 9007199254740992E0": (False, False, True),
     "l > 9007199254740992E0": (True, False, False),
-    # --- A literal has a type of its own
+    # --- A literal keeps its own type
     "i * 200L": (200, 400, 3_355_443_400),
     "i * CAST(200 AS BIGINT)": (200, 400, 3_355_443_400),
     "i + 2147483646L": (2_147_483_647, 2_147_483_648, 2_164_260_863),
@@ -170,6 +170,6 @@ def test_Q5_conditions_in_scans_and_queries(session: tamis.Session, condition: s
 
 
 @pytest.mark.parametrize("expression", ["f div 3", "CAST(i AS DOUBLE) div 3"])
-def test_div_of_floats_is_refused(session: tamis.Session, expression: str) -> None:
+def test_div_of_floats_is_rejected(session: tamis.Session, expression: str) -> None:
     with pytest.raises(TamisError, match="div divides whole numbers and decimals"):
         session.sql(f"SELECT {expression} FROM n").to_arrow()

@@ -1,4 +1,4 @@
-"""Columns of set operations, recursive queries and VALUES have the types of Spark 4.2, or the query is refused."""
+"""Columns of set operations, recursive queries and VALUES have the types of Spark 4.2, or the query is rejected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LITERALS = {
     "interval": "INTERVAL '1' DAY",
 }  # fmt: skip
 
-# What Spark has for each pair of different types, in either order; pairs that are not here it refuses.
+# Spark's common type of each pair of different types, in either order; it rejects pairs that are not listed.
 WHOLE = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64()}
 DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 COMMON: dict[frozenset[str], pa.DataType] = {}
@@ -86,7 +86,7 @@ def test_a_union_has_the_common_type_of_spark(session: tamis.Session, one: str, 
         assert found.num_rows == 2
 
 
-VALUES_OF_SPARK: dict[str, list[tuple[object, ...]]] = {
+SPARK_VALUES: dict[str, list[tuple[object, ...]]] = {
     "SELECT max(x) FROM (SELECT 9 x UNION ALL SELECT '10')": [(10,)],
     "SELECT x + 1 FROM (SELECT 9 x UNION ALL SELECT '10') ORDER BY 1": [(10,), (11,)],
     "SELECT 1 x UNION SELECT '1'": [(1,)],
@@ -138,17 +138,17 @@ VALUES_OF_SPARK: dict[str, list[tuple[object, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("query", VALUES_OF_SPARK)
-def test_values_of_set_operations_are_those_of_spark(session: tamis.Session, query: str) -> None:
+@pytest.mark.parametrize("query", SPARK_VALUES)
+def test_set_operations_return_the_values_of_spark(session: tamis.Session, query: str) -> None:
     found = rows_of(session, query)
-    assert found == VALUES_OF_SPARK[query]
+    assert found == SPARK_VALUES[query]
     assert [type(value) for row in found for value in row] == [
-        type(value) for row in VALUES_OF_SPARK[query] for value in row
+        type(value) for row in SPARK_VALUES[query] for value in row
     ]
     assert rows_of(session, f"SELECT * FROM ({query})") == found
 
 
-REFUSED = {
+REJECTED = {
     "SELECT 1 x UNION ALL SELECT true": "a boolean in column 1",
     "SELECT 1 a, 2 b INTERSECT SELECT 1, DATE'2024-01-01'": "a date in column 2",
     "SELECT array(1) x UNION ALL SELECT array('5')": "array<string>",
@@ -167,7 +167,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("query", REFUSED)
-def test_set_operations_that_spark_refuses(session: tamis.Session, query: str) -> None:
-    with pytest.raises(TamisError, match=REFUSED[query]):
+@pytest.mark.parametrize("query", REJECTED)
+def test_set_operations_that_spark_rejects(session: tamis.Session, query: str) -> None:
+    with pytest.raises(TamisError, match=REJECTED[query]):
         session.sql(query).to_arrow()

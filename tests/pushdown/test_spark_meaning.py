@@ -1,4 +1,4 @@
-"""Functions and syntax of queries on the embedded engine: the expected values are those of Spark 4.2."""
+"""Functions and syntax of queries on the embedded engine return the values of Spark 4.2."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ VALUES = [
     ("substring_index(s, 'o', -1)", ["rld", "éa", "", None]),
     ("btrim(s, 'Hd')", ["ello Worl", "éa", "", None]),
     ("trunc(dt, 'MM')", [datetime.date(2024, 2, 1), datetime.date(1969, 12, 1), datetime.date(2023, 1, 1), None]),
-    # One function that is the engine's own changes the meaning of no other.
+    # One of DuckDB's functions does not change the semantics of the others.
     ("if(typeof(id) = 'x', 0, dayofweek(dt))", [5, 4, 1, None]),
 ]
 
@@ -93,9 +93,7 @@ def rows(session: tamis.Session, query: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("expression", "expected"), VALUES, ids=[expression for expression, _ in VALUES])
-def test_a_function_has_the_value_that_it_has_in_spark(
-    session: tamis.Session, expression: str, expected: list[object]
-) -> None:
+def test_a_function_returns_the_value_of_spark(session: tamis.Session, expression: str, expected: list[object]) -> None:
     planned = session.sql(f"SELECT {expression} AS v FROM t ORDER BY id").to_arrow()
     in_text = session.sql(f"SELECT {expression} AS v, count(*) OVER () AS n FROM t ORDER BY id").to_arrow()
     assert planned["v"].to_pylist() == in_text["v"].to_pylist() == expected
@@ -131,13 +129,13 @@ def test_a_function_has_the_value_that_it_has_in_spark(
          "WHERE o.id < 3 ORDER BY 1", [(1, "He"), (2, "éa")]),
     ],
 )  # fmt: skip
-def test_a_query_has_the_rows_that_it_has_in_spark(
+def test_a_query_returns_the_rows_of_spark(
     session: tamis.Session, query: str, expected: list[tuple[object, ...]]
 ) -> None:
     assert rows(session, query) == expected
 
 
-def test_a_sample_is_taken_row_by_row(session: tamis.Session) -> None:
+def test_a_sample_consists_of_single_rows(session: tamis.Session) -> None:
     [(count,)] = rows(session, "SELECT count(*) FROM many TABLESAMPLE (30 PERCENT) REPEATABLE (7)")
     assert isinstance(count, int)
     assert 0 < count < 300
@@ -146,18 +144,18 @@ def test_a_sample_is_taken_row_by_row(session: tamis.Session) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("SELECT sha2(s, 512) FROM t", "sha2 has 256 bits here"),
-        # Spark reads both, up to where they are JSON.
+        ("SELECT sha2(s, 512) FROM t", "sha2 supports only 256 bits here"),
+        # Spark reads both as far as they are JSON.
         ("""SELECT get_json_object('{"a":1} x', '$.a') FROM t""", "Spark would read some of it"),
         ("""SELECT get_json_object("{'a':1}", '$.a') FROM t""", "Spark would read some of it"),
         ("SELECT to_date(s), count(*) OVER () FROM t", "Hello World"),
     ],
 )
-def test_what_would_be_another_value_is_an_error(session: tamis.Session, query: str, message: str) -> None:
+def test_a_value_that_would_differ_from_spark_is_an_error(session: tamis.Session, query: str, message: str) -> None:
     with pytest.raises(EvaluationError, match=message):
         session.sql(query).to_arrow()
 
 
-def test_a_star_of_what_is_not_there_names_it(session: tamis.Session) -> None:
+def test_a_star_of_an_unknown_name_is_an_error_that_names_it(session: tamis.Session) -> None:
     with pytest.raises(UnknownColumn, match=r"nope\.\*"):
         session.sql("SELECT nope.* FROM t o").to_arrow()

@@ -63,7 +63,7 @@ COLUMNS = "Columns: id, amount, region, day, customer, shape."
          "'id' is a column of o and c (at: query, character 8). Write o.id or c.id"),
         ("SELECT uper(region) FROM orders", EvaluationError,
          "there is no function uper with Spark's meaning on the embedded engine (at: query, character 8). Did you mean "
-         "upper? docs/expressions.md lists what there is"),
+         "upper? docs/expressions.md lists the supported functions"),
         ("SELECT upper(region, 5) FROM orders", ExpressionError,
          "upper takes 1 argument, not 2 (at: query, character 8)"),
         ("SELECT CAST(id AS foo) FROM orders", ParseError, "no type 'foo'"),
@@ -117,8 +117,8 @@ def test_what_only_the_engine_finds_is_told_by_explain_too(
         ("SELECT id / (id - 1), id % (id - 1) FROM orders", "division by zero. Leave such rows out, as in CASE"),
         ("SELECT count(*, id) FROM orders", "not take the query: STAR expression"),
         ("SELECT regexp_extract(region, '(') FROM orders",
-         "no words for Spark's regexp_extract (at: query, character 8): the regular expression '(' has something"),
-        ("SELECT date_trunc('fortnight', day) FROM orders", "'fortnight' is no unit of time"),
+         "support this use of Spark's regexp_extract (at: query, character 8): the regular expression '(' has syntax"),
+        ("SELECT date_trunc('fortnight', day) FROM orders", "'fortnight' is not a unit of time"),
     ],
 )  # fmt: skip
 def test_values_that_do_not_fit_are_told_with_the_way_out(session: tamis.Session, query: str, told: str) -> None:

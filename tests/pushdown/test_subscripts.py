@@ -1,4 +1,4 @@
-"""Items of lists and values of maps in all places of a query: the values are those of Spark 4.2."""
+"""Items of lists and values of maps in all clauses of a query are those of Spark 4.2."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def session():
     ],
     ids=["plain", "window", "lateral view", "subquery"],
 )
-def test_a_subscript_knows_lists_of_maps_and_casts_the_keys_of_maps(session, query, expression, values):
+def test_a_subscript_supports_lists_of_maps_and_casts_keys(session, query, expression, values):
     assert session.sql(query.format(expression)).to_arrow()["v"].to_pylist() == values
 
 
@@ -111,6 +111,6 @@ def test_a_subscript_in_a_filter_casts_keys_too(tmp_path, session, where, ids):
         "element_at(map(DATE '2024-01-01', 'a'), '2024-01-01')",
     ],
 )  # fmt: skip
-def test_a_key_of_a_type_that_spark_does_not_cast_is_an_error(session, expression):
+def test_a_key_that_spark_does_not_cast_is_an_error(session, expression):
     with pytest.raises(TamisError):
         session.sql(f"SELECT {expression} FROM t").to_arrow()

@@ -1,4 +1,4 @@
-"""Functions of texts and bytes on the embedded engine: the expected values are those of Spark 4.2."""
+"""Functions of texts and bytes on the embedded engine return the values of Spark 4.2."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = pa.table(
 )
 
 CONSTANTS = [
-    # Arguments that are no texts
+    # Arguments that are not texts
     ("contains(12, '1')", True),
     ("contains(true, 'ru')", True),
     ("contains(x'12', 12)", False),
@@ -138,7 +138,7 @@ CONSTANTS = [
     ("is_valid_utf8(x'80')", False),
     ("try_validate_utf8(x'80')", None),
     ("quote('Don''t')", "'Don\\'t'"),
-    # Addresses
+    # URLs
     ("url_encode('a b*~é')", "a+b*%7E%C3%A9"),
     ("try_url_decode('%zz')", None),
     ("parse_url('http://u:p@h.com:8080/a/b?x=1&y=2#frag', 'AUTHORITY')", "u:p@h.com:8080"),
@@ -169,25 +169,25 @@ CONSTANTS = [
     ("typeof(array('a'))", "array<string>"),
 ]
 
-REFUSED = [
+REJECTED = [
     ("length(array(1))", "must be a text"),
     ("split_part('a', '.', 0)", "counts from 1"),
     ("elt(3, 'a', 'b')", "elt has 2 values"),
-    ("to_number('45', '000')", "not written as the format"),
-    ("to_number('5', 'x')", "no format of numbers"),
-    ("to_binary('ab', 'foo')", "no format"),
+    ("to_number('45', '000')", "does not match the format"),
+    ("to_number('5', 'x')", "not a number format"),
+    ("to_binary('ab', 'foo')", "not a format"),
     ("md5(12)", "a text or bytes"),
     ("url_decode('%zz')", "two hexadecimal digits"),
-    ("parse_url('inva lid://x', 'HOST')", "no URL"),
-    ("'aa' RLIKE '(a)\\\\1'", "RE2 does not have"),
+    ("parse_url('inva lid://x', 'HOST')", "not a valid URL"),
+    ("'aa' RLIKE '(a)\\\\1'", "RE2 does not support"),
     ("'ab' RLIKE 'a(?=b)'", "looks ahead"),
     ("'aa' RLIKE 'a++'", "possessive"),
-    ("regexp_extract('a', '(a)', 2)", "1 groups"),
+    ("regexp_extract('a', '(a)', 2)", "1 groups, not 2"),
     ("regexp_replace('abc', 'b*', 'x')", "matches the empty text"),
     ("regexp_replace('abc', '(b)', '$2')", "the group 2"),
-    ("'ab' LIKE 'a\\\\b'", "the escape stands before"),
+    ("'ab' LIKE 'a\\\\b'", "the escape character must precede"),
     ("hash(1 + 1)", "computed value"),
-    ("sha2('a', 512)", "256 bits"),
+    ("sha2('a', 512)", "only 256 bits"),
     ("levenshtein('a', 'b', NULL)", "the threshold is NULL"),
     ("sentences('a')", "Spark's sentences"),
     ("collation('a')", "Spark's collation"),
@@ -202,14 +202,14 @@ def session() -> tamis.Session:
     return made
 
 
-def test_a_function_of_constants_has_the_value_that_it_has_in_spark(session: tamis.Session) -> None:
+def test_a_function_of_constants_returns_the_value_of_spark(session: tamis.Session) -> None:
     query = ", ".join(f"{expression} AS v{number}" for number, (expression, _) in enumerate(CONSTANTS))
     found = session.sql(f"SELECT {query}").to_arrow().to_pylist()[0]
     assert {e: found[f"v{n}"] for n, (e, _) in enumerate(CONSTANTS)} == dict(CONSTANTS)
 
 
-@pytest.mark.parametrize(("expression", "message"), REFUSED, ids=[expression for expression, _ in REFUSED])
-def test_what_spark_refuses_or_duckdb_cannot_compute_is_an_error(
+@pytest.mark.parametrize(("expression", "message"), REJECTED, ids=[expression for expression, _ in REJECTED])
+def test_what_spark_rejects_or_duckdb_cannot_compute_is_an_error(
     session: tamis.Session, expression: str, message: str
 ) -> None:
     with pytest.raises(TamisError, match=re.escape(message)):
@@ -233,7 +233,9 @@ def test_what_spark_refuses_or_duckdb_cannot_compute_is_an_error(
         ("decode(s, NULL, 'none', 'some')", ["some", "some", "none"]),
     ],
 )
-def test_Q9_texts_are_bytes_of_a_character_set(session: tamis.Session, expression: str, expected: list[object]) -> None:
+def test_Q9_texts_are_encoded_in_a_character_set(
+    session: tamis.Session, expression: str, expected: list[object]
+) -> None:
     found = session.sql(f"SELECT {expression} AS v, count(*) OVER () FROM t ORDER BY id").to_arrow()
     assert found["v"].to_pylist() == expected
 
@@ -249,7 +251,7 @@ def test_Q9_texts_are_bytes_of_a_character_set(session: tamis.Session, expressio
         "decode(x'D83D', 'UTF-16BE')",
     ],
 )
-def test_Q9_what_a_character_set_does_not_have_is_an_error(session: tamis.Session, expression: str) -> None:
+def test_Q9_a_character_outside_of_the_character_set_is_an_error(session: tamis.Session, expression: str) -> None:
     with pytest.raises(TamisError):
         session.sql(f"SELECT {expression}").to_arrow()
 
@@ -299,7 +301,7 @@ def test_Q10_an_option_that_is_null(session: tamis.Session, expression: str, exp
         ("elt(i - 16, s, 'x') = 'a1,b'", [0]),
     ],
 )
-def test_a_filter_of_a_scan_has_functions_of_texts(tmp_path, where: str, expected: list[int]) -> None:
+def test_text_functions_in_the_filter_of_a_scan(tmp_path, where: str, expected: list[int]) -> None:
     columns = {
         "s": pa.array(["a1,b", "Zé9", "straße"]),
         "u": pa.array(["ΑΣ", "x", None]),
@@ -309,8 +311,8 @@ def test_a_filter_of_a_scan_has_functions_of_texts(tmp_path, where: str, expecte
     assert rows_of(written(tmp_path, columns, rows=3), where) == expected
 
 
-def test_nested_calls_are_read_in_little_time(session: tamis.Session) -> None:
-    """DuckDB binds the arguments of an overload twice, so each level must not be one."""
+def test_nested_calls_are_bound_in_little_time(session: tamis.Session) -> None:
+    """DuckDB binds the arguments of an overloaded macro twice, so not every level may be one."""
     expression = "s"
     for _ in range(6):
         expression = f"mask(upper(trim(substring(concat(lpad({expression}, 6, '*'), 'x'), 1, 4))), NULL, NULL, NULL)"
@@ -328,10 +330,10 @@ def test_nested_calls_are_read_in_little_time(session: tamis.Session) -> None:
         ("\\Qa.b\\E", "a\\.b", None),
     ],
 )
-def test_regular_expressions_of_java_for_re2(java: str, searched: str, matched: str | None) -> None:
+def test_regular_expressions_of_java_are_translated_to_re2(java: str, searched: str, matched: str | None) -> None:
     found = regexp_of(java)
     assert (found.searched, found.matched) == (searched, matched or searched)
 
 
-def test_groups_of_replacements() -> None:
+def test_groups_of_replacements_are_translated() -> None:
     assert replacement_of("<$1\\$>", 1) == "<\\1$>"

@@ -1,4 +1,4 @@
-"""Dates, times and intervals in queries and filters: the values are Spark's, with ANSI mode and the zone UTC."""
+"""Dates, times and intervals in queries and filters have Spark's values, in ANSI mode and the zone UTC."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_Q2_an_interval_has_the_text_of_its_fields(expression: str, text: str) -
         ("DATE '2020-01-01' :: STRING", "2020-01-01"),
     ],
 )
-def test_Q2_the_fields_of_an_interval_decide_what_a_sum_is(expression: str, expected: Any) -> None:
+def test_Q2_the_fields_of_an_interval_decide_the_type_of_a_sum(expression: str, expected: Any) -> None:
     assert _value(f"SELECT {expression}") == expected
 
 
@@ -151,7 +151,7 @@ def test_Q2_the_fields_of_an_interval_decide_what_a_sum_is(expression: str, expe
         "date_format(DATE '2020-01-01', 'EEEEE')",
     ],
 )
-def test_Q12_what_spark_refuses_of_times_is_an_error(expression: str) -> None:
+def test_Q12_datetime_expressions_that_spark_rejects_are_errors(expression: str) -> None:
     with pytest.raises(TamisError):
         tamis.connect().sql(f"SELECT {expression}").to_arrow()
 
@@ -182,7 +182,7 @@ def test_Q12_what_spark_refuses_of_times_is_an_error(expression: str) -> None:
         ("to_char(TIME '12:13:14', 'HH:mm:ss')", "12:13:14"),
     ],
 )  # fmt: skip
-def test_Q9_patterns_of_dates_and_times(expression: str, expected: Any) -> None:
+def test_Q9_datetime_patterns(expression: str, expected: Any) -> None:
     assert _value(f"SELECT {expression}") == expected
 
 
@@ -222,7 +222,7 @@ def test_Q9_patterns_of_dates_and_times(expression: str, expected: Any) -> None:
         ("make_time(1, 2, 3.5)", time(1, 2, 3, 500_000)),
     ],
 )
-def test_functions_of_times_take_texts_as_spark_does(expression: str, expected: Any) -> None:
+def test_datetime_functions_cast_texts_as_spark_does(expression: str, expected: Any) -> None:
     assert _value(f"SELECT {expression}") == expected
 
 

@@ -1,4 +1,4 @@
-"""What Arrow cannot compute goes to the embedded engine, and means the same there."""
+"""Predicates that Arrow cannot evaluate run on the embedded engine, with the same semantics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OTHER_NAN = float(np.array([0xFFF8_0000_0000_0001], np.uint64).view(np.float64)[
         ("s.f = 2 AND `A` = 1", [1]),
     ],
 )
-def test_X10_names_that_only_quotes_keep_apart(tmp_path, where, expected, rest):
+def test_X10_column_names_that_need_quotes(tmp_path, where, expected, rest):
     columns = {
         "a": pa.array([1, 2, 3, 4]),
         "A": pa.array([2, 1, 4, 3]),
@@ -57,8 +57,8 @@ def test_X10_names_that_only_quotes_keep_apart(tmp_path, where, expected, rest):
         "st.x = 1",
     ],
 )  # fmt: skip
-def test_a_predicate_means_the_same_beside_what_the_embedded_engine_computes(tmp_path, where):
-    """`row % 2 = 5` is never TRUE, and needs the engine: joined by OR it must change nothing."""
+def test_a_predicate_beside_an_engine_predicate_keeps_its_result(tmp_path, where):
+    """`row % 2 = 5` is never TRUE, and needs the engine: OR with it must not change the result."""
     columns = {
         "s": pa.array(["a", "A%", "ab", None, "5", ""]),
         "u": pa.array([0, 2**64 - 1, 2**63, None, 5, 6], pa.uint64()),
@@ -81,15 +81,15 @@ def test_a_predicate_means_the_same_beside_what_the_embedded_engine_computes(tmp
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ("`A` % 2 = `a` % 2", []),  # the engine takes A for a
+        ("`A` % 2 = `a` % 2", []),  # DuckDB ignores the case of names
         ("`A` % 5 - `a` % 5 = 1", [0, 2]),
-        ("year(ns) % 10 = 9", [0]),  # the engine cuts nanoseconds towards 1970
-        ("hour(zoned) % 24 = 23", [0]),  # and has no hours of nanoseconds with a zone
+        ("year(ns) % 10 = 9", [0]),  # DuckDB truncates nanoseconds towards 1970
+        ("hour(zoned) % 24 = 23", [0]),  # DuckDB has no hours of nanoseconds with a zone
         ("text LIKE pattern", [0, 2, 3]),  # a backslash in a pattern escapes, in a column of patterns too
         ("startswith(bytes, X'FF')", [0]),
     ],
 )
-def test_what_the_embedded_engine_computes_has_the_meaning_of_the_language(tmp_path, where, expected):
+def test_engine_predicates_have_the_semantics_of_the_language(tmp_path, where, expected):
     columns = {
         "a": pa.array([1, 2, 3, 4]),
         "A": pa.array([2, 1, 4, 3]),
@@ -103,7 +103,7 @@ def test_what_the_embedded_engine_computes_has_the_meaning_of_the_language(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("where", "words"),
+    ("where", "fragments"),
     [
         ("lenght(text) = 5", ["(at: where, character 1)", "there is no function lenght", "Did you mean length?"]),
         ("row = 0 AND\n foo_bar(text)", ["(at: where, line 2, character 2)", "there is no function foo_bar"]),
@@ -112,15 +112,15 @@ def test_what_the_embedded_engine_computes_has_the_meaning_of_the_language(tmp_p
         ("coalesce(row, text) = 'a'", ["the arguments of coalesce are of two types"]),
     ],
 )  # fmt: skip
-def test_what_the_engine_refuses_says_what_where_and_the_way_out(tmp_path, where, words):
+def test_engine_errors_name_the_cause_the_location_and_the_remedy(tmp_path, where, fragments):
     table = written(tmp_path, {"text": pa.array(["a"]), "ns": pa.array([0], pa.timestamp("ns"))})
     with pytest.raises(EvaluationError) as caught:
         rows_of(table, where)
-    assert all(word in str(caught.value) for word in words), caught.value
+    assert all(fragment in str(caught.value) for fragment in fragments), caught.value
 
 
-def test_the_engine_reads_no_files(tmp_path):
+def test_the_engine_cannot_read_files(tmp_path):
     (tmp_path / "secret").write_text("x")
     predicate = EmbeddedPredicates(bind(parse_sql("row % 2 = 1"), pa.schema([("row", pa.int64())])))
     with pytest.raises(duckdb.PermissionException):
-        predicate._connection().sql(f"SELECT * FROM read_text('{tmp_path / 'secret'}')").fetchall()
+        predicate._connect().sql(f"SELECT * FROM read_text('{tmp_path / 'secret'}')").fetchall()

@@ -1,4 +1,4 @@
-"""The gate of the function table: what no row of it made does not reach the embedded engine."""
+"""Only calls that the function table builds reach the embedded engine."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def rows(session: tamis.Session, query: str) -> list[object]:
 # --- Names ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_function_is_known_by_a_row_of_the_table_in_any_case() -> None:
+def test_a_listed_function_is_known_in_any_case() -> None:
     names = [*BUILDERS, *SAME]
     assert all(is_known(each) and is_known(each.upper()) for each in names)
-    # Each of the two parts of the table says something of its own.
+    # Each of the two parts of the table has entries that the other one lacks.
     assert set(BUILDERS) - SAME
     assert SAME - set(BUILDERS)
     assert not any(map(is_known, ["uper", "getenv", "read_text", "list_reverse", "spark_add", "duckdb_len", ""]))
@@ -54,13 +54,13 @@ def test_a_function_is_known_by_a_row_of_the_table_in_any_case() -> None:
         "list_reverse(a)", "spark_nothing(a)", "SPARK_nothing(a)", "add(a, b)", "equal(a, b)",
     ],
 )  # fmt: skip
-def test_what_no_row_made_is_unknown(text: str) -> None:
+def test_an_unlisted_function_is_unknown(text: str) -> None:
     for of_query in (True, False):
         with pytest.raises(UnknownFunction):
             to_duckdb(text, of_query=of_query)
 
 
-def test_what_a_row_made_passes() -> None:
+def test_calls_built_by_the_table_pass() -> None:
     assert to_duckdb("a + 1") == "SPARK_ADD(a, CAST(1 AS INT))"
     assert to_duckdb("SPARK_ADD(a, 1)") == "SPARK_ADD(a, 1)"
     assert to_duckdb("duckdb_octet_length(a)") == "OCTET_LENGTH(a)"
@@ -68,8 +68,8 @@ def test_what_a_row_made_passes() -> None:
 
 
 @pytest.mark.parametrize("call", ["hash(n)", "xxhash64(n)", "typeof(n)"])
-def test_what_depends_on_types_is_for_queries(folder: Path, session: tamis.Session, call: str) -> None:
-    with pytest.raises(EvaluationError, match=f"{call[:-3]}: a filter does not tell the engine the types"):
+def test_type_dependent_functions_run_in_queries_only(folder: Path, session: tamis.Session, call: str) -> None:
+    with pytest.raises(EvaluationError, match=f"{call[:-3]}: a filter does not pass the types"):
         tamis.open(folder).scan(f"{call} IS NULL").count()
     assert rows(session, f"SELECT count({call}) FROM t") == [3]
 
@@ -81,8 +81,8 @@ def test_what_depends_on_types_is_for_queries(folder: Path, session: tamis.Sessi
         "spark_double('1')", "SPARK_add(1, 2)", "spark_nothing()",
     ],
 )  # fmt: skip
-def test_names_that_only_tamis_writes_are_refused(folder: Path, session: tamis.Session, call: str) -> None:
-    """They are calls of functions of DuckDB with DuckDB's meaning, and of macros."""
+def test_internal_function_names_are_rejected(folder: Path, session: tamis.Session, call: str) -> None:
+    """These prefixes call DuckDB's functions with DuckDB's semantics, and macros."""
     with pytest.raises(ParseError, match="there is no function"):
         tamis.open(folder).scan(f"{call} IS NOT NULL")
     for query in (
@@ -96,12 +96,12 @@ def test_names_that_only_tamis_writes_are_refused(folder: Path, session: tamis.S
 
 
 @pytest.mark.parametrize("function", ["duckdb_query('SELECT 1')", "duckdb_duckdb_settings()", "duckdb_range(3)"])
-def test_tables_of_the_engine_are_refused(session: tamis.Session, function: str) -> None:
+def test_table_functions_of_the_engine_are_rejected(session: tamis.Session, function: str) -> None:
     with pytest.raises(ParseError, match="there is no function"):
         session.sql(f"SELECT * FROM {function}").to_arrow()
 
 
-def test_names_of_tables_and_columns_are_free(tmp_path: Path) -> None:
+def test_tables_and_columns_may_have_internal_prefixes(tmp_path: Path) -> None:
     pq.write_table(pa.table({"duckdb_len": [1, 2], "spark_add": [2, 1]}), tmp_path / "f.parquet")
     session = tamis.connect()
     session.register("duckdb_tables", tmp_path)
@@ -125,8 +125,8 @@ def test_names_of_tables_and_columns_are_free(tmp_path: Path) -> None:
         ("coalesce(max(b), 1)", "COALESCE(MAX(b), 1)"),
     ],
 )
-def test_values_of_several_rows_are_bound_apart(text: str, value: str) -> None:
-    """The macro is one of `contains`, and gets the value by the name that it has in the list."""
+def test_aggregates_and_windows_are_bound_first(text: str, value: str) -> None:
+    """The macro is that of `contains`, and gets the value by its name in the list."""
     for given, expected in (
         (f"contains(a, {text})", 'a, bound."value_1"'),
         (f"contains({text}, a)", 'bound."value_1", a'),
@@ -136,7 +136,7 @@ def test_values_of_several_rows_are_bound_apart(text: str, value: str) -> None:
         )
 
 
-def test_two_values_of_several_rows_have_names_of_their_own() -> None:
+def test_two_aggregates_are_bound_to_different_names() -> None:
     assert to_duckdb("contains(max(a), min(b))", of_query=True) == (
         "LIST_TRANSFORM([{'value_1': MAX(a), 'value_2': MIN(b)}], "
         'LAMBDA bound : SPARK_CONTAINS(bound."value_1", bound."value_2"))[1]'
@@ -146,7 +146,7 @@ def test_two_values_of_several_rows_have_names_of_their_own() -> None:
 @pytest.mark.parametrize(
     "text", ["contains(a, b)", "contains(a, upper(b))", "upper((SELECT max(b) FROM t))", "max(b) IS NULL", "max(a = b)"]
 )
-def test_values_of_one_row_stay_where_they_are(text: str) -> None:
+def test_scalar_values_stay_in_the_call(text: str) -> None:
     assert "LAMBDA" not in to_duckdb(text, of_query=True)
 
 
@@ -157,15 +157,15 @@ def _nested(levels: int) -> str:
     return text
 
 
-def test_five_levels_of_overloads_are_bound_at_once() -> None:
+def test_at_most_five_levels_of_overloads_nest() -> None:
     found = [to_duckdb(_nested(levels), of_query=True).count("LAMBDA") for levels in range(1, 17)]
     assert found == [0] * 5 + [1] * 5 + [2] * 5 + [3]
     # Levels without overloads do not count.
     assert "LAMBDA" not in to_duckdb("upper(" * 9 + "a" + ")" * 9 + " IS NULL", of_query=True)
 
 
-def test_a_call_within_another_keeps_what_is_bound_apart(session: tamis.Session) -> None:
-    """It is the argument of a function, and no operator that a macro replaces."""
+def test_a_nested_call_keeps_values_that_are_bound_first(session: tamis.Session) -> None:
+    """It is the argument of a function, not an operator that a macro replaces."""
     assert rows(session, "SELECT concat(upper(max(s) OVER ()), 'x') FROM t") == ["Bx"] * 3
     assert rows(session, "SELECT bound = lower(upper(max(s) OVER ())) FROM t") == [True, False, False]
     assert rows(session, "SELECT length(concat(upper(max(s) OVER ()), lower(min(s) OVER ()))) FROM t") == [2] * 3
@@ -178,11 +178,11 @@ def test_a_call_within_another_keeps_what_is_bound_apart(session: tamis.Session)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # NULL fits every overload, and intervals have operators of their own.
+        # NULL matches every overload, and intervals have their own operators.
         ("NULL = a", "NULL = a"),
         ("a <=> NULL", "a IS NOT DISTINCT FROM NULL"),
         ("a = (NULL)", "a = (NULL)"),
-        # One of two is a number, and so is the other.
+        # One operand is a number, so the other one is too.
         ("a + 1 = b", "SPARK_ADD(a, CAST(1 AS INT)) = b"),
         ("b > a * 2", "b > SPARK_MULTIPLY(a, CAST(2 AS INT))"),
         ("a / b", "SPARK_DIVIDE(a, b, NULL, NULL)"),
@@ -192,7 +192,7 @@ def test_a_call_within_another_keeps_what_is_bound_apart(session: tamis.Session)
         ("(a + b) / c", "SPARK_QUOTIENT_ONCE(SPARK_ADD(a, b), c, NULL, NULL)"),
         ("c % (a + b)", "SPARK_REMAINDER_ONCE(c, SPARK_ADD(a, b))"),
         ("a div b div c", "SPARK_WHOLE_QUOTIENT_ONCE(SPARK_DIV(a, b), c)"),
-        # What is written down is of a type that DuckDB knows.
+        # DuckDB knows the types of literals.
         ("a IN (1, 2)", "a IN (1, 2)"),
         ("NULL IN (a)", "NULL IN (a)"),
         ("a IN (1, b)", "(CASE WHEN SPARK_COMPARABLE(a, b) THEN a IN (1, b) END)"),
@@ -203,7 +203,7 @@ def test_operators_are_macros_where_types_matter(text: str, expected: str) -> No
     assert to_duckdb(text, of_query=True) == expected
 
 
-def test_of_long_lists_the_first_hundred_are_asked() -> None:
+def test_only_the_first_hundred_values_of_a_list_are_checked() -> None:
     found = to_duckdb(f"a IN ({', '.join(f'b{number}' for number in range(150))})", of_query=True)
     assert found.count("SPARK_COMPARABLE") == 100
 
@@ -216,7 +216,7 @@ def test_of_long_lists_the_first_hundred_are_asked() -> None:
         "SELECT greatest(a, b), nullif(a, b), CASE a WHEN 1 THEN 2 END FROM t",
     ],
 )
-def test_keys_of_flat_tables_stay_as_they_are(query: str) -> None:
+def test_keys_of_flat_tables_are_not_wrapped(query: str) -> None:
     assert "SPARK_PLAIN" not in to_duckdb(query, of_query=True, has_nested=False)
     assert "SPARK_PLAIN" in to_duckdb(query, of_query=True)
     made = query.replace("FROM t", "FROM (SELECT *, array(1) AS c FROM t)")

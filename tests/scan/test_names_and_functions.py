@@ -1,4 +1,4 @@
-"""What a filter names: columns that differ only by case, and functions that do not exist."""
+"""Filters with columns that differ only by case, and with functions that do not exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def table(tmp_path: Path) -> tamis.Table:
     return tamis.open(tmp_path / "f.parquet")
 
 
-def test_an_exact_name_of_python_wins_over_one_in_another_case(table: tamis.Table) -> None:
+def test_an_exact_name_in_python_wins_over_another_case(table: tamis.Table) -> None:
     assert table.scan(columns=["user_id"]).to_arrow().to_pydict() == {"user_id": [1, 2]}
     assert table.scan(columns=["uSeR_Id", "s.A"]).to_arrow()["s"].to_pylist() == [{"A": 2}, {"A": 4}]
     wheres = (
@@ -44,7 +44,7 @@ def test_back_ticks_are_exact_and_plain_text_is_ambiguous(table: tamis.Table) ->
             table.scan(where)
 
 
-def test_a_name_that_is_spelled_like_none_of_several_is_ambiguous(table: tamis.Table) -> None:
+def test_a_name_without_an_exact_match_is_ambiguous(table: tamis.Table) -> None:
     for make in (lambda: table.scan(columns=["USER_ID"]), lambda: table.scan(col("USER_ID") == 1)):
         with pytest.raises(AmbiguousColumn, match="'user_id', 'uSeR_Id'"):
             make()
@@ -65,16 +65,16 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(pa.table({"x": ["a", "b"], "n": [1, 2]}), folder / "f.parquet")
-    # Nothing of a table without rows would ever be evaluated.
+    # A table without rows: no predicate is ever evaluated on it.
     pq.write_table(pa.table({"x": pa.array([], pa.string()), "n": pa.array([], pa.int64())}), tmp_path / "e.parquet")
     return folder
 
 
 @pytest.mark.parametrize("where", UNKNOWN)
 def test_unknown_functions_are_an_error_of_the_scan(folder: Path, where: str) -> None:
-    for place in (folder, folder.parent / "e.parquet"):
+    for path in (folder, folder.parent / "e.parquet"):
         with pytest.raises(EvaluationError, match=UNKNOWN[where]):
-            tamis.open(place).scan(where)
+            tamis.open(path).scan(where)
     policies = {"tables": {"t": [{"principals": "*", "rows": "n > 0"}]}}
     with pytest.raises(EvaluationError, match=UNKNOWN[where]):
         tamis.connect(policies=policies).as_principal("ana").open(folder).scan(where)
@@ -82,12 +82,12 @@ def test_unknown_functions_are_an_error_of_the_scan(folder: Path, where: str) ->
 
 @pytest.mark.parametrize("command", ["count", "scan", "plan", "files"])
 def test_unknown_functions_are_an_error_of_every_command(folder: Path, command: str) -> None:
-    for place in (folder, folder.parent / "e.parquet"):
-        done = run_here(command, str(place), "--where", "uper(x) = 'A'", folder=folder)
+    for path in (folder, folder.parent / "e.parquet"):
+        done = run_here(command, str(path), "--where", "uper(x) = 'A'", folder=folder)
         assert done.exit_code == 1
         assert "Did you mean upper" in done.stderr
 
 
-def test_functions_of_the_engine_still_run(folder: Path) -> None:
+def test_supported_functions_of_the_engine_run(folder: Path) -> None:
     assert tamis.open(folder).scan("levenshtein(x, 'a') = 1").to_arrow()["x"].to_pylist() == ["b"]
     assert tamis.open(folder).scan("hex(n) = '2' AND upper(x) = 'B'").count() == 1

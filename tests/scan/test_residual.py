@@ -89,9 +89,9 @@ def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> Non
             "END = 1: could not convert string 'n/a' to INT32, of t. Leave such values out, or make them NULL with TRY",
         ),
         ("greatest(n, s) = 1", "greatest(n, s) = 1: cannot combine types"),
-        ("s RLIKE '['", "no words for Spark's RLIKE: the regular expression '[' has a class of characters without"),
-        ("from_json(s) = 1", "has no words for Spark's from_json: it takes a text and a constant schema here, without"),
-        ("to_number(s, '9') = 1", "to_number(s, '9') = 1: a text is not written as the format of to_number says. "),
+        ("s RLIKE '['", "use of Spark's RLIKE: the regular expression '[' has an unclosed character class"),
+        ("from_json(s) = 1", "does not support this use of Spark's from_json: it takes a text and a constant schema"),
+        ("to_number(s, '9') = 1", "to_number(s, '9') = 1: a text does not match the format of to_number. "),
     ],
 )
 def test_what_the_engine_cannot_do_is_said_in_one_line_with_the_way_out(where: str, message: str) -> None:

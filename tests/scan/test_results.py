@@ -121,7 +121,7 @@ def test_a_day_that_python_does_not_have_is_refused_by_pandas_with_its_name(tmp_
 
 def test_nanoseconds_of_a_duration_are_an_error_of_queries_and_not_dropped(tmp_path: Path) -> None:
     session = session_of(tmp_path, x=pa.array([1001], pa.duration("ns")))
-    with pytest.raises(UnsupportedFeature, match=r"column 'x' holds a value that is no duration\[us\]"):
+    with pytest.raises(UnsupportedFeature, match=r"column 'x' holds a value that cannot be cast to duration\[us\]"):
         session.sql("SELECT x FROM t").to_arrow()
 
 

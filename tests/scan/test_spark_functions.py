@@ -1,4 +1,4 @@
-"""Functions that the embedded engine computes mean what they mean in Spark: the expected values are Spark 4.2's."""
+"""Functions on the embedded engine return the values of Spark 4.2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = {
     "url": pa.array(["a b*c~d", "a+b", None, ""]),
 }  # fmt: skip
 
-MEANT = [
+VALUES = [
     # Dates
     ("dayofweek(day)", pa.array([5, 4, None, 1])),
     ("weekday(day)", pa.array([3, 2, None, 6])),
@@ -105,36 +105,36 @@ MEANT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("expression", "values"), MEANT, ids=[expression for expression, _ in MEANT])
-def test_a_function_has_the_value_that_it_has_in_spark(tmp_path, expression, values):
+@pytest.mark.parametrize(("expression", "values"), VALUES, ids=[expression for expression, _ in VALUES])
+def test_a_function_returns_the_value_of_spark(tmp_path, expression, values):
     table = written(tmp_path, {**COLUMNS, "expected": values}, rows=4)
     assert rows_of(table, f"({expression}) <=> expected") == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    ("where", "words"),
+    ("where", "message"),
     [
-        ("hash(i) = 1", "Spark's hash: a filter does not tell the engine the types of its columns. Write it with"),
+        ("hash(i) = 1", "Spark's hash: a filter does not pass the types of its columns to the engine. Write it with"),
         ("xxhash64(text) = 1", "Spark's xxhash64"),
-        ("to_json(struct(i)) = '{}'", "to_json: the embedded engine writes values of this type in another way"),
-        ("date_format(ts, 'w') = '1'", "'w' in the pattern 'w' has no counterpart"),
-        ("date_trunc('decade', ts) = ts", "'decade' is no unit of time. Units: year, quarter"),
-        ("get_json_object(json, '$.*') = '1'", "the path '$.*' has more than names and places"),
+        ("to_json(struct(i)) = '{}'", "to_json: the embedded engine writes values of this type differently"),
+        ("date_format(ts, 'w') = '1'", "'w' in the pattern 'w' is not supported"),
+        ("date_trunc('decade', ts) = ts", "'decade' is not a unit of time. Units: year, quarter"),
+        ("get_json_object(json, '$.*') = '1'", "the path '$.*' has more than names and indexes"),
         ("printf('%e', d) = '1'", "%e means something else"),
-        ("text RLIKE '[a-z&&[^b]]'", "has a class of characters within another"),
+        ("text RLIKE '[a-z&&[^b]]'", "has a nested character class"),
         ("list[i] = 1", "the index is out of bounds of the list"),
         ("e || d = 'y'", "with CAST AS STRING"),
-        ("CAST(list AS STRING) = ''", "lists, maps and structs have no text here"),
+        ("CAST(list AS STRING) = ''", "lists, maps and structs cannot be cast to a text here"),
     ],
 )
-def test_what_has_no_counterpart_is_an_error_that_names_it(tmp_path, where, words):
+def test_an_unsupported_use_is_an_error_that_names_it(tmp_path, where, message):
     table = written(tmp_path, COLUMNS, rows=4)
     with pytest.raises(EvaluationError) as caught:
         rows_of(table, where)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_the_macros_that_macros_use_come_first():
+def test_macros_are_created_in_the_order_of_their_dependencies():
     created = [statement.split("(")[0].split("_", 1)[1] for statement in macros_of("SELECT SPARK_PRINTED_TEXT(a)")]
     assert created.index("number_text") < created.index("string") < created.index("printed_text")
     assert created[-1] == "printed_text"
@@ -145,6 +145,6 @@ def test_nested_functions_do_not_multiply_their_text():
     assert len(to_duckdb("dayofweek(add_months(a, 1)) + " + "floor(" * 12 + "a" + ")" * 12)) < 500
 
 
-def test_deeply_nested_functions_are_computed_at_once(tmp_path):
+def test_deeply_nested_functions_run_in_little_time(tmp_path):
     table = written(tmp_path, {"d": pa.array([1.5, 2.5])})
     assert rows_of(table, "floor(" * 8 + "d" + ")" * 8 + " = 2") == [1]

@@ -117,7 +117,7 @@ def _told(tree: exp.Expr, error: BaseException) -> TamisError | None:
 
 def _no_words(tree: exp.Expr, error: EvaluationError) -> TamisError:
     """What was said of a function while a query was translated, with the place of the function."""
-    found = re.match(r"the embedded engine has no words for Spark's (\w+)(?=: )", str(error))
+    found = re.match(r"the embedded engine does not support this use of Spark's (\w+)(?=: )", str(error))
     place = "" if found is None else _at_call(tree, found[1]) or _at_kind(tree, found[1])
     count = re.search(r": it takes ([\w ]+?) arguments?, (?:not|and) (\d+)(?: are given)?\.", str(error))
     if found is not None and count is not None:

@@ -1,6 +1,6 @@
-"""The embedded engine: DuckDB computes the predicates that Arrow cannot, each as a column of its own.
+"""Predicates on the embedded engine: DuckDB evaluates the parts that Arrow cannot, each as a boolean column.
 
-AND, OR and NOT over them, and everything else, keep the meaning that they have here.
+Tamis itself evaluates AND, OR and NOT over these columns, and everything else.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ _LOGIC = frozenset(("and", "or", "not"))
 
 
 class EmbeddedPredicates:
-    """A predicate of which DuckDB evaluates the parts that Arrow cannot."""
+    """A predicate whose parts DuckDB evaluates where Arrow cannot."""
 
     def __init__(self, predicate: Expr) -> None:
         self._parts: list[Expr] = []
         self._values: dict[Expr, str] = {}
         self._names: dict[str, None] = {}
-        # Names of columns that no column of the predicate has.
+        # A prefix that no column of the predicate has.
         self._prefix = "given"
         while any(column.path[0].casefold().startswith(self._prefix) for column in columns_of(predicate)):
             self._prefix += "_"
-        remaining = fold(predicate, self._without_part, lambda node: operands_of(node) if _is_logic(node) else ())
+        remaining = fold(predicate, self._replace_parts, lambda node: operands_of(node) if _is_logic(node) else ())
         self._text = " and ".join(shown(part) for part in self._parts)
-        rewritten = [fold(part, self._with_values, _engine_arguments) for part in self._parts]
+        rewritten = [fold(part, self._replace_values, _list_engine_operands) for part in self._parts]
         try:
             selected = [f"({duckdb_sql(part)}) AS part{index}" for index, part in enumerate(rewritten)]
         except UnknownFunction as error:
-            raise EvaluationError(explain_unknown(error.name, self._place_of(error.name))) from None
+            raise EvaluationError(explain_unknown(error.name, self._locate(error.name))) from None
         except SqlglotError as error:
             reason = explain_translation_error(error)
-            raise EvaluationError(f"the embedded engine has no words for {self._text}: {reason}") from error
+            raise EvaluationError(f"the embedded engine does not support {self._text}: {reason}") from error
         self._query = f"SELECT {', '.join(selected)} FROM rows_of_batch"
         self._evaluators = {name: Evaluator(value) for value, name in self._values.items()}
         self._remaining = Evaluator(remaining)
@@ -70,8 +70,8 @@ class EmbeddedPredicates:
         is_joined = isinstance(predicate, Call) and predicate.function in ("and", "or")
         self._joined = predicate if isinstance(predicate, Call) and is_joined else None
 
-    def _without_part(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
-        """The predicate with a column in place of each part that goes to the engine."""
+    def _replace_parts(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """Replace each part of the predicate that DuckDB evaluates by a column."""
         if _is_logic(node):
             return with_args(node, args)
         if can_evaluate(node):
@@ -79,14 +79,14 @@ class EmbeddedPredicates:
         self._parts.append(node)
         return Column((f"{self._prefix}{len(self._parts) - 1}",), type=types.BOOLEAN)
 
-    def _with_values(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
-        """A part with a column in place of each value that Arrow computes: the engine may mean something else by it."""
+    def _replace_values(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """Replace each value of a part that Arrow computes by a column: DuckDB may compute it differently."""
         match node:
             case Call("case"):
-                # What stands in a branch is for the rows of that branch: only the columns are given.
-                return transform(node, lambda each: self._given(each) if isinstance(each, Column) else each)
+                # A branch is evaluated for its own rows only, so Arrow computes nothing in it but the columns.
+                return transform(node, lambda each: self._pass_as_column(each) if isinstance(each, Column) else each)
             case Call("sql"):
-                # Text that nobody took apart: its columns are known by their names only.
+                # Unparsed text refers to its columns by name.
                 self._names |= dict.fromkeys(column.path[0] for column in columns_of(node))
                 return node
             case Literal():
@@ -94,10 +94,10 @@ class EmbeddedPredicates:
             case Call() if not can_evaluate(node):
                 return with_args(node, args)
             case _:
-                return self._given(node)
+                return self._pass_as_column(node)
 
-    def _given(self, value: Expr) -> Column:
-        """The column in which the engine finds a value that Arrow computes."""
+    def _pass_as_column(self, value: Expr) -> Column:
+        """Return the column that passes a value computed by Arrow to DuckDB."""
         if isinstance(value, Column) and isinstance(value.type, pa.BaseExtensionType):
             self._names[value.path[0]] = None
             return value
@@ -105,29 +105,29 @@ class EmbeddedPredicates:
         return Column((name,), type=type_of(value))
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """The value of the predicate for each row."""
+        """Return the value of the predicate for each row."""
         if not batch.num_rows:
             return pa.array([], pa.bool_())
         try:
-            answers = self._answers(batch)
+            values = self._evaluate_parts(batch)
         except EvaluationError:
             if self._joined is None:
                 raise
-            return _one_after_another(self._joined, batch)
+            return _evaluate_in_order(self._joined, batch)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        parts = {f"{self._prefix}{index}": answer for index, answer in enumerate(answers)}
+        parts = {f"{self._prefix}{index}": value for index, value in enumerate(values)}
         return self._remaining(pa.record_batch(columns | parts))
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise what evaluating over rows of a schema would raise whatever their values: unknown functions, say."""
+        """Raise the errors that evaluation would raise for any values, such as that of an unknown function."""
         names = dict.fromkeys(column.path[0] for part in self._parts for column in columns_of(part))
         empty = {name: pa.array([], schema.field(name).type) for name in names}
-        # A batch needs some column.
-        self._answers(pa.record_batch({**empty, f"{self._prefix}_row": pa.nulls(0)}))
+        # A batch needs at least one column.
+        self._evaluate_parts(pa.record_batch({**empty, f"{self._prefix}_row": pa.nulls(0)}))
 
-    def _answers(self, batch: pa.RecordBatch) -> list[pa.BooleanArray]:
-        """What the engine says of each part."""
-        connection = self._connection()
+    def _evaluate_parts(self, batch: pa.RecordBatch) -> list[pa.BooleanArray]:
+        """Return the values of each part, computed by DuckDB."""
+        connection = self._connect()
         given = {f"{self._prefix}_row": pa.nulls(batch.num_rows)}
         given |= {name: batch.column(name) for name in self._names}
         given |= {name: evaluate(batch) for name, evaluate in self._evaluators.items()}
@@ -138,27 +138,27 @@ class EmbeddedPredicates:
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             given_texts = {name: shown(value) for value, name in self._values.items()}
             reason = explain_engine_error(error, given_texts, self._parts)
-            place = self._place_of(unknown_function(error))
-            raise EvaluationError(f"the embedded engine cannot evaluate {self._text}{place}: {reason}") from error
+            location = self._locate(unknown_function(error))
+            raise EvaluationError(f"the embedded engine cannot evaluate {self._text}{location}: {reason}") from error
         finally:
             connection.unregister("rows_of_batch")
 
-    def _place_of(self, function: str | None) -> str:
-        """Where a function, or else the first of the parts, stood in the text."""
+    def _locate(self, function: str | None) -> str:
+        """Return the location of a function in the text, or else that of the first part."""
         calls = (node for part in self._parts for node in walk(part) if isinstance(node, Call))
         return place_of(next((call for call in calls if call.function == function), self._parts[0]))
 
-    def _connection(self) -> duckdb.DuckDBPyConnection:
+    def _connect(self) -> duckdb.DuckDBPyConnection:
         found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
         if found is None:
             found = self._connections.connection = sealed_connection(self._query)
         return found
 
 
-def _one_after_another(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """The value of an AND or an OR of which each condition is asked only of the rows that those before left open.
+def _evaluate_in_order(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Evaluate an AND or an OR condition by condition, each only for the rows that the earlier ones left undecided.
 
-    Spark asks in that order, so that `size(xs) > 0 AND xs[0] = 5` does not fail where a list is empty.
+    Spark evaluates in that order, so `size(xs) > 0 AND xs[0] = 5` does not fail for an empty list.
     """
     is_and = predicate.function == "and"
     found = pa.array([is_and] * batch.num_rows, pa.bool_())
@@ -172,10 +172,10 @@ def _one_after_another(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArra
 
 
 def sealed_connection(query: str) -> duckdb.DuckDBPyConnection:
-    """An engine for one query over batches, with the functions that it needs.
+    """Open a DuckDB connection for one query over batches, with the macros that the query needs.
 
-    One thread keeps the order of rows; UTC makes the answer independent of where it runs. Files, extensions and the
-    network are none of its business.
+    One thread keeps the order of rows; UTC makes the result independent of the machine. The connection has no access to
+    files, extensions and the network.
     """
     found = duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})
     found.execute("SET TimeZone = 'UTC'")
@@ -189,7 +189,7 @@ def _is_logic(node: Expr) -> bool:
 
 
 def duckdb_sql(predicate: Expr) -> str:
-    """A predicate in DuckDB's words, with our meaning of LIKE (backslash escapes) and CAST (no silent NULL)."""
+    """Translate a predicate to DuckDB's SQL, with Spark's LIKE (backslash escapes) and CAST (no silent NULL)."""
     text = text_for_engine(predicate)
     try:
         return to_duckdb(text)
@@ -198,24 +198,24 @@ def duckdb_sql(predicate: Expr) -> str:
 
 
 def text_for_engine(expr: Expr) -> str:
-    """An expression as text in Spark's dialect that `to_duckdb` turns into one of our meaning."""
-    return to_sql(fold(transform(expr, _in_our_meaning), _with_plain_operators, operands_of))
+    """Write an expression as text in Spark's dialect, in the form that `to_duckdb` translates with the same meaning."""
+    return to_sql(fold(transform(expr, _rewrite_for_engine), _use_plain_operators, operands_of))
 
 
-_NUMBERS_ONLY = {"%": "spark_remainder", "div": "spark_whole_quotient"}
+_NUMBER_OPERATORS = {"%": "spark_remainder", "div": "spark_whole_quotient"}
 
 
-def _with_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """An operator as a plain one where the types of its operands are known and it means what it means in Spark."""
+def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """Use DuckDB's plain operator where the types of the operands are known and it computes what Spark's does."""
     if not isinstance(node, Call):
         return node
-    if node.function in _OF_ONE_TYPE:
-        args = _without_floats(node, args)
+    if node.function in _COMMON_TYPE_FUNCTIONS:
+        args = _widen_floats(node, args)
     elif node.function == "negate" and pa.types.is_unsigned_integer(type_of(node.args[0]) or types.NULL):
         return Call("negate", (_cast_to(SIGNED[str(type_of(node.args[0]))], args[0]),))
     found = with_args(node, args)
-    plain, of_numbers = PLAIN.get(node.function), _NUMBERS_ONLY.get(node.function)
-    operator = _TRIED.get(node.function, node.function)
+    plain, of_numbers = PLAIN.get(node.function), _NUMBER_OPERATORS.get(node.function)
+    operator = _OPERATOR_FUNCTIONS.get(node.function, node.function)
     if (plain is None and of_numbers is None and operator not in _ARITHMETIC) or len(node.args) != 2:
         return found
     one, other = (type_of(arg) for arg in node.args)
@@ -224,16 +224,18 @@ def _with_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
     are_numbers = is_number(one) and is_number(other)
     if are_numbers and operator in _ARITHMETIC:
         args = (
-            _operand(operator, node.args[0], args[0], one, other),
-            _operand(operator, node.args[1], args[1], other, one),
+            _cast_operand(operator, node.args[0], args[0], one, other),
+            _cast_operand(operator, node.args[1], args[1], other, one),
         )
         if node.function == "try_divide":
-            return Call("spark_try_quotient", (*args, _digits(node.args[0], one), _digits(node.args[1], other)))
-        if node.function == "*" and (scale := _rounded_scale(one, other)) is not None:
+            return Call(
+                "spark_try_quotient", (*args, _read_precision(node.args[0], one), _read_precision(node.args[1], other))
+            )
+        if node.function == "*" and (scale := _find_product_scale(one, other)) is not None:
             return Call("spark_rounded_product", (*args, Literal(scale, pa.int32())))
         found = with_args(node, args)
     if node.function == "/" and are_numbers:
-        return Call("spark_quotient", (*args, _digits(node.args[0], one), _digits(node.args[1], other)))
+        return Call("spark_quotient", (*args, _read_precision(node.args[0], one), _read_precision(node.args[1], other)))
     if of_numbers is not None:
         return Call(of_numbers, args) if are_numbers else found
     is_compared = node.function in COMPARISONS or node.function == "<=>"
@@ -247,16 +249,23 @@ def _with_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
 
 
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "%", "div"))
-_TRIED = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%", "mod": "%"}
-"""Functions whose operands have the types of an operator's."""
+_OPERATOR_FUNCTIONS = {
+    "try_add": "+",
+    "try_subtract": "-",
+    "try_multiply": "*",
+    "try_divide": "/",
+    "try_mod": "%",
+    "mod": "%",
+}
+"""Functions whose operands are typed like those of an operator."""
 SIGNED = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)"}
-"""What Spark makes of whole numbers without a sign, which it does not have."""
-_OF_ONE_TYPE = frozenset(("coalesce", "ifnull", "nvl", "greatest", "least", "array", "case", "if", "nvl2", "nullif",
-                          "decode"))  # fmt: skip
+"""The signed types in which Spark reads unsigned integers, which it does not have."""
+_COMMON_TYPE_FUNCTIONS = frozenset(("coalesce", "ifnull", "nvl", "greatest", "least", "array", "case", "if", "nvl2",
+                                    "nullif", "decode"))  # fmt: skip
 
 
-def _operand(function: str, node: Expr, arg: Expr, own: pa.DataType, other: pa.DataType) -> Expr:
-    """An operand of two numbers in the type that Spark gives it, where the engine would give it another."""
+def _cast_operand(function: str, node: Expr, arg: Expr, own: pa.DataType, other: pa.DataType) -> Expr:
+    """Cast an operand of two numbers to its type in Spark, where DuckDB would use another type."""
     if pa.types.is_float32(own) and (function == "/" or not pa.types.is_float32(other)):
         return _cast_to("double", arg)
     if pa.types.is_unsigned_integer(own):
@@ -264,14 +273,14 @@ def _operand(function: str, node: Expr, arg: Expr, own: pa.DataType, other: pa.D
     if isinstance(node, Literal) and pa.types.is_integer(own) and pa.types.is_integer(other):
         return Literal(node.value, pa.int32()) if other.bit_width < 32 and abs(node.value or 0) < 2**31 else arg
     if function == "*" and pa.types.is_decimal(own) and (pa.types.is_decimal(other) or pa.types.is_integer(other)):
-        # The engine computes a product of at most 18 digits each with 18 digits.
+        # DuckDB computes the product of two decimals of at most 18 digits with 18 digits.
         digits, (more, _) = decimal_digits(own), decimal_digits(other)
         return _cast_to(f"decimal(19,{digits[1]})", arg) if digits[0] <= 18 and digits[0] + more > 18 else arg
     return arg
 
 
-def _rounded_scale(one: pa.DataType, other: pa.DataType) -> int | None:
-    """The scale that Spark rounds a product of decimals to, where all digits of it would be more than 38."""
+def _find_product_scale(one: pa.DataType, other: pa.DataType) -> int | None:
+    """Return the scale that Spark rounds a product of decimals to, if its precision would exceed 38; else None."""
     if not (pa.types.is_decimal(one) and pa.types.is_decimal(other)):
         return None
     scale = one.scale + other.scale
@@ -280,21 +289,21 @@ def _rounded_scale(one: pa.DataType, other: pa.DataType) -> int | None:
     return int(rounded) if whole + scale > 38 and rounded < scale else None
 
 
-def _digits(node: Expr, data_type: pa.DataType) -> Literal:
-    """How many digits the type of an operand has in Spark, where it is a decimal or a literal; else NULL."""
+def _read_precision(node: Expr, data_type: pa.DataType) -> Literal:
+    """Return the precision of an operand in Spark if it is a decimal or an integer literal; else NULL."""
     if isinstance(node, Literal) and pa.types.is_integer(data_type) and not node.is_null:
         return Literal(len(str(abs(node.value))), pa.int32())
     return Literal(decimal_digits(data_type)[0], pa.int32()) if pa.types.is_decimal(data_type) else NULL
 
 
-def _without_floats(call: Call, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Arguments of which one is returned: floats are doubles where others are numbers of another type."""
+def _widen_floats(call: Call, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Cast floats to doubles among arguments with a common type, if there are numbers of other types."""
     first = 1 if call.function in ("if", "nvl2") else 0
     is_value = [index >= first for index in range(len(args))]
     if call.function == "case":
         is_value = [index % 2 == 1 or index == len(args) - 1 for index in range(len(args))]
     elif call.function == "decode":
-        # What is compared: the results have a type of their own.
+        # Only the compared values: the results have another common type.
         is_value = [index == 0 or (index % 2 == 1 and index < len(args) - 1) for index in range(len(args))]
     known = [type_of(arg) if is_one else None for arg, is_one in zip(call.args, is_value, strict=True)]
     if all(each is None or pa.types.is_float32(each) or not is_number(each) for each in known):
@@ -309,7 +318,7 @@ def _cast_to(name: str, value: Expr) -> Expr:
     return Call("cast", (value, Literal(name, types.STRING)))
 
 
-def _in_our_meaning(node: Expr) -> Expr:
+def _rewrite_for_engine(node: Expr) -> Expr:
     match node:
         case Literal(value=int() as count, type=unit) if pa.types.is_time32(unit):
             # DuckDB counts times of day in microseconds.
@@ -328,7 +337,7 @@ def _in_our_meaning(node: Expr) -> Expr:
         case Call("length" | "char_length" | "character_length" | "len", (value,)) if is_binary(type_of(value)):
             return Call("duckdb_octet_length", (value,))
         case Call("cast" | "try_cast" as function, (value, target)) if _is_instant(type_of(value)):
-            # Arrow gives it to the engine without its zone, and such a timestamp is no number.
+            # Arrow passes it to DuckDB without its zone, and such a timestamp cannot be cast to a number.
             return Call(function, (Call("spark_as_instant", (value,)), target))
         case Call("concat" | "concat_ws", args):
             return with_args(node, tuple(map(_as_text, args)))
@@ -343,12 +352,12 @@ def _is_instant(data_type: pa.DataType | None) -> bool:
 
 
 def _as_text(value: Expr) -> Expr:
-    """A value that is joined to texts."""
+    """Cast a value to a text before it is concatenated, where DuckDB would format it differently."""
     return Call("cast", (value, Literal("string", types.STRING))) if has_text_of_its_own(type_of(value)) else value
 
 
 def has_text_of_its_own(data_type: pa.DataType | None) -> bool:
-    """Whether Spark writes values of a type in another way than the engine does."""
+    """Whether Spark and DuckDB format values of a type differently."""
     return data_type is not None and (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type))
 
 
@@ -356,8 +365,8 @@ def is_binary(data_type: pa.DataType | None) -> bool:
     return data_type is not None and (pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
 
 
-def _engine_arguments(node: Expr) -> tuple[Expr, ...]:
-    """Where to look for values that Arrow computes: not inside those, and not in text that nobody took apart."""
+def _list_engine_operands(node: Expr) -> tuple[Expr, ...]:
+    """Return the operands in which to look for values that Arrow computes: none below such values and unparsed text."""
     if not isinstance(node, Call) or node.function in ("sql", "case") or can_evaluate(node):
         return ()
     return operands_of(node)

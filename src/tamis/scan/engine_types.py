@@ -1,4 +1,4 @@
-"""Types of Arrow that DuckDB does not take, as others that hold the same values."""
+"""Replacements for Arrow types that DuckDB does not support."""
 
 from __future__ import annotations
 
@@ -11,52 +11,53 @@ MOST_DIGITS = 38
 
 
 def for_engine(schema: pa.Schema) -> pa.Schema:
-    """The columns as DuckDB takes them; `UnsupportedFeature` where no type of it holds what a column may hold."""
-    return pa.schema([field.with_type(_type(field.type, field.name)) for field in schema])
+    """Return a schema that DuckDB supports; raise `UnsupportedFeature` where no type of DuckDB can hold a column."""
+    return pa.schema([field.with_type(_replace_type(field.type, field.name)) for field in schema])
 
 
 def cast_for_engine(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
-    """The columns of a batch with the types of a schema that `for_engine` made."""
-    return [_cast(column, field) for column, field in zip(batch.columns, schema, strict=True)]
+    """Cast the columns of a batch to the types of a schema of `for_engine`."""
+    return [_cast_column(column, field) for column, field in zip(batch.columns, schema, strict=True)]
 
 
-def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+def _cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type == field.type:
         return column
     try:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
         raise UnsupportedFeature(
-            f"the column {field.name.rpartition('.')[2]!r} holds a value that is no {type_name(field.type)}, as which "
-            f"queries compute with it ({one_line(error)}): leave it out, or read it with scan().to_arrow()"
+            f"the column {field.name.rpartition('.')[2]!r} holds a value that cannot be cast to "
+            f"{type_name(field.type)}, the type that queries use ({one_line(error)}): leave it out, or "
+            "read it with scan().to_arrow()"
         ) from error
 
 
-def _type(data_type: pa.DataType, column: str) -> pa.DataType:
+def _replace_type(data_type: pa.DataType, column: str) -> pa.DataType:
     if pa.types.is_float16(data_type):
         return pa.float32()
     if data_type == pa.duration("ns"):
-        # It would drop the nanoseconds without a word.
+        # DuckDB would drop the nanoseconds silently.
         return pa.duration("us")
     if pa.types.is_decimal256(data_type):
         if data_type.precision > MOST_DIGITS:
             raise UnsupportedFeature(
-                f"the column {column.rpartition('.')[2]!r} is a decimal of {data_type.precision} digits, where "
-                f"queries compute with up to {MOST_DIGITS}: leave it out, or read it with scan().to_arrow()"
+                f"the column {column.rpartition('.')[2]!r} is a decimal of {data_type.precision} digits, and "
+                f"queries support at most {MOST_DIGITS}: leave it out, or read it with scan().to_arrow()"
             )
         return pa.decimal128(data_type.precision, data_type.scale)
     if pa.types.is_struct(data_type):
-        return pa.struct([_field(field, column) for field in data_type])
+        return pa.struct([_replace_field(field, column) for field in data_type])
     if pa.types.is_list(data_type):
-        return pa.list_(_field(data_type.value_field, column))
+        return pa.list_(_replace_field(data_type.value_field, column))
     if pa.types.is_large_list(data_type):
-        return pa.large_list(_field(data_type.value_field, column))
+        return pa.large_list(_replace_field(data_type.value_field, column))
     if pa.types.is_fixed_size_list(data_type):
-        return pa.list_(_field(data_type.value_field, column), data_type.list_size)
+        return pa.list_(_replace_field(data_type.value_field, column), data_type.list_size)
     if pa.types.is_map(data_type):
-        return pa.map_(_field(data_type.key_field, column), _field(data_type.item_field, column))
+        return pa.map_(_replace_field(data_type.key_field, column), _replace_field(data_type.item_field, column))
     return data_type
 
 
-def _field(field: pa.Field, column: str) -> pa.Field:
-    return field.with_type(_type(field.type, column))
+def _replace_field(field: pa.Field, column: str) -> pa.Field:
+    return field.with_type(_replace_type(field.type, column))

@@ -1,4 +1,4 @@
-"""The arguments of Spark's functions as Spark casts them, for the rows of the function table."""
+"""Implicit casts of the arguments of Spark's functions, and checks of their number."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _TEXT_FUNCTIONS = frozenset({
 
 
 def is_text(node: exp.Expr) -> bool:
-    """Whether a value in DuckDB's words is a text for sure.
+    """Whether a DuckDB expression is certainly a text.
 
-    Then no overload is chosen for it, which costs time: DuckDB binds the arguments of one twice, of nested ones more.
+    Such a value needs no overloaded macro, which costs time: DuckDB binds the arguments of an overloaded macro twice,
+    and those of nested ones more often.
     """
     value = node.unnest()
     match value:
@@ -47,19 +48,19 @@ def is_text(node: exp.Expr) -> bool:
 
 
 def as_text(value: exp.Expr) -> exp.Expr:
-    """A value as the text that Spark casts it to."""
+    """Cast a value to a text as Spark does."""
     if isinstance(value, exp.Null):
         return exp.cast(exp.null(), "varchar")
     return value if is_text(value) else macro_call("text", value)
 
 
 def as_bytes(value: exp.Expr) -> exp.Expr:
-    """Bytes, or those of a text in UTF-8."""
+    """Return bytes, or the UTF-8 encoding of a text."""
     return own_call("encode", value) if is_text(value) else macro_call("bytes", value)
 
 
 def as_int(value: exp.Expr) -> exp.Expr:
-    """A value as the whole number that Spark casts it to."""
+    """Cast a value to an int as Spark does."""
     if isinstance(value, exp.Null):
         return exp.cast(exp.null(), "int")
     number = value.this if isinstance(value, exp.Neg) else value
@@ -74,27 +75,28 @@ def is_constant(node: exp.Expr) -> bool:
     return not any(node.find_all(exp.Column, exp.Subquery, exp.Select))
 
 
-def _as_is(value: exp.Expr) -> exp.Expr:
+def _keep(value: exp.Expr) -> exp.Expr:
     return value
 
 
-_CASTS: dict[str, Callable[[exp.Expr], exp.Expr]] = {"t": as_text, "i": as_int, "a": _as_is}
+_CASTS: dict[str, Callable[[exp.Expr], exp.Expr]] = {"t": as_text, "i": as_int, "a": _keep}
 
 
 def with_types(
     name: str, kinds: str, *, own: str | None = None, fewest: int | None = None, of_texts: str | None = None
 ) -> Build:
-    """A call of a macro (or DuckDB's `own` function) with its arguments cast: to a text (t), an int (i), or as is (a).
+    """Return a builder that calls a macro, or DuckDB's function `own`, with cast arguments.
 
-    A literal NULL among them makes the result NULL. Where all that are taken as is are texts, the macro `of_texts`
-    is called, or DuckDB's function if its name begins with a dot.
+    Each letter of `kinds` is one argument: cast to a text (t), cast to an int (i), or unchanged (a). A literal NULL
+    makes the result NULL. Where all unchanged arguments are texts, the builder calls the macro `of_texts` instead, or
+    DuckDB's function of that name if it starts with a dot.
     """
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         least = len(kinds) if fewest is None else fewest
         if not least <= len(args) <= len(kinds):
             wanted = f"{least}" if least == len(kinds) else f"{least} to {len(kinds)}"
-            raise refusal(name, f"it takes {wanted} arguments, and {len(args)} are given")
+            raise refusal(name, f"it takes {wanted} arguments, not {len(args)}")
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
         given = [_CASTS[kind](arg) for kind, arg in zip(kinds, args, strict=False)]
@@ -106,7 +108,7 @@ def with_types(
 
 
 def refused(name: str, reason: str) -> Build:
-    """A function that has no counterpart."""
+    """Return a builder that rejects every call of an unsupported function."""
 
     def refuse(args: Sequence[exp.Expr]) -> exp.Expr | None:
         raise refusal(name, reason)
@@ -115,7 +117,7 @@ def refused(name: str, reason: str) -> Build:
 
 
 def needs(name: str, args: Sequence[exp.Expr], *counts: int) -> None:
-    """Refuse a call with another number of arguments."""
+    """Raise an error unless a call has one of these numbers of arguments."""
     if len(args) not in counts:
         wanted = " or ".join(map(str, counts))
-        raise refusal(name, f"it takes {wanted} arguments, and {len(args)} are given")
+        raise refusal(name, f"it takes {wanted} arguments, not {len(args)}")

@@ -1,4 +1,4 @@
-"""Macros of the embedded connection for bytes and for numbers as texts: `hex`, `base64`, `conv` and their kind."""
+"""Macros for binary values, number bases and type names: `hex`, `base64`, `conv`, `to_binary`, `typeof`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _TYPE_NAMES = map_of(
         '"NULL"': "void",
     }
 )
-_TAIL = "[89AB]."
+_CONTINUATION = "[89AB]."
 _VALID = (
-    f"[0-7].|(?:C[2-9A-F]|D.){_TAIL}|(?:E0[AB].|E[1-9A-CEF]{_TAIL}|ED[89].){_TAIL}"
-    f"|(?:F0[9AB].|F[123]{_TAIL}|F48.){_TAIL}{_TAIL}"
+    f"[0-7].|(?:C[2-9A-F]|D.){_CONTINUATION}|(?:E0[AB].|E[1-9A-CEF]{_CONTINUATION}|ED[89].){_CONTINUATION}"
+    f"|(?:F0[9AB].|F[123]{_CONTINUATION}|F48.){_CONTINUATION}{_CONTINUATION}"
 )
-_CUT_OFF = f"E0[AB].|E[1-9A-CEF]{_TAIL}|ED[89].|(?:F0[9AB].|F[123]{_TAIL}|F48.)(?:{_TAIL})?"
-"""Hexadecimal digits of characters in UTF-8, and of their beginnings."""
+_CUT_OFF = f"E0[AB].|E[1-9A-CEF]{_CONTINUATION}|ED[89].|(?:F0[9AB].|F[123]{_CONTINUATION}|F48.)(?:{_CONTINUATION})?"
+"""Regular expressions over hexadecimal digits: valid UTF-8 characters, and characters that are cut off."""
 
 
-def _checked_base64(decoded: str, otherwise: str) -> str:
-    """Bytes of a text `x` in base 64 without blanks, if it is one."""
+def _write_base64_decoding(decoded: str, otherwise: str) -> str:
+    """Write SQL that gives `decoded` where the text `x` is valid base64 without blanks, and else `otherwise`."""
     return (
         "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(x, '[A-Za-z0-9+/]*={0,2}') AND "
         "CASE WHEN contains(x, '=') THEN length(x) % 4 = 0 ELSE length(x) % 4 <> 1 END "
@@ -42,10 +42,10 @@ def _checked_base64(decoded: str, otherwise: str) -> str:
     )
 
 
-_FILLED_BASE64 = "from_base64(rpad(x, CAST((length(x) + 3) // 4 * 4 AS INTEGER), '='))"
+_PADDED_BASE64 = "from_base64(rpad(x, CAST((length(x) + 3) // 4 * 4 AS INTEGER), '='))"
 
 
-def _to_binary(otherwise: str, otherwise_format: str, strict: str) -> str:
+def _write_to_binary(otherwise: str, otherwise_format: str, strict: str) -> str:
     return (
         "CASE WHEN x IS NULL OR format IS NULL THEN NULL WHEN lower(format) = 'hex' THEN "
         f"CASE WHEN regexp_full_match(x, '{_HEX}') THEN unhex(x) ELSE {otherwise} END "
@@ -71,14 +71,14 @@ MACROS: Macros = {
     "base64": (("x",), "rtrim(regexp_replace(to_base64(x), '.{76}', '\\0' || chr(13) || chr(10), 'g'), "
         "chr(13) || chr(10))"),
     "unbase64": (("x",), "spark_decoded_base64(regexp_replace(x, '[^A-Za-z0-9+/=]', '', 'g'))"),
-    "decoded_base64": (("x",), _checked_base64(_FILLED_BASE64, "error('a text is not written in base 64')")),
-    "try_decoded_base64": (("x",), _checked_base64(_FILLED_BASE64, "NULL")),
+    "decoded_base64": (("x",), _write_base64_decoding(_PADDED_BASE64, "error('a text is not valid base64')")),
+    "try_decoded_base64": (("x",), _write_base64_decoding(_PADDED_BASE64, "NULL")),
     "to_binary": (
         ("x", "format"),
-        _to_binary("error('a text does not have the format that to_binary names')",
+        _write_to_binary("error('a text does not match the format of to_binary')",
                    "error('the format of to_binary must be hex, utf-8 or base64')", "decoded_base64"),
     ),
-    "try_to_binary": (("x", "format"), _to_binary("NULL", "NULL", "try_decoded_base64")),
+    "try_to_binary": (("x", "format"), _write_to_binary("NULL", "NULL", "try_decoded_base64")),
     "conv": (
         ("x", "radix", "target"),
         "CASE WHEN x IS NULL OR radix IS NULL OR target IS NULL THEN NULL "
@@ -87,7 +87,7 @@ MACROS: Macros = {
         "starts_with(trim(x, ' '), '-'), target) END",
     ),
     "conv_digits": (
-        # The value of the digits before the first that is none.
+        # The value of the leading characters that are digits of the radix.
         ("text", "radix"),
         "list_reduce(string_split(regexp_extract(upper(text), '^[' || "
         "left('0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ', CAST(radix AS INTEGER)) || ']*'), ''), "
@@ -99,7 +99,7 @@ MACROS: Macros = {
     ),
     "conv_printed": (
         ("x", "is_negative", "target"),
-        # A negative value is one of 64 bits; Spark keeps those beyond them as they are.
+        # A negative value wraps around at 64 bits; Spark leaves values beyond 64 bits unchanged.
         "spark_conv_signed(CASE WHEN NOT is_negative THEN x WHEN x >= 9223372036854775808 AND target < 0 "
         "THEN CAST(9223372036854775809 AS UHUGEINT) WHEN x >= 9223372036854775808 "
         "THEN CAST(18446744073709551615 AS UHUGEINT) WHEN x = 0 THEN x "
@@ -124,7 +124,7 @@ MACROS: Macros = {
         f"CASE WHEN {_TYPE_NAMES}[x] IS NOT NULL THEN {_TYPE_NAMES}[x] WHEN x LIKE 'DECIMAL(%)' THEN lower(x) "
         f"WHEN {_TYPE_NAMES}[left(x, length(x) - 2)] IS NOT NULL AND x LIKE '%[]' "
         f"THEN 'array<' || {_TYPE_NAMES}[left(x, length(x) - 2)] || '>' "
-        "ELSE error('typeof has no name for a type of the embedded engine') END",
+        "ELSE error('typeof does not support this type of the embedded engine') END",
     ),
     "is_valid_utf8": [
         (("x BLOB",), "CASE WHEN x IS NOT NULL THEN TRY(decode(x)) IS NOT NULL END"),
@@ -137,7 +137,7 @@ MACROS: Macros = {
         (("x",), "spark_text_of(x)"),
     ],
     "made_valid": (
-        # Of what begins a character and does not end it, all becomes one sign; each other byte becomes one.
+        # A truncated character becomes one replacement character, and so does each other invalid byte.
         ("digits",),
         f"array_to_string(list_transform(regexp_extract_all(digits, '{_VALID}|{_CUT_OFF}|..'), "
         f"lambda c: CASE WHEN regexp_full_match(c, '{_VALID}') THEN decode(unhex(c)) ELSE chr(65533) END), '')",

@@ -1,10 +1,10 @@
-"""Spark's functions of lists, maps, structs and JSON in DuckDB's words: one row of the function table a function.
+"""Spark's functions of lists, maps, structs, sequences and vectors as DuckDB expressions.
 
-`MACROS` has macros of the embedded connection, `BUILDERS` makes a call of one (or other words) of the arguments, and
-`SAME` names the functions for which sqlglot's translation, or DuckDB's function of that name, means what Spark means.
+`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
+and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
 
-`spark_lambdas` has the functions that take lambda functions, `spark_json` those of JSON, `spark_items` those of one
-item: this module holds their rows.
+This module includes the entries of `spark_lambdas` (functions that take lambda functions), `spark_json` and
+`spark_items` (subscripts).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tamis.scan.spark_items import SIZE
 
 _IS_LIST = "typeof(x) LIKE '%]'"
 
-_ORDERED = "spark_ordered(x)"
-"""A list whose items the engine orders as Spark does."""
+_SORTABLE = "spark_ordered(x)"
+"""A list whose items DuckDB orders as Spark does."""
 
 
 _NOT_LIST = "error('a subscript needs a list or a map')"
@@ -30,7 +30,7 @@ _CONTAINS = (
     "CASE WHEN list_contains(spark_plain_comparable(x), item) THEN TRUE "
     "WHEN list_position(x, NULL) IS NOT NULL THEN NULL ELSE list_contains(x, item) END"
 )
-_ADDED = "list_reduce({}, lambda total, e: total + e{})"
+_SUM = "list_reduce({}, lambda total, e: total + e{})"
 
 
 MACROS: Macros = {
@@ -40,27 +40,27 @@ MACROS: Macros = {
     # --- Lists
     "ordered": (
         ("x",),
-        # The engine says of NULL within structs and lists that it is the largest, Spark that it is the smallest.
+        # NULL within structs and lists is the largest value in DuckDB, and the smallest in Spark.
         "CASE WHEN typeof(x) LIKE '%MAP(%' THEN spark_plain_comparable(x) "
         "WHEN (typeof(x) LIKE '%][]' OR typeof(x) LIKE 'STRUCT%[]' OR typeof(x) LIKE '%)[]' "
         "AND typeof(x) NOT LIKE 'DECIMAL%') "
         "AND regexp_matches(array_to_string(list_transform(x, lambda e: coalesce(CAST(e AS VARCHAR), '')), ' '), "
-        "'\\bNULL\\b') THEN error('lists and structs that have NULL within them are not ordered here as in Spark') "
+        "'\\bNULL\\b') THEN error('lists and structs that contain NULL are not ordered here as in Spark') "
         "ELSE x END",
     ),
     "whole": (
         ("x",),
         "CASE WHEN regexp_matches(CAST(x AS VARCHAR), '\\bNULL\\b') "
-        "THEN error('structs and lists that have NULL within them are not ordered here as in Spark') ELSE x END",
+        "THEN error('structs and lists that contain NULL are not ordered here as in Spark') ELSE x END",
     ),
-    "array_sort": (("x",), f"list_sort({_ORDERED}, 'ASC', 'NULLS LAST')"),
+    "array_sort": (("x",), f"list_sort({_SORTABLE}, 'ASC', 'NULLS LAST')"),
     "sort_array": (
         ("x", "is_ascending BOOLEAN"),
-        f"CASE WHEN is_ascending THEN list_sort({_ORDERED}, 'ASC', 'NULLS FIRST') "
-        f"WHEN NOT is_ascending THEN list_sort({_ORDERED}, 'DESC', 'NULLS LAST') END",
+        f"CASE WHEN is_ascending THEN list_sort({_SORTABLE}, 'ASC', 'NULLS FIRST') "
+        f"WHEN NOT is_ascending THEN list_sort({_SORTABLE}, 'DESC', 'NULLS LAST') END",
     ),
-    "array_max": (("x",), f"list_max({_ORDERED})"),
-    "array_min": (("x",), f"list_min({_ORDERED})"),
+    "array_max": (("x",), f"list_max({_SORTABLE})"),
+    "array_min": (("x",), f"list_min({_SORTABLE})"),
     "array_append": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_append(x, item) END"),
     "array_prepend": (("x", "item"), "CASE WHEN x IS NOT NULL THEN list_prepend(item, x) END"),
     "array_compact": (("x",), "list_filter(x, lambda e: e IS NOT NULL)"),
@@ -98,7 +98,7 @@ MACROS: Macros = {
         ("x", "y"),
         "CASE WHEN regexp_matches(typeof(x) || typeof(y), 'DECIMAL\\([0-9]+,[0-9]{2}\\)') AND typeof(x) <> typeof(y) "
         "AND regexp_matches(typeof(x) || typeof(y), 'INT') "
-        "THEN error('decimals with so many digits after the point meet whole numbers: cast them') "
+        "THEN error('decimals with so many digits after the point cannot be combined with whole numbers: cast them') "
         "WHEN x IS NOT NULL AND y IS NOT NULL THEN list_concat(x, y) END",
     ),
     "array_distinct": (("x",), "list_filter(spark_plain_comparable(x), lambda e, i: list_position(x, e) = i)"),
@@ -112,7 +112,7 @@ MACROS: Macros = {
     "array_contains": [
         (
             ("x", "item VARCHAR"),
-            f"CASE WHEN typeof(x) <> 'VARCHAR[]' THEN error('a list of other values has no text') ELSE {_CONTAINS} END",
+            f"CASE WHEN typeof(x) <> 'VARCHAR[]' THEN error('the list does not hold texts') ELSE {_CONTAINS} END",
         ),
         (("x", "item"), _CONTAINS),
     ],
@@ -172,7 +172,7 @@ MACROS: Macros = {
         (
             ("first DATE", "last DATE", "step INTERVAL"),
             "CASE WHEN date_trunc('day', first + step) <> first + step "
-            "THEN error('sequence: the step between dates is whole days') "
+            "THEN error('sequence: the step between dates must be whole days') "
             "ELSE CAST(spark_times(CAST(first AS TIMESTAMP), CAST(last AS TIMESTAMP), step) AS DATE[]) END",
         ),
         (("first TIMESTAMP", "last TIMESTAMP", "step INTERVAL"), "spark_times(first, last, step)"),
@@ -183,7 +183,8 @@ MACROS: Macros = {
     ],
     "times": (
         ("first", "last", "step"),
-        # Each is counted from the first, so that the days of months do not wear off: 31 January, 29 February, 31 March.
+        # Each value is computed from the first, so that the day of the month is not lost: 31 January, 29 February,
+        # 31 March.
         "CASE WHEN first = last AND first + step = first THEN [first] "
         "WHEN first + step = first OR (first + step > first AND first > last) "
         "OR (first + step < first AND first < last) "
@@ -216,7 +217,7 @@ MACROS: Macros = {
         "list_transform(string_split(x, pairs), lambda e: "
         "CASE WHEN contains(e, keys) THEN substring(e, strpos(e, keys) + length(keys)) END)) END",
     ),
-    # --- Vectors: Spark computes with floats, and adds one product after the other.
+    # --- Vectors: Spark computes with floats, and adds the products in order.
     "same_sizes": (
         ("x FLOAT[]", "y FLOAT[]"),
         "CASE WHEN len(x) <> len(y) THEN error('the two vectors have different sizes') "
@@ -225,10 +226,10 @@ MACROS: Macros = {
     ),
     "vector_total": (
         ("x",),
-        # Spark adds eight items, and then each sum of eight to the total: floats depend on the order.
-        _ADDED.format(
+        # Spark sums up eight items at a time and adds that sum to the total: the order changes the sum of floats.
+        _SUM.format(
             "list_concat(list_transform(range(0, len(x) // 8), lambda i: "
-            + _ADDED.format("x[8 * i + 1:8 * i + 8]", "")
+            + _SUM.format("x[8 * i + 1:8 * i + 8]", "")
             + "), x[8 * (len(x) // 8) + 1:])",
             ", CAST(0 AS FLOAT)",
         ),
@@ -256,7 +257,7 @@ MACROS: Macros = {
         "WHEN degree = 1 THEN spark_vector_total(list_transform(v, lambda e: abs(e))) "
         "WHEN degree = CAST('inf' AS FLOAT) "
         "THEN coalesce(list_max(list_transform(v, lambda e: abs(e))), CAST(0 AS FLOAT)) "
-        "ELSE error('the degree of a norm is 1.0, 2.0 or infinite') END",
+        "ELSE error('the degree of a norm must be 1.0, 2.0 or infinity') END",
     ),
     "vector_normalize": (
         ("v FLOAT[]", "degree FLOAT"),
@@ -267,7 +268,7 @@ MACROS: Macros = {
 }
 
 
-def _map_concat(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_map_concat(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not args:
         return own_call("map", own_call("list_value"), own_call("list_value"))
     entries: exp.Expr = own_call("map_entries", args[0])
@@ -276,39 +277,39 @@ def _map_concat(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return own_call("map_from_entries", entries)
 
 
-def _map(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) % 2:
-        raise refusal("map", "a value is missing for its last key")
+        raise refusal("map", "its last key has no value")
     return own_call("map", own_call("list_value", *args[::2]), own_call("list_value", *args[1::2]))
 
 
-def _str_to_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_str_to_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not 1 <= len(args) <= 3:
-        raise refusal("str_to_map", "it takes a text and perhaps two delimiters")
+        raise refusal("str_to_map", "it takes a text and optionally two delimiters")
     delimiters = [*args[1:], *(exp.Literal.string(each) for each in (",", ":")[len(args) - 1 :])]
     for each in delimiters:
         text = text_of(each)
         if not isinstance(each, exp.Null) and (text is None or re.fullmatch(r"[^\\^$.|?*+()\[\]{}]+", text) is None):
-            raise refusal("str_to_map", "its delimiters are regular expressions, and only plain texts are read here")
+            raise refusal("str_to_map", "only plain texts are supported as delimiters, not regular expressions")
     return macro_call("str_to_map", args[0], *delimiters)
 
 
-def _sort_array(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_sort_array(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) not in (1, 2):
-        raise refusal("sort_array", "it takes a list, and perhaps whether it ascends")
+        raise refusal("sort_array", "it takes a list, and optionally whether to sort in ascending order")
     return macro_call("sort_array", args[0], args[1] if len(args) == 2 else exp.true())
 
 
-def _array_join(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_array_join(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) not in (2, 3):
-        raise refusal("array_join", "it takes a list, a delimiter, and perhaps a text for NULL")
+        raise refusal("array_join", "it takes a list, a delimiter, and optionally a text for NULL")
     return macro_call("array_join", *args)
 
 
-def _named_struct(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_named_struct(args: Sequence[exp.Expr]) -> exp.Expr | None:
     names = [text_of(each) for each in args[::2]]
     if not args or len(args) % 2 or None in names:
-        raise refusal("named_struct", "it takes constant names, each before a value")
+        raise refusal("named_struct", "it takes pairs of a constant name and a value")
     fields = [
         exp.PropertyEQ(this=exp.Literal.string(name), expression=value)
         for name, value in zip(names, args[1::2], strict=True)
@@ -316,7 +317,7 @@ def _named_struct(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return exp.Struct(expressions=fields)
 
 
-def _norm(name: str) -> Build:
+def _make_norm_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         degree = [exp.cast(exp.Literal.number(2), "float")] if len(args) == 1 else []
         return counted(name, 2)([*args, *degree])
@@ -324,7 +325,7 @@ def _norm(name: str) -> Build:
     return build
 
 
-def _size(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) == 1 and isinstance(args[0], exp.Null):
         return exp.cast(exp.null(), "int")
     if len(args) != 1:
@@ -332,7 +333,7 @@ def _size(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return macro_call("signed", own_call(SIZE, *args))
 
 
-def _array_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_array_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
     is_null = len(args) == 1 and isinstance(args[0], exp.Null)
     return exp.cast(exp.null(), "int") if is_null else counted("array_size", 1)(args)
 
@@ -356,18 +357,18 @@ BUILDERS: dict[str, Build] = {
             "vector_cosine_similarity", "vector_inner_product", "vector_l2_distance",
         )
     },
-    **dict.fromkeys(("size", "cardinality"), _size),
-    "array_size": _array_size,
+    **dict.fromkeys(("size", "cardinality"), _build_size),
+    "array_size": _build_array_size,
     "sequence": macro("sequence", MACROS),
     "array_insert": counted("array_insert", 3),
     "slice": counted("slice", 3),
-    "array_join": _array_join,
-    "sort_array": _sort_array,
-    "map_concat": _map_concat,
-    "map": _map,
-    "str_to_map": _str_to_map,
-    "named_struct": _named_struct,
-    **{name: _norm(name) for name in ("vector_norm", "vector_normalize")},
+    "array_join": _build_array_join,
+    "sort_array": _build_sort_array,
+    "map_concat": _build_map_concat,
+    "map": _build_map,
+    "str_to_map": _build_str_to_map,
+    "named_struct": _build_named_struct,
+    **{name: _make_norm_builder(name) for name in ("vector_norm", "vector_normalize")},
 }  # fmt: skip
 
 SAME = frozenset({

@@ -1,10 +1,10 @@
-"""Values that are grouped by, sorted or compared, where Spark and DuckDB disagree about maps and about NULL inside.
+"""Rewrites of grouped, sorted and compared values, where Spark and DuckDB differ for maps and for nested NULL.
 
-| in Spark                                           | DuckDB's own                          | here                    |
+| Spark                                              | DuckDB                                | Tamis on DuckDB         |
 |----------------------------------------------------|---------------------------------------|-------------------------|
-| GROUP BY a map: entries in any order are one group | in another order, it is another group | entries are sorted      |
+| GROUP BY a map ignores the order of its entries    | another order is another group        | entries are sorted      |
 | maps have no order and no equality: an error       | compared as lists of entries          | an error                |
-| NULL inside of a list or a struct is the smallest  | it is the largest                     | an error where one is   |
+| NULL within a list or a struct is the smallest     | it is the largest                     | an error if there is one|
 
     SELECT m, count(*) FROM t GROUP BY m
 
@@ -18,79 +18,83 @@ from sqlglot import exp
 from tamis.scan.spark_calls import OWN_PREFIX, PREFIX, Macros, is_of_rows, macro_call
 from tamis.scan.spark_items import A_MAP
 
-_NO_ORDER = "error('maps have no order and no equality: compare map_entries(m), or leave the map out')"
+_MAPS_NOT_COMPARABLE = "error('maps have no order and no equality: compare map_entries(m), or leave the map out')"
 _HAS_MAP = "typeof(x) LIKE '%MAP(%'"
-_SORTED = "map_from_entries(list_sort(map_entries({})))"
-_DEEPER = "error('GROUP BY takes maps, and lists of maps, but no map further inside: group by its parts')"
+_SORT_ENTRIES = "map_from_entries(list_sort(map_entries({})))"
+_MAP_TOO_DEEP = (
+    "error('GROUP BY supports maps and lists of maps, but no maps that are nested deeper: group by their parts')"
+)
 
 MACROS: Macros = {
-    # A key of a group is written as often as it stands in the query: nothing is bound twice that is a plain column.
+    # A group key is repeated wherever it occurs in the query, so a plain column must not be bound twice.
     "plain_group_key": [
         (
             (f"kind {A_MAP}", "x"),
-            f"CASE WHEN typeof(map_entries(x)) LIKE '%MAP(%' THEN {_DEEPER} ELSE {_SORTED.format('x')} END",
+            f"CASE WHEN typeof(map_entries(x)) LIKE '%MAP(%' THEN {_MAP_TOO_DEEP} ELSE {_SORT_ENTRIES.format('x')} END",
         ),
         (
             (f"kind {A_MAP}[]", "x"),
-            f"CASE WHEN regexp_matches(typeof(x), 'MAP\\(.*MAP\\(') THEN {_DEEPER} "
-            f"WHEN typeof(x) LIKE 'MAP(%' THEN list_transform(x, lambda e: {_SORTED.format('e')}) ELSE x END",
+            f"CASE WHEN regexp_matches(typeof(x), 'MAP\\(.*MAP\\(') THEN {_MAP_TOO_DEEP} "
+            f"WHEN typeof(x) LIKE 'MAP(%' THEN list_transform(x, lambda e: {_SORT_ENTRIES.format('e')}) ELSE x END",
         ),
-        (("kind", "x"), f"CASE WHEN {_HAS_MAP} THEN {_DEEPER} ELSE x END"),
+        (("kind", "x"), f"CASE WHEN {_HAS_MAP} THEN {_MAP_TOO_DEEP} ELSE x END"),
     ],
     "plain_sortable": (
         ("x",),
-        f"CASE WHEN {_HAS_MAP} THEN {_NO_ORDER} "
+        f"CASE WHEN {_HAS_MAP} THEN {_MAPS_NOT_COMPARABLE} "
         "WHEN (typeof(x) LIKE '%]' OR typeof(x) LIKE 'STRUCT(%') AND regexp_matches(CAST(x AS VARCHAR), '\\bNULL\\b') "
-        "THEN error('lists and structs that have NULL within them are not ordered here as in Spark') ELSE x END",
+        "THEN error('lists and structs that contain NULL are not ordered here as in Spark') ELSE x END",
     ),
-    # A window takes no key that may fail, so that the engine picks the error by the type alone.
+    # DuckDB rejects window keys that may fail at run time, so the type alone decides on the error.
     "plain_window_key": [
-        *(((f"kind {kind}", "x"), _NO_ORDER) for kind in (A_MAP, f"{A_MAP}[]")),
+        *(((f"kind {kind}", "x"), _MAPS_NOT_COMPARABLE) for kind in (A_MAP, f"{A_MAP}[]")),
         (("kind", "x"), "x"),
     ],
-    "plain_comparable": (("x",), f"CASE WHEN {_HAS_MAP} THEN {_NO_ORDER} ELSE x END"),
+    "plain_comparable": (("x",), f"CASE WHEN {_HAS_MAP} THEN {_MAPS_NOT_COMPARABLE} ELSE x END"),
 }
 
 
 COMPARED = ("equal", "not_equal", "less", "less_or_equal", "greater", "greater_or_equal", "same", "not_same",
             "comparable")  # fmt: skip
-"""The macros of comparisons."""
+"""The macros of comparison operators."""
 
 
-_ITEMS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(18, 3)", "VARCHAR", "BOOLEAN",
-          "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", A_MAP)  # fmt: skip
+_ITEM_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(18, 3)", "VARCHAR", "BOOLEAN",
+               "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", A_MAP)  # fmt: skip
 
 
 def refuse_operands(macros: Macros) -> Macros:
-    """The macros of operators with overloads for what Spark refuses: compared maps and lists of maps, added lists."""
-    refused = [((f"x {kind}", f"y {kind}"), _NO_ORDER) for kind in (A_MAP, f"{A_MAP}[]")]
+    """Add overloads for the operands that Spark rejects: maps and lists of maps in comparisons, lists in sums."""
+    refused = [((f"x {kind}", f"y {kind}"), _MAPS_NOT_COMPARABLE) for kind in (A_MAP, f"{A_MAP}[]")]
     found: Macros = {}
     for name in COMPARED:
         overloads = macros[name]
         found[name] = [*refused, *(overloads if isinstance(overloads, list) else [overloads])]
-    no_sum = "error('lists are not added: join them with concat')"
-    lists = [((f"x {kind}[]", f"y {kind}[]"), no_sum) for kind in _ITEMS]
+    no_sum = "error('lists cannot be added: join them with concat')"
+    lists = [((f"x {kind}[]", f"y {kind}[]"), no_sum) for kind in _ITEM_TYPES]
     for name in ("add", "try_add"):
         overloads = macros[name]
         found[name] = [*lists, *(overloads if isinstance(overloads, list) else [overloads])]
     return found
 
 
-_MAKERS = (
+_NESTED_PREFIXES = (
     "array", "collect", "from_csv", "from_json", "histogram", "json_object_keys", "list", "map", "named_struct",
     "regexp_extract_all", "sentences", "sequence", "session_window", "split", "str_to_map", "struct", "vector",
     "window",
 )  # fmt: skip
-"""How the names of functions begin, Spark's and DuckDB's, that make a list, a map or a struct, or take one."""
-_MAKING = (exp.Array, exp.Struct, exp.Tuple, exp.Map, exp.VarMap, exp.Lambda, exp.ArrayAgg, exp.ArrayUniqueAgg,
-           exp.Split)  # fmt: skip
+"""Prefixes of the functions, Spark's and DuckDB's, that return or take a list, a map or a struct."""
+_NESTED_NODES = (exp.Array, exp.Struct, exp.Tuple, exp.Map, exp.VarMap, exp.Lambda, exp.ArrayAgg, exp.ArrayUniqueAgg,
+                 exp.Split)  # fmt: skip
 
 
 def makes_nested(tree: exp.Expr) -> bool:
-    """Whether a text in Spark's dialect makes a list, a map or a struct."""
-    for node in tree.find_all(*_MAKING, exp.Anonymous, exp.DataType):
+    """Whether a query in Spark's dialect builds a list, a map or a struct."""
+    for node in tree.find_all(*_NESTED_NODES, exp.Anonymous, exp.DataType):
         match node:
-            case exp.Anonymous() if not (_bare_name(node) == "row" or _bare_name(node).startswith(_MAKERS)):
+            case exp.Anonymous() if not (
+                _unprefixed_name(node) == "row" or _unprefixed_name(node).startswith(_NESTED_PREFIXES)
+            ):
                 continue
             case exp.DataType() if not node.args.get("nested"):
                 continue
@@ -101,18 +105,18 @@ def makes_nested(tree: exp.Expr) -> bool:
     return False
 
 
-def _bare_name(call: exp.Anonymous) -> str:
+def _unprefixed_name(call: exp.Anonymous) -> str:
     return call.name.lower().removeprefix(PREFIX).removeprefix(OWN_PREFIX)
 
 
-# --- Values that are compared -----------------------------------------------------------------------------------------
+# --- Compared values --------------------------------------------------------------------------------------------------
 
-_BY_SECOND = frozenset(f"{OWN_PREFIX}{name}" for name in ("arg_max_null", "arg_min_null", "arg_max", "arg_min"))
+_SORTED_BY_SECOND = frozenset(f"{OWN_PREFIX}{name}" for name in ("arg_max_null", "arg_min_null", "arg_max", "arg_min"))
 _MAY_BE_NESTED = (exp.Column, exp.Dot, exp.Bracket, exp.Array, exp.Struct, exp.Anonymous, exp.Case, exp.Coalesce)
 
 
 def guard_comparisons(tree: exp.Expr) -> None:
-    """Make maps an error wherever a query compares values, and lists and structs with NULL inside where it sorts."""
+    """Wrap compared values in macros that fail for maps, and sorted ones in macros that also fail for nested NULL."""
     for node in list(tree.find_all(exp.Max, exp.Min, exp.Greatest, exp.Least, exp.Window, exp.Nullif, exp.Case,
                                    exp.ArrayUniqueAgg, exp.Anonymous, exp.Select)):  # fmt: skip
         match node:
@@ -124,18 +128,18 @@ def guard_comparisons(tree: exp.Expr) -> None:
                 order = node.args.get("order")
                 keys = [] if order is None else [each.this for each in order.expressions]
                 _guard("window_key", *(node.args.get("partition_by") or ()), *keys)
-            case exp.Select(args={"order": exp.Order() as order}) if not _has_groups(node):
-                _guard("sortable", *(_sorted_by(node, each.this) for each in order.expressions))
+            case exp.Select(args={"order": exp.Order() as order}) if not _is_sorted_by_output(node):
+                _guard("sortable", *(_resolve_sort_key(node, each.this) for each in order.expressions))
             case exp.Nullif() | exp.ArrayUniqueAgg():
                 _guard("comparable", node.this)
             case exp.Case(args={"this": exp.Expr() as compared}):
                 _guard("comparable", compared)
-            case exp.Anonymous(expressions=[_, by, *_]) if node.name.lower() in _BY_SECOND:
+            case exp.Anonymous(expressions=[_, by, *_]) if node.name.lower() in _SORTED_BY_SECOND:
                 _guard("sortable", by)
 
 
-def _sorted_by(select: exp.Select, key: exp.Expr) -> exp.Expr:
-    """What a key stands for: the engine takes no alias inside of an expression if what it names may fail."""
+def _resolve_sort_key(select: exp.Select, key: exp.Expr) -> exp.Expr:
+    """Return the expression that a sort key names: DuckDB rejects an alias within an expression if it may fail."""
     if isinstance(key, exp.Column) and not key.table:
         for item in select.expressions:
             if isinstance(item, exp.Alias) and item.alias.casefold() == key.name.casefold():
@@ -144,8 +148,8 @@ def _sorted_by(select: exp.Select, key: exp.Expr) -> exp.Expr:
     return key
 
 
-def _has_groups(select: exp.Expr) -> bool:
-    """Whether a query is sorted by what it returns, of which only the names are known to the engine."""
+def _is_sorted_by_output(select: exp.Expr) -> bool:
+    """Whether ORDER BY sees only the output columns of a query, by their names."""
     return any(select.args.get(each) for each in ("group", "distinct", "having"))
 
 
@@ -162,24 +166,24 @@ _NEVER_MAPS = (exp.Literal, exp.Null, exp.Boolean, exp.Binary, exp.Unary, exp.St
 
 
 def normalise_group_keys(tree: exp.Expr) -> None:
-    """Sort the entries of maps that a query groups by, wherever the keys stand beside the groups."""
+    """Sort the entries of the maps that a query groups by, wherever the query repeats such a key."""
     for select in list(tree.find_all(exp.Select)):
         group = select.args.get("group")
         if group is not None:
-            _normalise(select, group)
+            _normalise_keys_of(select, group)
 
 
-def _normalise(select: exp.Select, group: exp.Group) -> None:
+def _normalise_keys_of(select: exp.Select, group: exp.Group) -> None:
     items = {item.alias_or_name.casefold(): item for item in select.expressions if item.alias_or_name}
     keys: list[exp.Expr] = []
-    for key in _keys_of(group):
+    for key in _collect_keys(group):
         position = key.name if isinstance(key, exp.Literal) and not key.is_string else ""
         if position.isdecimal() and 0 < int(position) <= len(select.expressions):
             keys.append(select.expressions[int(position) - 1].unalias())
             continue
         item = items.get(key.name.casefold()) if isinstance(key, exp.Column) and not key.table else None
         if item is not None and not _is_same(item.unalias(), key):
-            # An alias: the key is what it stands for.
+            # An alias: the aliased expression is a key too.
             keys.append(item.unalias())
         keys.append(key)
     keys = [key.copy() for key in keys if not isinstance(key.unnest(), _NEVER_MAPS) and not is_of_rows(key)]
@@ -189,7 +193,7 @@ def _normalise(select: exp.Select, group: exp.Group) -> None:
         value = item.unalias()
         name = item.alias_or_name
         if any(_is_same(value, key) for key in keys):
-            sorted_key = _sorted(value)
+            sorted_key = _sort_map_entries(value)
             named = exp.alias_(sorted_key, name, quoted=True, copy=False) if name else sorted_key
             item.replace(named)
         else:
@@ -202,7 +206,7 @@ def _normalise(select: exp.Select, group: exp.Group) -> None:
         _replace_within(order, keys, set(items))
 
 
-def _keys_of(group: exp.Group) -> list[exp.Expr]:
+def _collect_keys(group: exp.Group) -> list[exp.Expr]:
     found: list[exp.Expr] = []
     stack = list(group.expressions)
     while stack:
@@ -228,12 +232,12 @@ def _is_same(one: exp.Expr, other: exp.Expr) -> bool:
     return one == other
 
 
-def _sorted(value: exp.Expr) -> exp.Expr:
+def _sort_map_entries(value: exp.Expr) -> exp.Expr:
     return macro_call("plain_group_key", value.copy(), value.copy())
 
 
 def _replace_within(root: exp.Expr, keys: list[exp.Expr], aliases: set[str] | None = None) -> None:
-    """Put sorted keys in the place of keys below a node, but not in arguments of aggregates and in subqueries."""
+    """Replace keys below a node by sorted keys, but not in the arguments of aggregates and not in subqueries."""
     stack = list(root.iter_expressions())
     while stack:
         node = stack.pop()
@@ -241,24 +245,24 @@ def _replace_within(root: exp.Expr, keys: list[exp.Expr], aliases: set[str] | No
         if isinstance(node, exp.Query) or is_alias:
             continue
         if any(_is_same(node, key) for key in keys):
-            node.replace(_sorted(node))
+            node.replace(_sort_map_entries(node))
         elif isinstance(node, exp.Window) or not _is_aggregate(node):
             stack += list(node.iter_expressions())
 
 
-_OF_KEYS = frozenset(
+_KEY_FUNCTIONS = frozenset(
     f"{prefix}{name}"
     for prefix in ("", OWN_PREFIX)
     for name in ("grouping", "grouping_id", "unnest", "generate_subscripts")
 )
-"""Functions whose arguments are keys of groups, though they are not about one row."""
+"""Functions over several rows whose arguments are nevertheless group keys."""
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node itself is a call of an aggregate function."""
+    """Whether a node is itself a call of an aggregate function."""
     if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.Filter):
-        # `grouping` is about a key.
+        # The argument of `grouping` is a group key.
         return not isinstance(node, exp.Grouping | exp.GroupingId)
-    if not isinstance(node, exp.Anonymous) or node.name.lower() in _OF_KEYS:
+    if not isinstance(node, exp.Anonymous) or node.name.lower() in _KEY_FUNCTIONS:
         return False
     return is_of_rows(exp.Anonymous(this=node.name))

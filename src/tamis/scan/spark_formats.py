@@ -1,6 +1,6 @@
-"""Spark's patterns for dates in DuckDB's notation.
+"""Spark's datetime patterns, translated to DuckDB: to format timestamps and to parse texts.
 
-Only what is known to mean the same is translated; `Refusal` says what is not.
+Only pattern letters that are known to mean the same are translated; all others raise `Refusal`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ TIME_UNITS = DATE_UNITS | {
     **dict.fromkeys(("day", "dd"), "day"),
     **{unit: unit for unit in ("hour", "minute", "second", "millisecond", "microsecond")},
 }
-"""Units to which Spark cuts dates and timestamps, and DuckDB's names of them."""
+"""The units to which Spark truncates dates and timestamps, and DuckDB's names for them."""
 
-_PIECES = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>[^A-Za-z'])")
+_TOKENS = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>[^A-Za-z'])")
 
 _STRFTIME = {
     "yyyy": "%Y", "yy": "%y", "MM": "%m", "LL": "%m", "MMM": "%b", "LLL": "%b", "MMMM": "%B", "LLLL": "%B",
@@ -30,7 +30,7 @@ _STRFTIME = {
     "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "a": "%p", "E": "%a", "EE": "%a", "EEE": "%a",
     "EEEE": "%A",
 }  # fmt: skip
-_COMPUTED = {
+_FORMAT_MACROS = {
     **{"y" * count: ("year", count) for count in (1, 3, 5, 6)},
     **{"G" * count: ("era", count) for count in (1, 2, 3, 4)},
     **{letter * count: ("quarter", count) for letter in "Qq" for count in (1, 2)},
@@ -40,19 +40,19 @@ _COMPUTED = {
     **{"K" * count: ("half_hour", count) for count in (1, 2)},
     **{"S" * count: ("fraction", count) for count in range(1, 10)},
 }  # fmt: skip
-"""Letters that a macro `format_<name>(timestamp, count)` prints."""
+"""Pattern letters that a macro `format_<name>(timestamp, count)` formats."""
 
-_ZONE = {
+_ZONE_TEXTS = {
     "VV": "UTC", "z": "UTC", "zz": "UTC", "zzz": "UTC", "zzzz": "Coordinated Universal Time", "O": "GMT",
     "OOOO": "GMT", **{"X" * count: "Z" for count in range(1, 6)}, "x": "+00", "xx": "+0000", "xxx": "+00:00",
     "xxxx": "+0000", "xxxxx": "+00:00", "Z": "+0000", "ZZ": "+0000", "ZZZ": "+0000", "ZZZZ": "GMT", "ZZZZZ": "Z",
 }  # fmt: skip
-"""Letters for the zone, which is UTC in every session."""
+"""Pattern letters for the time zone, which is UTC in every session."""
 
 MACROS: Macros = {
     "format_year": (
         ("t", "n"),
-        "CASE WHEN year(t) < 1 THEN error('a year before 1 has no text here') "
+        "CASE WHEN year(t) < 1 THEN error('a year before 1 cannot be formatted here') "
         "WHEN n > 3 AND length(CAST(year(t) AS VARCHAR)) > n THEN '+' || year(t) "
         "ELSE lpad(CAST(year(t) AS VARCHAR), CAST(greatest(n, length(CAST(year(t) AS VARCHAR))) AS INTEGER), '0') END",
     ),
@@ -90,7 +90,7 @@ MACROS: Macros = {
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _MONTH_NAMES = "january|february|march|april|may|june|july|august|september|october|november|december"
 _OFFSET = r"[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?"
-_PARSED = {
+_PARSERS = {
     "y": ("y", r"\d{1,6}"), "yy": ("r", r"\d{2}"), "yyy": ("y", r"\d{3,6}"), "yyyy": ("y", r"\d{4}"),
     "yyyyy": ("y", r"\d{5}"), "yyyyyy": ("y", r"\d{6}"),
     **{letter * 2: ("M", r"\d{2}") for letter in "ML"}, **dict.fromkeys("ML", ("M", r"\d{1,2}")),
@@ -106,11 +106,14 @@ _PARSED = {
     **{"z" * count: ("z", "UTC|GMT|UT|[A-Z]{3}") for count in range(1, 4)},
     "VV": ("z", rf"[A-Za-z_]+(?:/[A-Za-z0-9_/+-]+)?|(?:UTC|GMT|UT)?{_OFFSET}"),
 }  # fmt: skip
-"""Letters that are read: which part of a timestamp they are, and the text that they take."""
+"""Pattern letters that can be parsed: the part of a timestamp that they name, and a regular expression for its text."""
 
 
-def _parsed_of(bad: str, attempt: str) -> tuple[str, str, str]:
-    """The date, the clock and the timestamp of the parts of a text; what is missing is that of 1970-01-01 00:00:00."""
+def _write_parsing(bad: str, attempt: str) -> tuple[str, str, str]:
+    """Write SQL for the date, the time of day and the timestamp of parsed parts.
+
+    Missing parts are those of 1970-01-01 00:00:00.
+    """
     year = "CASE WHEN y <> '' THEN CAST(y AS INTEGER) WHEN r <> '' THEN 2000 + CAST(r AS INTEGER) ELSE 1970 END"
     month = (
         "CASE WHEN mo <> '' THEN CAST(mo AS INTEGER) WHEN n <> '' THEN CAST(list_position(['jan', 'feb', 'mar', 'apr', "
@@ -118,7 +121,7 @@ def _parsed_of(bad: str, attempt: str) -> tuple[str, str, str]:
     )
     day = "CASE WHEN d <> '' THEN CAST(d AS INTEGER) ELSE 1 END"
     by_number = f"make_date({year}, 1, 1) + (CAST(doy AS INTEGER) - 1)"
-    # A number of the day in the year must be one, and agree with a month and a day beside it.
+    # A day of the year must be in range, and agree with the month and the day if the text has them too.
     is_wrong = (
         f"CAST(doy AS INTEGER) NOT BETWEEN 1 AND dayofyear(make_date({year}, 12, 31)) "
         f"OR ((mo <> '' OR n <> '') AND month({by_number}) <> {month}) OR (d <> '' AND day({by_number}) <> {day})"
@@ -132,31 +135,31 @@ def _parsed_of(bad: str, attempt: str) -> tuple[str, str, str]:
         "+ CASE WHEN lower(a) = 'pm' THEN 12 ELSE 0 END ELSE 0 END"
     )
     minute, second = (f"CASE WHEN {part} <> '' THEN CAST({part} AS INTEGER) ELSE 0 END" for part in ("mi", "s"))
-    is_no_clock = (
+    is_invalid_time = (
         f"{hour} > 23 OR {minute} > 59 OR {second} > 59 OR (hh <> '' AND CAST(hh AS INTEGER) NOT BETWEEN 1 AND 12)"
     )
     fraction = "CASE WHEN f <> '' THEN CAST(left(rpad(f, 6, '0'), 6) AS BIGINT) ELSE 0 END"
     clock = (
-        f"CASE WHEN {is_no_clock} THEN {bad} "
+        f"CASE WHEN {is_invalid_time} THEN {bad} "
         f"ELSE to_microseconds(({hour} * 3600 + {minute} * 60 + {second}) * 1000000::BIGINT + {fraction}) END"
     )
     return date, clock, f"{date} + {clock}"
 
 
-_PARTS = ("y", "r", "mo", "n", "d", "doy", "h", "hh", "a", "mi", "s", "f", "z")
+_PART_NAMES = ("y", "r", "mo", "n", "d", "doy", "h", "hh", "a", "mi", "s", "f", "z")
 for _prefix, _bad, _attempt in (
-    ("", "error('a text is not written as the pattern says')", ""),
+    ("", "error('a text does not match the pattern')", ""),
     ("try_", "NULL", "TRY"),
 ):
-    _date, _clock, _both = _parsed_of(_bad, _attempt)
+    _date, _clock, _both = _write_parsing(_bad, _attempt)
     MACROS |= {
         f"{_prefix}parsed_timestamp": (
-            ("x", "shape", *_PARTS),
+            ("x", "shape", *_PART_NAMES),
             "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(x, shape) "
             f"THEN spark_{_prefix}at_zone({_both}, z) ELSE {_bad} END",
         ),
         f"{_prefix}parsed_time": (
-            ("x", "shape", *_PARTS),
+            ("x", "shape", *_PART_NAMES),
             "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(x, shape) "
             f"THEN TIME '00:00:00' + {_clock} ELSE {_bad} END",
         ),
@@ -164,94 +167,94 @@ for _prefix, _bad, _attempt in (
 
 
 class Refusal(ValueError):
-    """Why a pattern has no counterpart."""
+    """The reason why a pattern cannot be translated."""
 
 
 def print_pattern(pattern: str) -> list[tuple[str, str]]:
-    """Return the pieces of a pattern: a text, a format of `strftime`, or a macro and how often its letter stands there.
+    """Return the parts of a pattern: a text, a format of `strftime`, or a macro and how often its letter is repeated.
 
     >>> print_pattern("dd/MM'T'SSS")
     [('strftime', '%d'), ('text', '/'), ('strftime', '%m'), ('text', 'T'), ('fraction', '3')]
     """
-    known = frozenset(_STRFTIME) | frozenset(_COMPUTED) | frozenset(_ZONE)
+    known = frozenset(_STRFTIME) | frozenset(_FORMAT_MACROS) | frozenset(_ZONE_TEXTS)
     found: list[tuple[str, str]] = []
-    for part, is_letters in _pieces(pattern, known):
+    for part, is_letters in _split_pattern(pattern, known):
         if part in "[]" and is_letters:
             continue
         if not is_letters:
             found.append(("text", part))
         elif part in _STRFTIME:
             found.append(("year", "4") if part == "yyyy" else ("strftime", _STRFTIME[part]))
-        elif part in _ZONE:
-            found.append(("text", _ZONE[part]))
+        elif part in _ZONE_TEXTS:
+            found.append(("text", _ZONE_TEXTS[part]))
         else:
-            name, count = _COMPUTED[part]
+            name, count = _FORMAT_MACROS[part]
             found.append((name, str(count)))
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The regular expression of the texts that a pattern reads, and the number of the group of each part."""
+    """A regular expression for the texts that a pattern parses, and the group number of each part of a timestamp."""
 
     shape: str
     groups: dict[str, int]
 
 
 def parse_pattern(pattern: str) -> Parsed:
-    """Return how a pattern reads texts.
+    """Return the regular expression that parses texts of a pattern.
 
     >>> parse_pattern("yyyy-MM")
     Parsed(shape='(?i)(\\\\d{4})\\\\-(\\\\d{2})', groups={'y': 1, 'M': 2})
     """
     shape = "(?i)"
     groups: dict[str, int] = {}
-    pieces = _pieces(pattern, frozenset(_PARSED))
-    for position, (part, is_letters) in enumerate(pieces):
+    tokens = _split_pattern(pattern, frozenset(_PARSERS))
+    for position, (part, is_letters) in enumerate(tokens):
         if is_letters and part in "[]":
             shape += "(?:" if part == "[" else ")?"
         elif not is_letters:
             shape += re.escape(part)
         else:
-            name, text = _PARSED[part]
+            name, text = _PARSERS[part]
             if name in groups:
-                raise Refusal(f"{part!r} in the pattern {pattern!r} stands there twice")
-            after = pieces[position + 1] if position + 1 < len(pieces) else ("", False)
+                raise Refusal(f"{part!r} in the pattern {pattern!r} occurs twice")
+            after = tokens[position + 1] if position + 1 < len(tokens) else ("", False)
             if name == "S" and after[1] and after[0] not in "[]":
-                # All digits of a fraction stand there where other digits follow.
+                # A fraction that other digits follow has all its digits.
                 text = rf"\d{{{len(part)}}}"
             if after[1] and after[0] not in "[]" and "," in text and name != "z":
-                raise Refusal(f"{part!r} in the pattern {pattern!r} has no end: write a separator after it")
+                raise Refusal(f"{part!r} in the pattern {pattern!r} has no fixed end: write a separator after it")
             groups[name] = len(groups) + 1
             shape += f"({text})"
     return Parsed(shape, groups)
 
 
-def _pieces(pattern: str, known: frozenset[str]) -> list[tuple[str, bool]]:
-    """The letters of a pattern that stand for something, and the text between them."""
-    pieces: list[tuple[str, bool]] = []
-    place = depth = 0
-    while place < len(pattern):
-        match = _PIECES.match(pattern, place)
+def _split_pattern(pattern: str, known: frozenset[str]) -> list[tuple[str, bool]]:
+    """Split a pattern into runs of letters or brackets (True) and literal text (False)."""
+    tokens: list[tuple[str, bool]] = []
+    offset = depth = 0
+    while offset < len(pattern):
+        match = _TOKENS.match(pattern, offset)
         if match is None:
-            raise Refusal(f"the pattern {pattern!r} has a quote without an end")
-        place = match.end()
+            raise Refusal(f"the pattern {pattern!r} has an unclosed quote")
+        offset = match.end()
         if (letters := match["letters"]) is not None:
             if letters not in known:
-                raise Refusal(f"{letters!r} in the pattern {pattern!r} has no counterpart")
-            pieces.append((letters, True))
+                raise Refusal(f"{letters!r} in the pattern {pattern!r} is not supported")
+            tokens.append((letters, True))
         elif match["quoted"] is not None:
-            pieces.append((match["quoted"].replace("''", "'") or "'", False))
+            tokens.append((match["quoted"].replace("''", "'") or "'", False))
         elif match["other"] in "[]":
-            # What stands in brackets is optional.
+            # Brackets enclose an optional part.
             depth += 1 if match["other"] == "[" else -1
             if depth < 0:
-                raise Refusal(f"a bracket in the pattern {pattern!r} closes nothing")
-            pieces.append((match["other"], True))
+                raise Refusal(f"a closing bracket in the pattern {pattern!r} has no opening one")
+            tokens.append((match["other"], True))
         elif match["other"] in "#{}":
             raise Refusal(f"{match['other']!r} in the pattern {pattern!r} is reserved")
         else:
-            pieces.append((match["other"], False))
+            tokens.append((match["other"], False))
     if depth:
         raise Refusal(f"a bracket in the pattern {pattern!r} is never closed")
-    return pieces
+    return tokens

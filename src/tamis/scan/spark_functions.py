@@ -1,13 +1,13 @@
-"""Spark's meaning of functions in DuckDB: the same name may mean something else there.
+"""Translation of SQL in Spark's dialect to DuckDB, with Spark's semantics.
 
-A filter is text in Spark's dialect, and `dayofweek` of a Sunday is 1 in Spark and 0 in DuckDB. A function runs only if
-the function table (the modules `spark_text`, `spark_time`, `spark_collections`, `spark_numbers`) has a row for it:
+DuckDB's function of the same name may differ: `dayofweek` of a Sunday is 1 in Spark and 0 in DuckDB. A function runs
+only if the function table (the modules `spark_text`, `spark_time`, `spark_collections`, `spark_numbers`) lists it:
 
-    same         sqlglot's words for it, or DuckDB's function of that name, mean the same
-    own words    a macro of the embedded connection, `spark_<name>`, computes what Spark computes
-    refused      all others, by name: DuckDB may have a function of that name with another meaning
+    same         sqlglot's translation, or DuckDB's function of that name, computes the same
+    macro        a macro of the embedded connection, `spark_<name>`, computes what Spark computes
+    unsupported  all others are rejected by name, even where DuckDB has a function of that name
 
-Own words are macros rather than rewritten text, so that an argument is written once, however often it is used.
+Macros, unlike rewritten text, contain an argument once, however often they use it.
 """
 
 from __future__ import annotations
@@ -44,52 +44,52 @@ from tamis.scan.spark_nodes import meant
 from tamis.scan.spark_number_formats import printed_by_format
 
 ARGUMENT = "once"
-"""What the name of an argument begins with inside of a macro."""
+"""The prefix of the names of arguments that a macro binds."""
 
-_KINDS = (spark_text, spark_time, spark_collections, spark_numbers)
-"""The modules of the function table, by the kind of values that their functions are about."""
+_MODULES = (spark_text, spark_time, spark_collections, spark_numbers)
+"""The modules of the function table, by the type of the values that their functions take."""
 
 MACROS: Macros = {**_PLAIN_MACROS, **spark_operators.MACROS}
-for _kind in _KINDS:
-    MACROS |= _kind.MACROS
+for _module in _MODULES:
+    MACROS |= _module.MACROS
 MACROS |= spark_comparisons.MACROS | refuse_operands(MACROS)
 
 
 def to_duckdb(text: str, *, of_query: bool = False, has_nested: bool = True) -> str:
-    """Text in Spark's dialect in DuckDB's words; `EvaluationError` where it has none with Spark's meaning.
+    """Translate text in Spark's dialect to DuckDB's SQL; raise `EvaluationError` for what is not supported.
 
-    The text `of_query` is one whose result people see: its structs have the names of their fields. Where none of its
-    columns is nested, and it makes no nested value, keys and sorted values stay as they are: a guard around them would
-    keep the engine from its best plans.
+    `of_query` says that users see the result of the text: structs keep the names of their fields. Where the columns
+    are not nested (`has_nested` is False) and the text builds no nested value, keys and sorted values stay unchanged:
+    a guard around them would keep DuckDB from its best plans.
     """
-    tree: exp.Expr = sqlglot.parse_one(text, read=_SparkMeaning)
+    tree: exp.Expr = sqlglot.parse_one(text, read=_SparkToDuckdb)
     has_nested = has_nested or makes_nested(tree)
-    _sort_in_order(tree)
+    _replace_sort_by(tree)
     if has_nested:
         normalise_group_keys(tree)
-    # From the leaves to the root: a node is rewritten when all within it are.
-    nested = _Nesting()
+    # From the leaves to the root: all nodes below a node are rewritten before it.
+    nested = _OverloadNesting()
     for node in reversed(list(tree.dfs())):
         found = node if of_query and isinstance(node, exp.Struct) else meant(node)
         is_root = node is tree
         if found is not node and not is_root:
             node.replace(found)
-        found = nested.bounded(found, node if is_root else found)
+        found = nested.limit(found, node if is_root else found)
         if is_root:
             tree = found
     if has_nested and (isinstance(tree, exp.Query) or not of_query):
         guard_comparisons(tree)
     for call in tree.find_all(exp.Anonymous):
-        _pass_gate(call)
-        if not of_query and call.name in _OF_STORED_TYPES:
+        _check_call(call)
+        if not of_query and call.name in _TYPE_DEPENDENT:
             name = call.name.removeprefix(PREFIX).removesuffix("_one")
-            raise refusal(name, "a filter does not tell the engine the types of its columns")
-    # What sqlglot has no words for it would leave out with a mere warning.
+            raise refusal(name, "a filter does not pass the types of its columns to the engine")
+    # By default sqlglot only warns about unsupported syntax, and leaves it out.
     return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
 
 
-def _sort_in_order(tree: exp.Expr) -> None:
-    """SORT BY and CLUSTER BY sort the rows of a partition, and there is one: all rows are sorted."""
+def _replace_sort_by(tree: exp.Expr) -> None:
+    """Turn SORT BY and CLUSTER BY into ORDER BY: they sort each partition, and here there is only one."""
     for select in tree.find_all(exp.Select):
         keys = select.args.get("sort") or select.args.get("cluster")
         if keys is not None and select.args.get("order") is None:
@@ -102,46 +102,47 @@ def _sort_in_order(tree: exp.Expr) -> None:
             select.set(clause, None)
 
 
-_OF_STORED_TYPES = frozenset(f"{PREFIX}{name}" for name in ("hash_one", "xxhash64_one", "typeof"))
-"""Functions that depend on the types of columns, which are given to a filter in other types."""
+_TYPE_DEPENDENT = frozenset(f"{PREFIX}{name}" for name in ("hash_one", "xxhash64_one", "typeof"))
+"""Functions that depend on the types of columns: a filter gets its columns in other types."""
 
 
-class _Nesting:
-    """Arguments of overloaded macros that DuckDB cannot bind as they are.
+class _OverloadNesting:
+    """Tracks how deeply overloaded macros nest, and binds arguments beforehand where DuckDB needs it.
 
     DuckDB binds the arguments of such a call to pick an overload, and once more for its body: each level of nested
-    calls doubles the work. Of aggregates and windows it does not know the types there, and picks any overload. Both
-    are bound once, as an item of a list, and the call is made of that item, whose type is known.
+    calls doubles the work. It does not know the types of aggregates and windows at that time, and picks any overload.
+    Both kinds of arguments are therefore bound once, as an item of a list, and the call takes that item, whose type is
+    known.
     """
 
-    MOST = 5
+    MAX_DEPTH = 5
 
     def __init__(self) -> None:
         self._depths: dict[int, int] = {}
 
-    def bounded(self, node: exp.Expr, at: exp.Expr) -> exp.Expr:
-        """The node, or one in its place that means the same and nests less. All within it was asked for before.
+    def limit(self, node: exp.Expr, at: exp.Expr) -> exp.Expr:
+        """Return the node, or an equivalent one that nests less. Call it for all nodes below first.
 
-        It stands, or will stand, where `at` does.
+        `at` is the node whose position in the tree the result has, or will have.
         """
-        weight = _weight(node)
-        if not weight:
-            self._depths[id(node)] = self._below(node)
+        levels = _count_overload_levels(node)
+        if not levels:
+            self._depths[id(node)] = self._depth_below(node)
             return node
         is_hoisted = is_in_nested_subquery(at)
-        apart = [
+        bound_first = [
             value
             for value in node.expressions
-            if self._depth(value) >= self.MOST
+            if self._depth(value) >= self.MAX_DEPTH
             or is_of_rows(value)
             or (is_hoisted and not isinstance(value, exp.Literal))
         ]
-        if not apart:
-            self._depths[id(node)] = weight + self._below(node)
+        if not bound_first:
+            self._depths[id(node)] = levels + self._depth_below(node)
             return node
         fields = []
-        for place, value in enumerate(apart):
-            name = exp.to_identifier(f"value_{place + 1}", quoted=True)
+        for index, value in enumerate(bound_first):
+            name = exp.to_identifier(f"value_{index + 1}", quoted=True)
             value.replace(exp.Dot(this=exp.column("bound"), expression=name))
             fields.append(exp.PropertyEQ(this=name.copy(), expression=value))
         items = exp.Array(expressions=[exp.Struct(expressions=fields)])
@@ -151,29 +152,29 @@ class _Nesting:
         )
         node.replace(found)
         function.set("this", node)
-        self._depths[id(found)] = weight
+        self._depths[id(found)] = levels
         return found
 
-    def _below(self, node: exp.Expr) -> int:
+    def _depth_below(self, node: exp.Expr) -> int:
         return max((self._depth(child) for child in node.iter_expressions()), default=0)
 
     def _depth(self, node: exp.Expr) -> int:
         if id(node) not in self._depths:
-            # What a rewrite has made itself.
-            self._depths[id(node)] = _weight(node) + self._below(node)
+            # A node that a rewrite created.
+            self._depths[id(node)] = _count_overload_levels(node) + self._depth_below(node)
         return self._depths[id(node)]
 
 
-def _weight(node: exp.Expr) -> int:
-    """The levels that a call adds: none unless DuckDB picks one of several overloads."""
+def _count_overload_levels(node: exp.Expr) -> int:
+    """Return the nesting levels that a call adds: 1 if DuckDB picks one of several overloads, else 0."""
     if not isinstance(node, exp.Anonymous) or not node.name.lower().startswith(PREFIX):
         return 0
     found = MACROS.get(node.name.lower().removeprefix(PREFIX))
     return 1 if isinstance(found, list) else 0
 
 
-def _pass_gate(call: exp.Anonymous) -> None:
-    """Refuse a function that no row of the function table made."""
+def _check_call(call: exp.Anonymous) -> None:
+    """Raise `UnknownFunction` for a call that does not come from the function table."""
     name = call.name
     if name.lower().startswith(OWN_PREFIX):
         call.set("this", name[len(OWN_PREFIX) :])
@@ -182,142 +183,142 @@ def _pass_gate(call: exp.Anonymous) -> None:
 
 
 def macros_of(query: str) -> list[str]:
-    """The statements that create the macros which a query uses, those they use themselves first."""
+    """Return the statements that create the macros of a query, in the order of their dependencies."""
     needed: dict[str, None] = {}
-    stack = _macro_names(query)
+    stack = _find_macro_names(query)
     while stack:
         name = stack.pop()
-        # Whoever is needed again goes to the end, behind all that use it.
+        # A macro that is needed again moves to the end, behind all macros that use it.
         needed.pop(name, None)
         needed[name] = None
-        stack += _macro_names(" ".join(body for _, body in _overloads(name)))
-    return [_definition(name) for name in reversed(needed)]
+        stack += _find_macro_names(" ".join(body for _, body in _list_overloads(name)))
+    return [_write_definition(name) for name in reversed(needed)]
 
 
-def _macro_names(query: str) -> list[str]:
+def _find_macro_names(query: str) -> list[str]:
     found = re.findall(rf"\b{PREFIX}(\w+)\(", query, re.IGNORECASE)
     return [name for name in dict.fromkeys(name.lower() for name in found) if name in MACROS]
 
 
-def _overloads(name: str) -> list[tuple[tuple[str, ...], str]]:
+def _list_overloads(name: str) -> list[tuple[tuple[str, ...], str]]:
     found = MACROS[name]
     return found if isinstance(found, list) else [found]
 
 
-def _definition(name: str) -> str:
-    overloads = [f"({', '.join(names)}) AS {_body(name, names, body)}" for names, body in _overloads(name)]
+def _write_definition(name: str) -> str:
+    overloads = [f"({', '.join(names)}) AS {_write_body(name, names, body)}" for names, body in _list_overloads(name)]
     return f"CREATE MACRO {PREFIX}{name}{', '.join(overloads)}"
 
 
-def _body(name: str, parameters: tuple[str, ...], body: str) -> str:
-    # Macros that are called with what this one computes bind their own argument: each has another name.
+def _write_body(name: str, parameters: tuple[str, ...], body: str) -> str:
+    # A nested macro binds its own argument, so each macro needs another name for it.
     argument = f"{ARGUMENT}_{name}"
     bound, uses = re.subn(r"(?<![\\'])\bx\b", argument, body)
     if "x" not in parameters or uses < 2 or name.startswith("plain_"):
         return body
-    # A macro is text: of nested ones that use an argument n times, DuckDB would see n^depth copies of it.
+    # DuckDB expands macros as text: nested macros that use an argument n times would contain it n^depth times.
     return f"list_transform([x], lambda {argument}: {bound})[1]"
 
 
 # --- Calls ------------------------------------------------------------------------------------------------------------
 
 
-def _macro(name: str) -> Build:
+def _make_macro_builder(name: str) -> Build:
     return macro(name, MACROS)
 
 
-def _refused(name: str, reason: str) -> Build:
+def _make_refusing_builder(name: str, reason: str) -> Build:
     def refuse(args: Sequence[exp.Expr]) -> exp.Expr | None:
         raise refusal(name, reason)
 
     return refuse
 
 
-def _logarithm(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_logarithm(args: Sequence[exp.Expr]) -> exp.Expr | None:
     names = {1: "ln", 2: "log"}
     return macro_call(names[len(args)], *args) if len(args) in names else None
 
 
-def _constant(name: str, role: str, node: exp.Expr) -> str:
+def _read_constant(name: str, role: str, node: exp.Expr) -> str:
     text = text_of(node)
     if text is None:
-        raise refusal(name, f"its {role} is no constant")
+        raise refusal(name, f"its {role} must be a constant")
     return text
 
 
-def _round(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_round(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return macro_call("round_unknown", *args) if len(args) == 2 else None
 
 
-def _is_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_is_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return exp.Paren(this=exp.Is(this=args[0], expression=exp.null())) if len(args) == 1 else None
 
 
-def _is_not_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    found = _is_null(args)
+def _build_is_not_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    found = _build_is_null(args)
     return None if found is None else exp.Not(this=found)
 
 
-def _count(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """`count(a, b)`: the rows in which none of them is NULL."""
+def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `count(a, b)`, which counts the rows in which no argument is NULL."""
     if len(args) < 2:
         return None
     is_null = exp.or_(*(exp.Is(this=each, expression=exp.null()) for each in args))
     return exp.Count(this=exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=exp.Literal.number(1)))
 
 
-def _half_even(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_bround(args: Sequence[exp.Expr]) -> exp.Expr | None:
     digits = [exp.Literal.number(0)] if len(args) == 1 else []
     return macro_call("bround_unknown", *args, *digits) if len(args) in (1, 2) else None
 
 
-def _called(name: str, arity: int) -> Build:
-    """A function that DuckDB has under another name."""
+def _make_renamed_builder(name: str, arity: int) -> Build:
+    """Return a builder for a function that has another name in DuckDB."""
     return lambda args: own_call(name, *args) if len(args) == arity else None
 
 
 BUILDERS: dict[str, Build] = {
-    **{name: _macro(name) for name in FUNCTIONS},
-    **{name: _refused(name, reason) for name, reason in REFUSED.items()},
-    **dict.fromkeys(("log", "ln"), _logarithm),
-    "ceiling": _macro("ceil"),
-    "isnull": _is_null,
-    "isnotnull": _is_not_null,
-    "count": _count,
-    # Those of the engine leave out rows in which the first argument is NULL.
-    "max_by": _called("arg_max_null", 2),
-    "min_by": _called("arg_min_null", 2),
-    "bround": _half_even,
+    **{name: _make_macro_builder(name) for name in FUNCTIONS},
+    **{name: _make_refusing_builder(name, reason) for name, reason in REFUSED.items()},
+    **dict.fromkeys(("log", "ln"), _build_logarithm),
+    "ceiling": _make_macro_builder("ceil"),
+    "isnull": _build_is_null,
+    "isnotnull": _build_is_not_null,
+    "count": _build_count,
+    # DuckDB's `max_by` and `min_by` ignore rows in which the first argument is NULL.
+    "max_by": _make_renamed_builder("arg_max_null", 2),
+    "min_by": _make_renamed_builder("arg_min_null", 2),
+    "bround": _build_bround,
     "e": lambda args: exp.Literal.number("2.718281828459045e0") if not args else None,
-    "round": _round,
-    "signum": _macro("sign"),
+    "round": _build_round,
+    "signum": _make_macro_builder("sign"),
 }
-for _kind in _KINDS:
-    BUILDERS |= _kind.BUILDERS
+for _module in _MODULES:
+    BUILDERS |= _module.BUILDERS
 BUILDERS |= {name: printed_by_format(name, BUILDERS[name]) for name in ("to_char", "to_varchar")}
 
-SAME: frozenset[str] = frozenset().union(*(kind.SAME for kind in _KINDS))
-"""Functions for which sqlglot's words, or DuckDB's function of the same name, mean what Spark means."""
+SAME: frozenset[str] = frozenset().union(*(module.SAME for module in _MODULES))
+"""Functions that sqlglot's translation, or DuckDB's function of the same name, computes as Spark does."""
 
 
 def is_known(name: str) -> bool:
-    """Whether the function table says what a function of Spark means to the embedded engine."""
+    """Whether the function table lists a function of Spark."""
     return name.lower() in BUILDERS or name.lower() in SAME
 
 
-def explain_unknown(name: str, place: str = "") -> str:
-    """What to say of a function that the table has no row for."""
+def explain_unknown(name: str, location: str = "") -> str:
+    """Return the error message for a function that the function table does not list."""
     near = difflib.get_close_matches(name.lower(), [*BUILDERS, *SAME], n=1, cutoff=0.7)
     hint = f" Did you mean {near[0]}?" if near else ""
     return (
-        f"there is no function {name} with Spark's meaning on the embedded engine{place}.{hint} docs/expressions.md "
-        "lists what there is. Functions that only Spark has run with tamis.connect(spark=…), those of DuckDB with "
-        "c.sql(…, dialect='duckdb')"
+        f"there is no function {name} with Spark's meaning on the embedded engine{location}.{hint} docs/expressions.md "
+        "lists the supported functions. Spark's other functions run with tamis.connect(spark=…), DuckDB's functions "
+        "with c.sql(…, dialect='duckdb')"
     )
 
 
-def _default(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
-    """What sqlglot makes of a call, or else a call of DuckDB's function of that name."""
+def _build_default(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build a call as sqlglot parses it, or else a call of DuckDB's function of that name."""
     build: Any = SparkText.Parser.FUNCTIONS.get(name)
     if build is None:
         return own_call(name, *args)
@@ -326,35 +327,35 @@ def _default(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     return found
 
 
-def _builder(name: str, build: Build | None) -> Callable[[list[exp.Expr]], exp.Expr]:
+def _make_parser_builder(name: str, build: Build | None) -> Callable[[list[exp.Expr]], exp.Expr]:
     if build is None:
-        return lambda args: _default(name, args)
+        return lambda args: _build_default(name, args)
 
     def found(args: list[exp.Expr]) -> exp.Expr:
         made = build(args)
         if made is None and name not in SparkText.Parser.FUNCTIONS and name.lower() not in SAME:
-            # DuckDB may have a function of that name, which nothing is known of.
-            raise refusal(name.lower(), f"the function table has no row for {len(args)} arguments")
-        return made or _default(name, args)
+            # DuckDB may have a function of that name with other semantics.
+            raise refusal(name.lower(), f"the function table does not list it with {len(args)} arguments")
+        return made or _build_default(name, args)
 
     return found
 
 
-_OWN_SYNTAX = frozenset(("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY"))
-"""Functions with a syntax of their own, as in `EXTRACT(DAY FROM x)`: all others are read as plain calls."""
+_SPECIAL_SYNTAX = frozenset(("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY"))
+"""Functions with special syntax, as in `EXTRACT(DAY FROM x)`: all others are parsed as plain calls."""
 
 
-class _SparkMeaning(SparkText):
-    """Spark's dialect, in which the functions of the table are what they mean to DuckDB, and all others plain calls."""
+class _SparkToDuckdb(SparkText):
+    """Spark's dialect, which parses functions of the table to DuckDB expressions, and all others to plain calls."""
 
     class Parser(SparkText.Parser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {
-            name.upper(): _builder(name.upper(), BUILDERS.get(name)) for name in (*BUILDERS, *SAME)
+            name.upper(): _make_parser_builder(name.upper(), BUILDERS.get(name)) for name in (*BUILDERS, *SAME)
         }
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parse for name, parse in SparkText.Parser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX
+            name: parse for name, parse in SparkText.Parser.FUNCTION_PARSERS.items() if name in _SPECIAL_SYNTAX
         }
-        # `transform` is a function of lists here, and no script.
+        # `transform` is a function of lists here, not a script.
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse for name, parse in SparkText.Parser.NO_PAREN_FUNCTION_PARSERS.items() if name != "TRANSFORM"
         }

@@ -1,6 +1,6 @@
-"""`crc32`, `sha2`, `hash` and `xxhash64` in DuckDB's words.
+"""`crc32`, `sha2`, `hash` (Murmur3) and `xxhash64` as DuckDB macros.
 
-DuckDB's whole numbers do not overflow silently, so products of 32 bits are computed in 64 and those of 64 bits in 128.
+DuckDB's integers do not wrap around, so 32-bit products are computed in 64 bits and 64-bit products in 128.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tamis.scan.spark_calls import Build, Macros, macro_call, refusal
 _SEED = 42
 
 
-def _crc_table() -> str:
+def _write_crc_table() -> str:
     def entry(value: int) -> int:
         for _ in range(8):
             value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
@@ -26,50 +26,50 @@ def _crc_table() -> str:
     return ", ".join(str(entry(value)) for value in range(256))
 
 
-# --- Murmur3, of 32 bits --------------------------------------------------------------------------------------------
+# --- Murmur3, 32 bits -----------------------------------------------------------------------------------------------
 
 _MASK_32 = 0xFFFFFFFF
 
 
-def _rotated(x: str, bits: int) -> str:
-    """Bits of a number of 32 bits, rotated to the left."""
+def _rotate(x: str, bits: int) -> str:
+    """Write SQL that rotates a 32-bit number to the left."""
     return f"((({x}) * {1 << bits} & {_MASK_32}) | (({x}) >> {32 - bits}))"
 
 
-def _times(x: str, factor: int) -> str:
+def _multiply(x: str, factor: int) -> str:
     return f"(({x}) * CAST({factor} AS UBIGINT) & {_MASK_32})"
 
 
-# --- xxHash, of 64 bits ---------------------------------------------------------------------------------------------
+# --- xxHash, 64 bits ------------------------------------------------------------------------------------------------
 
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 _MODULUS = f"CAST({1 << 64} AS UHUGEINT)"
 
 
-def _big(number: int) -> str:
+def _write_uhugeint(number: int) -> str:
     return f"CAST({number % (1 << 64)} AS UHUGEINT)"
 
 
-def _times_64(x: str, factor: int) -> str:
-    return f"(({x}) * {_big(factor)} % {_MODULUS})"
+def _multiply_64(x: str, factor: int) -> str:
+    return f"(({x}) * {_write_uhugeint(factor)} % {_MODULUS})"
 
 
-def _plus_64(x: str, term: int | str) -> str:
-    return f"((({x}) + {_big(term) if isinstance(term, int) else term}) % {_MODULUS})"
+def _add_64(x: str, term: int | str) -> str:
+    return f"((({x}) + {_write_uhugeint(term) if isinstance(term, int) else term}) % {_MODULUS})"
 
 
-def _rotated_64(x: str, bits: int) -> str:
-    return f"((({x}) * {_big(1 << bits)} % {_MODULUS}) + (({x}) // {_big(1 << (64 - bits))}))"
+def _rotate_64(x: str, bits: int) -> str:
+    return f"((({x}) * {_write_uhugeint(1 << bits)} % {_MODULUS}) + (({x}) // {_write_uhugeint(1 << (64 - bits))}))"
 
 
-def _word(digits: str, start: str, size: int) -> str:
-    """A number of so many bytes, of which the lowest is first, from hexadecimal digits that begin at a byte."""
+def _read_word(digits: str, start: str, size: int) -> str:
+    """Write SQL that reads a little-endian number of `size` bytes, from byte `start` of hexadecimal digits."""
     parts = [f"substring({digits}, 2 * ({start}) + {2 * byte + 1}, 2)" for byte in reversed(range(size))]
     return f"CAST('0x' || {' || '.join(parts)} AS UBIGINT)"
 
 
-_ROUND = _times_64(_rotated_64(_plus_64("acc", f"({_times_64('word', _P2)})"), 31), _P1)
+_ROUND = _multiply_64(_rotate_64(_add_64("acc", f"({_multiply_64('word', _P2)})"), 31), _P1)
 _LANES = {
     "a": _SEED + _P1 + _P2,
     "b": _SEED + _P2,
@@ -82,24 +82,24 @@ MACROS: Macros = {
     "crc32": (
         ("x",),
         "CASE WHEN x IS NOT NULL THEN CAST(xor(list_reduce(regexp_extract_all(hex(x), '..'), lambda c, b: "
-        f"xor(c >> 8, [{_crc_table()}][CAST(xor(c, CAST('0x' || b AS BIGINT)) & 255 AS INTEGER) + 1]), "
+        f"xor(c >> 8, [{_write_crc_table()}][CAST(xor(c, CAST('0x' || b AS BIGINT)) & 255 AS INTEGER) + 1]), "
         f"CAST({_MASK_32} AS BIGINT)), {_MASK_32}) AS BIGINT) END",
     ),
     "sha2": (
         ("x", "bits"),
         "CASE WHEN bits IN (0, 256) THEN sha256(x) "
-        "WHEN x IS NOT NULL AND bits IN (224, 384, 512) THEN error('sha2 has 256 bits here') END",
+        "WHEN x IS NOT NULL AND bits IN (224, 384, 512) THEN error('sha2 supports only 256 bits here') END",
     ),
     # Murmur3
     "murmur_word": (("h", "k"), "spark_murmur_joined(h, spark_murmur_scrambled(k))"),
-    "murmur_scrambled": (("x",), _times(_rotated(_times("x", 0xCC9E2D51), 15), 0x1B873593)),
-    "murmur_joined": (("h", "k"), f"spark_murmur_added({_rotated('xor(h, k)', 13)})"),
+    "murmur_scrambled": (("x",), _multiply(_rotate(_multiply("x", 0xCC9E2D51), 15), 0x1B873593)),
+    "murmur_joined": (("h", "k"), f"spark_murmur_added({_rotate('xor(h, k)', 13)})"),
     "murmur_added": (("x",), f"((x) * 5 + {0xE6546B64} & {_MASK_32})"),
     "murmur_shifted": (("x", "bits"), "xor(x, x >> bits)"),
     "murmur_last": (
         ("h", "size"),
         "spark_murmur_signed(spark_murmur_shifted("
-        + _times("spark_murmur_shifted(" + _times("spark_murmur_shifted(xor(h, size), 16)", 0x85EBCA6B) + ", 13)",
+        + _multiply("spark_murmur_shifted(" + _multiply("spark_murmur_shifted(xor(h, size), 16)", 0x85EBCA6B) + ", 13)",
                  0xC2B2AE35)
         + ", 16))",
     ),
@@ -117,11 +117,11 @@ MACROS: Macros = {
     ),
     "murmur_bytes": (
         ("x", "seed"),
-        # Whole words first, then each byte that remains, with its sign.
+        # Whole words first, then each remaining byte as a signed number.
         "spark_murmur_last(list_reduce(range(octet_length(x) // 4 * 4, octet_length(x)), lambda h, i: "
         "spark_murmur_word(h, spark_unsigned(spark_signed_byte(substring(hex(x), 2 * i + 1, 2)))), "
         "list_reduce(range(octet_length(x) // 4), lambda h, i: "
-        f"spark_murmur_word(h, {_word('hex(x)', '4 * i', 4)}), spark_unsigned(seed))), "
+        f"spark_murmur_word(h, {_read_word('hex(x)', '4 * i', 4)}), spark_unsigned(seed))), "
         "CAST(octet_length(x) AS UBIGINT))",
     ),
     "signed_byte": (("x",), "(CAST('0x' || x AS INTEGER) + 128) % 256 - 128"),
@@ -143,7 +143,7 @@ MACROS: Macros = {
     "xx_last": (
         ("x",),
         "spark_xx_signed(spark_xx_shifted("
-        + _times_64("spark_xx_shifted(" + _times_64("spark_xx_shifted(x, 33)", _P2) + ", 29)", _P3)
+        + _multiply_64("spark_xx_shifted(" + _multiply_64("spark_xx_shifted(x, 33)", _P2) + ", 29)", _P3)
         + ", 32))",
     ),
     "xx_shifted": (("x", "bits"), "xor(x, x >> bits)"),
@@ -156,54 +156,54 @@ MACROS: Macros = {
     "xx_round": (("acc", "word"), _ROUND),
     "xx_int": (
         ("x", "seed"),
-        "spark_xx_last(spark_xx_four(" + _plus_64("spark_xx_unsigned(seed)", _P5 + 4) + ", spark_unsigned(x)))",
+        "spark_xx_last(spark_xx_four(" + _add_64("spark_xx_unsigned(seed)", _P5 + 4) + ", spark_unsigned(x)))",
     ),
     "xx_long": (
         ("x", "seed"),
         "spark_xx_last(spark_xx_eight("
-        + _plus_64("spark_xx_unsigned(seed)", _P5 + 8) + ", spark_xx_unsigned(x)))",
+        + _add_64("spark_xx_unsigned(seed)", _P5 + 8) + ", spark_xx_unsigned(x)))",
     ),
     "xx_four": (
-        ("h", "word"), _plus_64(_times_64(_rotated_64(f"xor(h, {_times_64('word', _P1)})", 23), _P2), _P3),
+        ("h", "word"), _add_64(_multiply_64(_rotate_64(f"xor(h, {_multiply_64('word', _P1)})", 23), _P2), _P3),
     ),
     "xx_eight": (
         ("h", "word"),
-        _plus_64(_times_64(_rotated_64(f"xor(h, spark_xx_round({_big(0)}, word))", 27), _P1), _P4),
+        _add_64(_multiply_64(_rotate_64(f"xor(h, spark_xx_round({_write_uhugeint(0)}, word))", 27), _P1), _P4),
     ),
-    "xx_one": (("h", "word"), _times_64(_rotated_64(f"xor(h, {_times_64('word', _P5)})", 11), _P1)),
+    "xx_one": (("h", "word"), _multiply_64(_rotate_64(f"xor(h, {_multiply_64('word', _P5)})", 11), _P1)),
     "xx_merged": (
-        ("h", "acc"), _plus_64(_times_64(f"xor(h, spark_xx_round({_big(0)}, acc))", _P1), _P4),
+        ("h", "acc"), _add_64(_multiply_64(f"xor(h, spark_xx_round({_write_uhugeint(0)}, acc))", _P1), _P4),
     ),
     "xx_lanes": (
         ("digits", "size", "seed"),
         "list_reduce(range(size // 32), lambda s, i: {"
         + ", ".join(
-            f"'{lane}': spark_xx_round(s.{lane}, CAST({_word('digits', f'32 * i + {8 * number}', 8)} AS UHUGEINT))"
+            f"'{lane}': spark_xx_round(s.{lane}, CAST({_read_word('digits', f'32 * i + {8 * number}', 8)} AS UHUGEINT))"
             for number, lane in enumerate(_LANES)
         )
         + "}, {"
-        + ", ".join(f"'{lane}': {_plus_64('seed', offset - _SEED)}" for lane, offset in _LANES.items())
+        + ", ".join(f"'{lane}': {_add_64('seed', offset - _SEED)}" for lane, offset in _LANES.items())
         + "})",
     ),
     "xx_of_lanes": (
         ("x",),
         "spark_xx_merged(spark_xx_merged(spark_xx_merged(spark_xx_merged("
-        f"(({_rotated_64('x.a', 1)} + {_rotated_64('x.b', 7)} + {_rotated_64('x.c', 12)} + {_rotated_64('x.d', 18)}) "
+        f"(({_rotate_64('x.a', 1)} + {_rotate_64('x.b', 7)} + {_rotate_64('x.c', 12)} + {_rotate_64('x.d', 18)}) "
         f"% {_MODULUS}), x.a), x.b), x.c), x.d)",
     ),
     "xx_start": (
         ("digits", "size", "seed"),
         "(CASE WHEN size >= 32 THEN spark_xx_of_lanes(spark_xx_lanes(digits, size, seed)) "
-        f"ELSE {_plus_64('seed', _P5)} END + CAST(size AS UHUGEINT)) % {_MODULUS}",
+        f"ELSE {_add_64('seed', _P5)} END + CAST(size AS UHUGEINT)) % {_MODULUS}",
     ),
     "xx_bytes": (
         ("digits", "size", "seed"),
         "spark_xx_last(list_reduce(range(size - size % 4, size), lambda h, i: "
-        f"spark_xx_one(h, CAST({_word('digits', 'i', 1)} AS UHUGEINT)), "
+        f"spark_xx_one(h, CAST({_read_word('digits', 'i', 1)} AS UHUGEINT)), "
         "list_reduce(range(size % 8 // 4), lambda h, i: "
-        f"spark_xx_four(h, CAST({_word('digits', 'size - size % 8', 4)} AS UHUGEINT)), "
+        f"spark_xx_four(h, CAST({_read_word('digits', 'size - size % 8', 4)} AS UHUGEINT)), "
         "list_reduce(range(size % 32 // 8), lambda h, i: "
-        f"spark_xx_eight(h, CAST({_word('digits', 'size - size % 32 + 8 * i', 8)} AS UHUGEINT)), "
+        f"spark_xx_eight(h, CAST({_read_word('digits', 'size - size % 32 + 8 * i', 8)} AS UHUGEINT)), "
         "spark_xx_start(digits, size, spark_xx_unsigned(seed))))))",
     ),
     "xxhash64_one": [
@@ -222,16 +222,16 @@ MACROS: Macros = {
 }  # fmt: skip
 
 
-def _hashed(name: str, seed_type: str) -> Build:
+def _make_hash_builder(name: str, seed_type: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if not args:
-            raise refusal(name, "it takes values")
+            raise refusal(name, "it takes at least one value")
         found: exp.Expr = exp.cast(exp.Literal.number(_SEED), seed_type)
         for value in args:
             if isinstance(value, exp.Null):
                 continue
             if not has_known_type(value):
-                raise refusal(name, "the type of a computed value may be another here: cast it, as in CAST(x AS INT)")
+                raise refusal(name, "a computed value may have another type here: cast it, as in CAST(x AS INT)")
             found = macro_call(f"{name}_one", value, found)
         return found
 
@@ -239,7 +239,7 @@ def _hashed(name: str, seed_type: str) -> Build:
 
 
 def has_known_type(node: exp.Expr) -> bool:
-    """Whether a value has the same type in Spark and in DuckDB for sure."""
+    """Whether a value certainly has the same type in Spark and in DuckDB."""
     value = node.unnest()
     if isinstance(value, exp.Neg):
         value = value.this
@@ -249,12 +249,12 @@ def has_known_type(node: exp.Expr) -> bool:
     return isinstance(value, known) or is_text(value)
 
 
-def _crc32(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_crc32(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("crc32", args, 1)
     return exp.Null() if isinstance(args[0], exp.Null) else macro_call("crc32", as_bytes(args[0]))
 
 
-def _sha2(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_sha2(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("sha2", args, 2)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
@@ -262,8 +262,8 @@ def _sha2(args: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 BUILDERS: dict[str, Build] = {
-    "crc32": _crc32,
-    "sha2": _sha2,
-    "hash": _hashed("hash", "int"),
-    "xxhash64": _hashed("xxhash64", "bigint"),
+    "crc32": _build_crc32,
+    "sha2": _build_sha2,
+    "hash": _make_hash_builder("hash", "int"),
+    "xxhash64": _make_hash_builder("xxhash64", "bigint"),
 }

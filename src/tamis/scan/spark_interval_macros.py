@@ -1,34 +1,34 @@
-"""Macros of intervals: their sums with dates and times, their multiples, shares and texts, and what makes them."""
+"""Macros for intervals: constructors, sums with dates and times, multiplication, division and their texts."""
 
 from __future__ import annotations
 
 from tamis.scan.spark_calls import Macros
 
-_LATE = "error('a time of day plus an interval is not a time of the same day')"
-_NO_TEXT = "error('a text and years or months cannot be added: cast the text to a date')"
+_NOT_SAME_DAY = "error('a time of day plus an interval is not a time of the same day')"
+_TEXT_PLUS_MONTHS = "error('a text and years or months cannot be added: cast the text to a date')"
 
 _TIME_OVERLOADS = [
     (
         ("x TIME", "i INTERVAL"),
         f"CASE WHEN epoch_us(x) + epoch_us(i) BETWEEN 0 AND 86399999999 THEN x + i "
-        f"WHEN x IS NOT NULL AND i IS NOT NULL THEN {_LATE} END",
+        f"WHEN x IS NOT NULL AND i IS NOT NULL THEN {_NOT_SAME_DAY} END",
     ),
     (("x TIMESTAMP", "i INTERVAL"), "x + i"),
     (("x TIMESTAMPTZ", "i INTERVAL"), "x + i"),
     (("x VARCHAR", "i INTERVAL"), "regexp_replace(CAST(spark_text_timestamp(x) + i AS VARCHAR), '\\+00$', '')"),
     (("x", "i"), "x + i"),
 ]
-_ROUNDED = (
+_ROUND = (
     "CASE WHEN typeof(n) IN ('DOUBLE', 'FLOAT', 'VARCHAR') "
     "THEN CAST(round(CAST({count} AS DOUBLE) {operator} CAST(n AS DOUBLE)) AS {kind}) "
     "ELSE CAST({exact} AS {kind}) END"
 )
 
 
-def _scaled(count: str, kind: str, made: str, *, is_division: bool) -> str:
-    """So many times a count of months or microseconds, rounded half up, as Spark does."""
+def _write_scaling(count: str, kind: str, made: str, *, is_division: bool) -> str:
+    """Write SQL that multiplies or divides a count of months or microseconds by `n`, and rounds half up like Spark."""
     if is_division:
-        # A quotient of whole numbers is rounded by its remainder, so that no digit is lost.
+        # The remainder decides how a quotient of integers is rounded, so that no digit is lost.
         exact = (
             f"CASE WHEN typeof(n) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT') "
             f"THEN {count} // CAST(n AS BIGINT) + CASE WHEN 2 * abs({count} % CAST(n AS BIGINT)) >= "
@@ -36,15 +36,15 @@ def _scaled(count: str, kind: str, made: str, *, is_division: bool) -> str:
             f"THEN CAST(sign({count}) * sign(n) AS BIGINT) ELSE 0 END "
             f"ELSE round(CAST({count} AS DOUBLE) / CAST(n AS DOUBLE)) END"
         )
-        body = _ROUNDED.format(count=count, operator="/", kind=kind, exact=exact)
+        body = _ROUND.format(count=count, operator="/", kind=kind, exact=exact)
         return (
             f"CASE WHEN CAST(n AS DOUBLE) = 0 THEN error('an interval is divided by zero') ELSE {made.format(body)} END"
         )
     exact = f"round(CAST({count} AS DECIMAL(19, 0)) * n)"
-    return made.format(_ROUNDED.format(count=count, operator="*", kind=kind, exact=exact))
+    return made.format(_ROUND.format(count=count, operator="*", kind=kind, exact=exact))
 
 
-def _between(later: str, earlier: str, kind: str) -> str:
+def _write_difference(later: str, earlier: str, kind: str) -> str:
     if kind == "DATE":
         return f"to_days(CAST(date_diff('day', {earlier}, {later}) AS INTEGER))"
     return f"spark_span(epoch_us({later}) - epoch_us({earlier}))"
@@ -59,7 +59,7 @@ MACROS: Macros = {
         (("x TIME", "i INTERVAL"), "error('a time of day has no months')"),
         (("x TIMESTAMP", "i INTERVAL"), "x + i"),
         (("x TIMESTAMPTZ", "i INTERVAL"), "x + i"),
-        (("x VARCHAR", "i INTERVAL"), f"CASE WHEN x IS NOT NULL THEN {_NO_TEXT} END"),
+        (("x VARCHAR", "i INTERVAL"), f"CASE WHEN x IS NOT NULL THEN {_TEXT_PLUS_MONTHS} END"),
         (("x", "i"), "x + i"),
     ],
     "plus_days": [(("x DATE", "i INTERVAL"), "CAST(x + i AS DATE)"), *_TIME_OVERLOADS],
@@ -73,7 +73,7 @@ MACROS: Macros = {
         ),
         *_TIME_OVERLOADS[1:],
     ],
-    # Arrow counts the nanoseconds of an interval: of more than 292 years it counts the days apart.
+    # Arrow counts the nanoseconds of an interval in 64 bits, which is 292 years: longer intervals count days too.
     "span": (
         ("micros",),
         f"CASE WHEN abs(CAST(micros AS HUGEINT)) <= {2**63 // 1000} THEN to_microseconds(micros) "
@@ -88,16 +88,16 @@ MACROS: Macros = {
             overload
             for kind, cast in (("DATE", "date"), ("TIMESTAMP", "timestamp_ntz"), ("TIMESTAMPTZ", "timestamp"))
             for overload in (
-                ((f"a {kind}", "b VARCHAR"), _between("a", f"spark_text_{cast}(b)", kind)),
-                (("a VARCHAR", f"b {kind}"), _between(f"spark_text_{cast}(a)", "b", kind)),
+                ((f"a {kind}", "b VARCHAR"), _write_difference("a", f"spark_text_{cast}(b)", kind)),
+                (("a VARCHAR", f"b {kind}"), _write_difference(f"spark_text_{cast}(a)", "b", kind)),
             )
         ),
         (("a", "b"), "a - b"),
     ],
-    "times_months": (("i", "n"), _scaled(_MONTH_COUNT, "INTEGER", "to_months({})", is_division=False)),
-    "times_times": (("i", "n"), _scaled(_MICROSECOND_COUNT, "BIGINT", "spark_span({})", is_division=False)),
-    "share_months": (("i", "n"), _scaled(_MONTH_COUNT, "INTEGER", "to_months({})", is_division=True)),
-    "share_times": (("i", "n"), _scaled(_MICROSECOND_COUNT, "BIGINT", "spark_span({})", is_division=True)),
+    "times_months": (("i", "n"), _write_scaling(_MONTH_COUNT, "INTEGER", "to_months({})", is_division=False)),
+    "times_times": (("i", "n"), _write_scaling(_MICROSECOND_COUNT, "BIGINT", "spark_span({})", is_division=False)),
+    "share_months": (("i", "n"), _write_scaling(_MONTH_COUNT, "INTEGER", "to_months({})", is_division=True)),
+    "share_times": (("i", "n"), _write_scaling(_MICROSECOND_COUNT, "BIGINT", "spark_span({})", is_division=True)),
     "interval_months": (("i",), _MONTH_COUNT),
     "interval_micros": (("i",), _MICROSECOND_COUNT),
     "months_text": (

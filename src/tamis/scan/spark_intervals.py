@@ -1,13 +1,13 @@
-"""Spark's intervals in DuckDB's words.
+"""Spark's intervals as DuckDB expressions.
 
 Spark has two types of intervals, months and microseconds, each with a first and a last field. DuckDB has one, of
-months, days and microseconds. What the type decides is therefore decided here, where an expression shows its type:
+months, days and microseconds. This module therefore infers the type from the expression, where it matters:
 
     date + INTERVAL '1' DAY          a date                    interval * 2, interval / 2   rounded half up
     date + INTERVAL '1' HOUR         a timestamp               CAST(interval AS STRING)     by the fields
     INTERVAL 1 DAY > INTERVAL 1 MONTH   an error               EXTRACT(DAY FROM interval)   a field of the type only
 
-An interval whose type does not show, as a column, keeps DuckDB's meaning where that is the same, and has no text.
+An interval without a known type, such as a column, is computed by DuckDB where that gives the same, and has no text.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tamis.expr.interval_literals import (
 from tamis.scan.spark_calls import OWN_PREFIX, PREFIX, macro_call, own_call, refusal, text_of, without_brackets
 
 Fields = tuple[str, str]
-"""The first and the last field of an interval's type; `CALENDAR` for the type of `make_interval`."""
+"""The first and the last field of an interval type; `CALENDAR` for the type of `make_interval`."""
 
 CALENDAR: Fields = ("calendar", "calendar")
-_MONTHS: Fields = ("year", "month")
-_TIMES: Fields = ("day", "second")
-_KEY = "interval"
-_ORDER = (*MONTH_FIELDS, *TIME_FIELDS)
-_MADE = {
-    "make_dt_interval": _TIMES,
-    "make_ym_interval": _MONTHS,
+_YEAR_TO_MONTH: Fields = ("year", "month")
+_DAY_TO_SECOND: Fields = ("day", "second")
+_FIELDS_KEY = "interval"
+_FIELD_ORDER = (*MONTH_FIELDS, *TIME_FIELDS)
+_CONSTRUCTORS = {
+    "make_dt_interval": _DAY_TO_SECOND,
+    "make_ym_interval": _YEAR_TO_MONTH,
     "make_interval": CALENDAR,
     "try_make_interval": CALENDAR,
 }
-_SIZES = {
+_UNIT_SIZES = {
     "year": 12,
     "month": 1,
     "day": 86_400_000_000,
@@ -54,16 +54,16 @@ _SIZES = {
 
 
 def fields_of(node: exp.Expr | None) -> Fields | None:
-    """Return the fields of an interval; None where an expression does not show that it is one."""
+    """Return the fields of an interval; None for an expression that is not known to be an interval."""
     while isinstance(node, exp.Paren | exp.Alias):
         node = node.this
     if node is None:
         return None
-    found: Fields | None = node.meta.get(_KEY)
+    found: Fields | None = node.meta.get(_FIELDS_KEY)
     if found is not None:
         return found
     if isinstance(node, exp.Anonymous):
-        return _MADE.get(node.name.lower().removeprefix(PREFIX))
+        return _CONSTRUCTORS.get(node.name.lower().removeprefix(PREFIX))
     if isinstance(node, exp.Neg):
         return fields_of(node.this)
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
@@ -76,7 +76,7 @@ def fields_of(node: exp.Expr | None) -> Fields | None:
 
 
 def with_fields(node: exp.Expr, fields: Fields) -> exp.Expr:
-    node.meta[_KEY] = fields
+    node.meta[_FIELDS_KEY] = fields
     return node
 
 
@@ -84,42 +84,42 @@ def has_months(fields: Fields) -> bool:
     return fields[0] in MONTH_FIELDS
 
 
-def _united(left: Fields, right: Fields) -> Fields:
+def _unite_fields(left: Fields, right: Fields) -> Fields:
     if left == CALENDAR or right == CALENDAR:
         if left != right:
-            raise refusal("+ and -", "one interval is made by make_interval and the other is not")
+            raise refusal("+ and -", "only one of the two intervals comes from make_interval")
         return CALENDAR
     if has_months(left) != has_months(right):
         raise refusal("intervals", "years and months cannot be added to or compared with days and times")
-    return min(left[0], right[0], key=_ORDER.index), max(left[1], right[1], key=_ORDER.index)
+    return min(left[0], right[0], key=_FIELD_ORDER.index), max(left[1], right[1], key=_FIELD_ORDER.index)
 
 
 # --- Expressions ------------------------------------------------------------------------------------------------------
 
 
 def meant_interval(node: exp.Expr) -> exp.Expr | None:
-    """Return what an expression with an interval means to DuckDB; None for all others."""
+    """Translate an expression with an interval to a DuckDB expression; return None for all others."""
     match node:
         case exp.Interval() if isinstance(node.this, exp.Literal):
             try:
                 found = of_node(node)
             except NotAnInterval as reason:
                 raise refusal("INTERVAL", str(reason)) from None
-            return None if found is None else _literal(found)
+            return None if found is None else _build_literal(found)
         case exp.Add() | exp.Sub():
-            return _sum(node)
+            return _translate_sum(node)
         case exp.Mul() | exp.Div():
-            return _scale(node)
+            return _translate_scaling(node)
         case exp.Abs() if (fields := fields_of(node.this)) is not None:
             return with_fields(macro_call("interval_abs", node.this), fields)
         case exp.Sign() if fields_of(node.this) is not None:
             return macro_call("interval_sign", node.this)
         case exp.Anonymous() if node.name.lower() in _CALLS and fields_of(node.expressions[0]) is not None:
-            return _call(node)
+            return _translate_call(node)
         case exp.IntDiv() if fields_of(node.this) is not None:
-            return _whole_quotient(node.this, node.expression)
+            return _build_integer_quotient(node.this, node.expression)
         case exp.Cast():
-            return _cast(node)
+            return _translate_cast(node)
         case (
             exp.In()
             | exp.Between()
@@ -132,7 +132,7 @@ def meant_interval(node: exp.Expr) -> exp.Expr | None:
             | (exp.NullSafeEQ())
             | exp.NullSafeNEQ()
         ):
-            _compare(node)
+            _check_comparison(node)
             return None
         case _:
             return None
@@ -141,48 +141,48 @@ def meant_interval(node: exp.Expr) -> exp.Expr | None:
 _CALLS = frozenset(f"{prefix}{name}" for prefix in (PREFIX, OWN_PREFIX) for name in ("abs", "sign", "signum", "div"))
 
 
-def _call(node: exp.Anonymous) -> exp.Expr:
+def _translate_call(node: exp.Anonymous) -> exp.Expr:
     value = node.expressions[0]
     fields = fields_of(value)
     assert fields is not None
     if node.name.lower().endswith("abs"):
         return with_fields(macro_call("interval_abs", value), fields)
     if node.name.lower().endswith("div"):
-        return _whole_quotient(value, node.expressions[1])
+        return _build_integer_quotient(value, node.expressions[1])
     return macro_call("interval_sign", value)
 
 
-def _whole_quotient(one: exp.Expr, other: exp.Expr) -> exp.Expr:
-    """How often an interval fits into another."""
+def _build_integer_quotient(one: exp.Expr, other: exp.Expr) -> exp.Expr:
+    """Build the integer quotient of two intervals."""
     fields, others = fields_of(one), fields_of(other)
     if fields is None or others is None or CALENDAR in (fields, others):
-        raise refusal("div", "an interval is divided by an interval")
-    _united(fields, others)
-    return macro_call("interval_div", _count(one, fields), _count(other, others))
+        raise refusal("div", "an interval is divided only by an interval")
+    _unite_fields(fields, others)
+    return macro_call("interval_div", _build_unit_count(one, fields), _build_unit_count(other, others))
 
 
-_MOST_MICROSECONDS = 2**63 // 1000
-"""As many as Arrow counts in nanoseconds."""
+_MAX_MICROSECONDS = 2**63 // 1000
+"""The most microseconds that Arrow can count in nanoseconds."""
 
 
-def _literal(found: IntervalLiteral) -> exp.Expr:
+def _build_literal(found: IntervalLiteral) -> exp.Expr:
     node: exp.Expr = exp.Interval(this=exp.Literal.string(str(found)))
-    if not found.has_months and abs(found.count) > _MOST_MICROSECONDS and found.first != "day":
+    if not found.has_months and abs(found.count) > _MAX_MICROSECONDS and found.first != "day":
         node = macro_call("span", exp.cast(exp.Literal.string(str(found.count)), "bigint"))
     return with_fields(node, (found.first, found.last))
 
 
-def _sum(node: exp.Add | exp.Sub) -> exp.Expr | None:
+def _translate_sum(node: exp.Add | exp.Sub) -> exp.Expr | None:
     left, right = fields_of(node.this), fields_of(node.expression)
     is_difference = isinstance(node, exp.Sub)
     if left is not None and right is not None:
-        node.meta[_KEY] = _united(left, right)
+        node.meta[_FIELDS_KEY] = _unite_fields(left, right)
         return None
     if left is None and right is None:
         texts = [text_of(each.unnest()) is not None for each in (node.this, node.expression)]
-        if not is_difference and any(texts) and any(map(_kind_of, (node.this.unnest(), node.expression.unnest()))):
-            raise refusal("+", "a text is not added to a date or a timestamp: write INTERVAL '1' DAY")
-        return _difference(node) if isinstance(node, exp.Sub) else None
+        if not is_difference and any(texts) and any(map(_infer_kind, (node.this.unnest(), node.expression.unnest()))):
+            raise refusal("+", "a text cannot be added to a date or a timestamp: write INTERVAL '1' DAY")
+        return _translate_difference(node) if isinstance(node, exp.Sub) else None
     fields = left or right
     other = node.expression if left is not None else node.this
     interval = node.this if left is not None else node.expression
@@ -192,7 +192,7 @@ def _sum(node: exp.Add | exp.Sub) -> exp.Expr | None:
     is_number = isinstance(other, exp.Literal) and not other.is_string
     is_text_of_months = text_of(other) is not None and has_months(fields)
     if is_number or is_text_of_months or (is_difference and left is not None and text_of(other) is not None):
-        raise refusal("+ and -", "an interval is added to a date, a timestamp or an interval")
+        raise refusal("+ and -", "an interval is added only to a date, a timestamp or an interval")
     if is_difference and left is not None:
         return None
     name = "months" if has_months(fields) else "calendar" if fields == CALENDAR else "times"
@@ -204,17 +204,17 @@ def _sum(node: exp.Add | exp.Sub) -> exp.Expr | None:
 _ARITHMETIC = (exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg)
 
 
-def _difference(node: exp.Sub) -> exp.Expr | None:
-    """The difference of two dates is an interval in Spark, and a number in DuckDB."""
+def _translate_difference(node: exp.Sub) -> exp.Expr | None:
+    """Build the difference of two dates, which is an interval in Spark and a number in DuckDB."""
     one, other = without_brackets(node.this), without_brackets(node.expression)
     if any(isinstance(each, (exp.Literal, exp.Null, *_ARITHMETIC)) and text_of(each) is None for each in (one, other)):
         return None
-    kinds = _kind_of(one), _kind_of(other)
+    kinds = _infer_kind(one), _infer_kind(other)
     texts = [text_of(one) is not None, text_of(other) is not None]
     if any(texts):
         if not any(kinds):
             return None
-        # A text is what the other side is.
+        # A text has the type of the other side.
         kind = next(each for each in kinds if each)
         name = {"date": "text_date", "time": "text_time"}.get(kind, "text_timestamp")
         one, other = (
@@ -224,7 +224,7 @@ def _difference(node: exp.Sub) -> exp.Expr | None:
     found = macro_call("minus", one, other)
     if kinds == ("date", "date"):
         return with_fields(found, ("day", "day"))
-    return with_fields(found, _TIMES) if all(kinds) else found
+    return with_fields(found, _DAY_TO_SECOND) if all(kinds) else found
 
 
 _DATE_CALLS = frozenset(
@@ -233,8 +233,8 @@ _DATE_CALLS = frozenset(
 )
 
 
-def _kind_of(node: exp.Expr) -> str | None:
-    """Whether an expression shows that it is a date, a timestamp or a time of day."""
+def _infer_kind(node: exp.Expr) -> str | None:
+    """Return whether an expression is known to be a date, a timestamp or a time of day; None if it is not known."""
     if isinstance(node, exp.Cast):
         name = getattr(node.args["to"].this, "name", "")
         return {"DATE": "date", "TIME": "time"}.get(name, "timestamp" if name.startswith("TIMESTAMP") else None)
@@ -248,25 +248,25 @@ def _kind_of(node: exp.Expr) -> str | None:
     return None
 
 
-def _scale(node: exp.Mul | exp.Div) -> exp.Expr | None:
+def _translate_scaling(node: exp.Mul | exp.Div) -> exp.Expr | None:
     left, right = fields_of(node.this), fields_of(node.expression)
     if left is None and right is None:
         return None
     is_division = isinstance(node, exp.Div)
     if (left is not None and right is not None) or (is_division and left is None):
-        raise refusal("* and /", "an interval is multiplied with or divided by a number")
+        raise refusal("* and /", "an interval is multiplied with or divided by numbers only")
     fields = left or right
     assert fields is not None
     interval, number = (node.this, node.expression) if left is not None else (node.expression, node.this)
     if isinstance(number, exp.Null):
         return exp.Null()
     if fields == CALENDAR:
-        raise refusal("* and /", "an interval of make_interval has no multiple here")
-    kind, made = ("months", _MONTHS) if has_months(fields) else ("times", _TIMES)
+        raise refusal("* and /", "an interval of make_interval cannot be multiplied or divided here")
+    kind, made = ("months", _YEAR_TO_MONTH) if has_months(fields) else ("times", _DAY_TO_SECOND)
     return with_fields(macro_call(f"{'share' if is_division else 'times'}_{kind}", interval, number), made)
 
 
-def _compare(node: exp.Expr) -> None:
+def _check_comparison(node: exp.Expr) -> None:
     operands = [node.this, *(part for key in ("expression", "low", "high") if (part := node.args.get(key)))]
     operands += node.expressions if isinstance(node, exp.In) else []
     known = [fields for each in operands if (fields := fields_of(each)) is not None]
@@ -275,16 +275,16 @@ def _compare(node: exp.Expr) -> None:
     if CALENDAR in known:
         raise refusal("comparisons", "an interval of make_interval has no order")
     if any(isinstance(each, exp.Literal) for each in operands):
-        raise refusal("comparisons", "an interval is compared with intervals alone")
+        raise refusal("comparisons", "an interval is compared only with intervals")
     for fields in known[1:]:
-        _united(known[0], fields)
+        _unite_fields(known[0], fields)
 
 
 # --- Casts and fields -------------------------------------------------------------------------------------------------
 
 
-def _type_fields(target: exp.Expr) -> Fields | None:
-    """The fields of a type INTERVAL DAY TO SECOND."""
+def _read_type_fields(target: exp.Expr) -> Fields | None:
+    """Return the fields of a type such as INTERVAL DAY TO SECOND; None for other types."""
     kind = target.this
     if not isinstance(kind, exp.Interval):
         return None
@@ -294,14 +294,14 @@ def _type_fields(target: exp.Expr) -> Fields | None:
     return unit.name.lower(), unit.name.lower()
 
 
-def _read(text: str, fields: Fields) -> exp.Expr:
-    """A literal of a text that is cast to a type of interval."""
+def _parse_literal(text: str, fields: Fields) -> exp.Expr:
+    """Parse a text that is cast to an interval type, and return it as a literal."""
     first, last = fields
     inner = text.strip()
     if inner.lower().startswith("interval"):
-        words = inner[len("interval") :].strip()
-        sign = words[0] if words[:1] in ("+", "-") else ""
-        quoted, _, units = words.removeprefix(sign).strip().removeprefix("'").partition("'")
+        literal = inner[len("interval") :].strip()
+        sign = literal[0] if literal[:1] in ("+", "-") else ""
+        quoted, _, units = literal.removeprefix(sign).strip().removeprefix("'").partition("'")
         named = tuple(units.lower().split(" to "))
         if (named[0].strip(), named[-1].strip()) != fields:
             raise refusal("CAST", f"{text!r} is not an interval {first.upper()} TO {last.upper()}")
@@ -310,33 +310,33 @@ def _read(text: str, fields: Fields) -> exp.Expr:
         found = of_units([(inner, first)]) if first == last else of_span(inner, first, last)
     except NotAnInterval as reason:
         raise refusal("CAST", str(reason)) from None
-    return _literal(IntervalLiteral(found.count, first, last))
+    return _build_literal(IntervalLiteral(found.count, first, last))
 
 
-def _cast(node: exp.Cast) -> exp.Expr | None:
+def _translate_cast(node: exp.Cast) -> exp.Expr | None:
     target = node.args["to"]
     source = fields_of(node.this)
-    wanted = _type_fields(target)
+    wanted = _read_type_fields(target)
     name = getattr(target.this, "name", "")
     if wanted is not None:
-        return _cast_to(node, source, wanted)
+        return _cast_to_interval(node, source, wanted)
     if name == "INTERVAL":
         text = text_of(node.this)
         if source == CALENDAR:
             return exp.Paren(this=node.this)
         if text is None:
             raise refusal("CAST AS INTERVAL", "only a constant text is cast to an interval without fields")
-        return _calendar(text)
+        return _parse_calendar_interval(text)
     if source is None:
         return None
     is_try = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
     if source == CALENDAR:
-        raise refusal("CAST", "an interval of make_interval has no text and no number here")
+        raise refusal("CAST", "an interval of make_interval is not cast to a text or a number here")
     if name in ("TEXT", "VARCHAR", "CHAR"):
-        return _text(node.this, source)
+        return _build_text(node.this, source)
     if name in ("TINYINT", "SMALLINT", "INT", "BIGINT") or name.startswith("DECIMAL"):
-        count = _count(node.this, source)
-        unit = exp.Literal.number(_SIZES[source[1]])
+        count = _build_unit_count(node.this, source)
+        unit = exp.Literal.number(_UNIT_SIZES[source[1]])
         if name == "DECIMAL" or source[1] == "second":
             exact = exp.cast(count, exp.DataType.build("DECIMAL(24, 6)", dialect="duckdb"))
             value: exp.Expr = exp.Div(this=exact, expression=unit)
@@ -346,11 +346,11 @@ def _cast(node: exp.Cast) -> exp.Expr | None:
         else:
             value = exp.Paren(this=exp.IntDiv(this=count, expression=unit))
         return (exp.TryCast if is_try else exp.Cast)(this=value, to=target)
-    raise refusal("CAST", f"an interval has no {name}")
+    raise refusal("CAST", f"an interval cannot be cast to {name}")
 
 
-def _calendar(text: str) -> exp.Expr:
-    """A text with months and days, which no literal has: `CAST('1 month 2 days' AS INTERVAL)`."""
+def _parse_calendar_interval(text: str) -> exp.Expr:
+    """Parse a text with months and days, which a literal cannot have: `CAST('1 month 2 days' AS INTERVAL)`."""
     months: list[str] = []
     times: list[str] = []
     words = text.split()
@@ -367,51 +367,52 @@ def _calendar(text: str) -> exp.Expr:
     return with_fields(exp.Interval(this=exp.Literal.string(" ".join(map(str, counts)))), CALENDAR)
 
 
-def _cast_to(node: exp.Cast, source: Fields | None, wanted: Fields) -> exp.Expr:
+def _cast_to_interval(node: exp.Cast, source: Fields | None, wanted: Fields) -> exp.Expr:
     text = text_of(node.this)
     if isinstance(node.this, exp.Null):
         return exp.cast(exp.Null(), "interval")
     if text is not None:
-        return _read(text, wanted)
+        return _parse_literal(text, wanted)
     if source is not None:
         if source == CALENDAR or has_months(source) != has_months(wanted):
-            raise refusal("CAST", "years and months are not days and times")
+            raise refusal("CAST", "years and months cannot be cast to days and times")
         if wanted[1] == "second" or wanted[1] == "month":
             return with_fields(exp.Paren(this=node.this), wanted)
-        # What is finer than the last field is cut off.
-        unit = exp.Literal.number(_SIZES[wanted[1]])
+        # Units finer than the last field are truncated.
+        unit = exp.Literal.number(_UNIT_SIZES[wanted[1]])
         whole = exp.Mul(
-            this=exp.Paren(this=exp.IntDiv(this=_count(node.this, source), expression=unit)), expression=unit.copy()
+            this=exp.Paren(this=exp.IntDiv(this=_build_unit_count(node.this, source), expression=unit)),
+            expression=unit.copy(),
         )
-        return with_fields(_made(whole, wanted), wanted)
+        return with_fields(_build_interval(whole, wanted), wanted)
     number = node.this.unnest()
     inner = number.this.unnest() if isinstance(number, exp.Neg) else number
     is_number = isinstance(inner, exp.Literal | exp.Cast) or getattr(inner, "name", "").startswith(PREFIX)
     if not is_number:
         raise refusal("CAST", "only a number or a constant text is cast to an interval here")
-    amount: exp.Expr = exp.Mul(this=exp.Paren(this=number), expression=exp.Literal.number(_SIZES[wanted[1]]))
-    return with_fields(_made(own_call("round", amount), wanted), wanted)
+    amount: exp.Expr = exp.Mul(this=exp.Paren(this=number), expression=exp.Literal.number(_UNIT_SIZES[wanted[1]]))
+    return with_fields(_build_interval(own_call("round", amount), wanted), wanted)
 
 
-def _made(count: exp.Expr, fields: Fields) -> exp.Expr:
+def _build_interval(count: exp.Expr, fields: Fields) -> exp.Expr:
     if has_months(fields):
         return own_call("to_months", exp.cast(count, "int"))
     return macro_call("span", exp.cast(count, "bigint"))
 
 
-def _count(interval: exp.Expr, fields: Fields) -> exp.Expr:
+def _build_unit_count(interval: exp.Expr, fields: Fields) -> exp.Expr:
     return macro_call("interval_months" if has_months(fields) else "interval_micros", interval)
 
 
-def _text(interval: exp.Expr, fields: Fields) -> exp.Expr:
-    """The text of an interval: `INTERVAL '1 02:03' DAY TO MINUTE`."""
+def _build_text(interval: exp.Expr, fields: Fields) -> exp.Expr:
+    """Build the text of an interval: `INTERVAL '1 02:03' DAY TO MINUTE`."""
     first, last = fields
     name = first.upper() if first == last else f"{first.upper()} TO {last.upper()}"
-    count = _count(interval, fields)
+    count = _build_unit_count(interval, fields)
     if has_months(fields):
         return macro_call("months_text", count, exp.Literal.string(name))
     shown = TIME_FIELDS[TIME_FIELDS.index(first) : TIME_FIELDS.index(last) + 1]
-    pieces: list[exp.Expr] = [
+    parts: list[exp.Expr] = [
         exp.Case(
             ifs=[exp.If(this=exp.LT(this=count, expression=exp.Literal.number(0)), true=exp.Literal.string("-"))],
             default=exp.Literal.string(""),
@@ -420,24 +421,28 @@ def _text(interval: exp.Expr, fields: Fields) -> exp.Expr:
     for position, field in enumerate(shown):
         rest: exp.Expr = own_call("abs", count.copy())
         if position:
-            rest = exp.Mod(this=rest, expression=exp.Literal.number(_SIZES[shown[position - 1]]))
-            pieces.append(exp.Literal.string(" " if shown[position - 1] == "day" else ":"))
+            rest = exp.Mod(this=rest, expression=exp.Literal.number(_UNIT_SIZES[shown[position - 1]]))
+            parts.append(exp.Literal.string(" " if shown[position - 1] == "day" else ":"))
         if field == "second":
-            pieces.append(macro_call("second_text", exp.Paren(this=rest)))
+            parts.append(macro_call("second_text", exp.Paren(this=rest)))
             continue
-        whole = exp.Paren(this=exp.IntDiv(this=exp.Paren(this=rest), expression=exp.Literal.number(_SIZES[field])))
-        pieces.append(exp.cast(whole, "varchar") if field == "day" else macro_call("two_digits", whole))
+        whole = exp.Paren(this=exp.IntDiv(this=exp.Paren(this=rest), expression=exp.Literal.number(_UNIT_SIZES[field])))
+        parts.append(exp.cast(whole, "varchar") if field == "day" else macro_call("two_digits", whole))
     joined: exp.Expr = exp.Literal.string("INTERVAL '")
-    for piece in (*pieces, exp.Literal.string(f"' {name}")):
-        joined = exp.DPipe(this=joined, expression=piece)
+    for part in (*parts, exp.Literal.string(f"' {name}")):
+        joined = exp.DPipe(this=joined, expression=part)
     return exp.Paren(this=joined)
 
 
 def field_of_interval(field: str, interval: exp.Expr) -> exp.Expr:
-    """`EXTRACT(field FROM interval)`: one of the fields of its type."""
+    """Build `EXTRACT(field FROM interval)` for a field of the interval's type."""
     fields = fields_of(interval)
     assert fields is not None
-    known = _ORDER[_ORDER.index(fields[0]) : _ORDER.index(fields[1]) + 1] if fields != CALENDAR else _ORDER
+    known = (
+        _FIELD_ORDER[_FIELD_ORDER.index(fields[0]) : _FIELD_ORDER.index(fields[1]) + 1]
+        if fields != CALENDAR
+        else _FIELD_ORDER
+    )
     if field not in known:
         raise refusal("EXTRACT", f"the interval has no {field}")
     return macro_call(f"part_{field}", interval)

@@ -1,7 +1,7 @@
-"""Spark's functions that take lambda functions, in DuckDB's words.
+"""Spark's functions that take lambda functions, as DuckDB expressions.
 
-A macro cannot take a lambda function as its argument, so that these are built as trees. A value that such a tree uses
-more than once is bound to a name by a lambda function over a list of one item: see `let`.
+A macro cannot take a lambda function as an argument, so these are built as expression trees. `let` binds a value that
+such a tree uses more than once to a name.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ MACROS: Macros = {
 }
 
 
-def _lambda(body: exp.Expr, *parameters: exp.Expr | str) -> exp.Lambda:
+def _build_lambda(body: exp.Expr, *parameters: exp.Expr | str) -> exp.Lambda:
     names = [exp.to_identifier(each) if isinstance(each, str) else each.copy() for each in parameters]
     return exp.Lambda(this=body, expressions=names)
 
 
 def let(name: exp.Expr | str, value: exp.Expr, body: exp.Expr) -> exp.Expr:
-    """A body in which a name is a value."""
-    each = own_call("list_transform", own_call("list_value", value), _lambda(body, name))
+    """Build an expression that binds a name to a value in a body: a lambda function over a list of one item."""
+    each = own_call("list_transform", own_call("list_value", value), _build_lambda(body, name))
     return own_call("list_extract", each, exp.Literal.number(1))
 
 
-def _read_function(name: str, node: exp.Expr, fewest: int, most: int) -> tuple[list[exp.Expr], exp.Expr]:
-    """The parameters and the body of a lambda function, where Spark also takes a plain value."""
+def _read_lambda(name: str, node: exp.Expr, fewest: int, most: int) -> tuple[list[exp.Expr], exp.Expr]:
+    """Return the parameters and the body of a lambda function. Spark takes a plain value for a function too."""
     if not isinstance(node, exp.Lambda):
-        return [exp.to_identifier(f"_unused{place}") for place in range(fewest)], node
+        return [exp.to_identifier(f"_unused{index}") for index in range(fewest)], node
     parameters = list(node.expressions)
     if not fewest <= len(parameters) <= most:
         raise refusal(name, f"its lambda function has {len(parameters)} parameters")
@@ -54,7 +54,7 @@ def _read_function(name: str, node: exp.Expr, fewest: int, most: int) -> tuple[l
 
 
 def _as_struct(node: exp.Expr, names: Sequence[str] = ()) -> exp.Expr:
-    """`(a, b)` as a value is a struct, whose fields have the names of columns, or are counted."""
+    """Turn the value `(a, b)` into a struct. Its fields are named after columns, or numbered."""
     inner = node.this if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.Paren | exp.Alias) and not names:
         return node
@@ -64,7 +64,9 @@ def _as_struct(node: exp.Expr, names: Sequence[str] = ()) -> exp.Expr:
         items = [each.expression if isinstance(each, exp.PropertyEQ) else each for each in inner.expressions]
     else:
         return node
-    named = names if len(names) == len(items) else [_field_name(each, f"col{n}") for n, each in enumerate(items, 1)]
+    named = (
+        names if len(names) == len(items) else [_derive_field_name(each, f"col{n}") for n, each in enumerate(items, 1)]
+    )
     values = [each.this if isinstance(each, exp.Alias) else each for each in items]
     fields = [
         exp.PropertyEQ(this=exp.Literal.string(name), expression=value)
@@ -73,36 +75,36 @@ def _as_struct(node: exp.Expr, names: Sequence[str] = ()) -> exp.Expr:
     return exp.Struct(expressions=fields)
 
 
-def _field_name(node: exp.Expr, otherwise: str) -> str:
-    """The name that a field of a struct has from the expression of its value."""
+def _derive_field_name(node: exp.Expr, otherwise: str) -> str:
+    """Return the name of a struct field, derived from the expression of its value."""
     named = isinstance(node, exp.Alias | exp.Column | exp.Dot | exp.Identifier)
     return (node.output_name if named else "") or otherwise
 
 
-def _condition(body: exp.Expr) -> exp.Expr:
+def _build_condition(body: exp.Expr) -> exp.Expr:
     return macro_call("condition", body)
 
 
-def _over_items(name: str, function: str, *, is_condition: bool) -> Build:
-    """`filter` and `transform`: their index counts from 0 in Spark and from 1 in DuckDB."""
+def _make_item_builder(name: str, function: str, *, is_condition: bool) -> Build:
+    """Return a builder for `filter` or `transform`. Their index is 0-based in Spark and 1-based in DuckDB."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 2:
             raise refusal(name, "it takes a list and a function")
-        parameters, body = _read_function(name, args[1], 1, 2)
+        parameters, body = _read_lambda(name, args[1], 1, 2)
         if len(parameters) == 2:
             position = exp.Sub(this=exp.to_identifier("_position"), expression=exp.Literal.number(1))
             body = let(parameters[1], exp.cast(exp.Paren(this=position), "int"), body)
             parameters[1] = exp.to_identifier("_position")
-        body = _condition(body) if is_condition else body
-        return own_call(function, args[0], _lambda(body, *parameters))
+        body = _build_condition(body) if is_condition else body
+        return own_call(function, args[0], _build_lambda(body, *parameters))
 
     return build
 
 
-def _over_all(name: str, macro_name: str) -> Build:
-    """`exists` and `forall`: what a function says of all items of a list, of which some may be NULL."""
-    over_items = _over_items(name, "list_transform", is_condition=True)
+def _make_quantifier_builder(name: str, macro_name: str) -> Build:
+    """Return a builder for `exists` or `forall`, which combine the results for all items; some may be NULL."""
+    over_items = _make_item_builder(name, "list_transform", is_condition=True)
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         answers = over_items(args)
@@ -111,19 +113,19 @@ def _over_all(name: str, macro_name: str) -> Build:
     return build
 
 
-def _aggregate(name: str) -> Build:
+def _make_aggregate_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) not in (3, 4):
-            raise refusal(name, "it takes a list, a start, a function, and perhaps a second function")
+            raise refusal(name, "it takes a list, a start value, a function, and optionally a second function")
         items, start, merge, *finish = args
         start = _as_struct(start)
         names = [each.this.name for each in start.expressions] if isinstance(start, exp.Struct) else []
-        (total, item), body = _read_function(name, merge, 2, 2)
+        (total, item), body = _read_lambda(name, merge, 2, 2)
         reduced = own_call(
-            "list_reduce", exp.to_identifier("_items"), _lambda(_as_struct(body, names), total, item), start
+            "list_reduce", exp.to_identifier("_items"), _build_lambda(_as_struct(body, names), total, item), start
         )
         if finish:
-            (parameter,), last = _read_function(name, finish[0], 1, 1)
+            (parameter,), last = _read_lambda(name, finish[0], 1, 1)
             reduced = let(parameter, reduced, last)
         is_null = exp.Is(this=exp.to_identifier("_items"), expression=exp.null())
         case = exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=reduced)
@@ -132,51 +134,53 @@ def _aggregate(name: str) -> Build:
     return build
 
 
-def _array_sort(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """A stable sort: each item goes before those of the sorted ones that it is smaller than, as in Java's sort."""
+def _build_array_sort(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build a stable insertion sort, as in Java: each item goes before the sorted items that it is smaller than."""
     if len(args) == 1:
         return macro_call("array_sort", *args)
     if len(args) != 2:
-        raise refusal("array_sort", "it takes a list, and perhaps a comparator")
+        raise refusal("array_sort", "it takes a list, and optionally a comparator")
     if not isinstance(args[1], exp.Lambda) and not args[1].is_int:
-        raise refusal("array_sort", "its comparator is a lambda function of two items that returns a whole number")
-    (left, right), body = _read_function("array_sort", args[1], 2, 2)
+        raise refusal("array_sort", "its comparator must be a lambda function of two items that returns a whole number")
+    (left, right), body = _read_lambda("array_sort", args[1], 2, 2)
     smaller = macro_call("comparison", body)
     sorted_, items = exp.to_identifier("_sorted"), exp.to_identifier("_items")
     inserted = own_call(
         "list_concat",
-        own_call("list_filter", sorted_.copy(), _lambda(exp.Not(this=smaller.copy()), right)),
+        own_call("list_filter", sorted_.copy(), _build_lambda(exp.Not(this=smaller.copy()), right)),
         own_call("list_value", left.copy()),
-        own_call("list_filter", sorted_.copy(), _lambda(smaller, right)),
+        own_call("list_filter", sorted_.copy(), _build_lambda(smaller, right)),
     )
     nothing = own_call("list_slice", items.copy(), exp.Literal.number(1), exp.Literal.number(0))
-    return let("_items", args[0], own_call("list_reduce", items.copy(), _lambda(inserted, "_sorted", left), nothing))
+    return let(
+        "_items", args[0], own_call("list_reduce", items.copy(), _build_lambda(inserted, "_sorted", left), nothing)
+    )
 
 
-def _zip_with(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_zip_with(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 3:
         raise refusal("zip_with", "it takes two lists and a function")
-    (left, right), body = _read_function("zip_with", args[2], 2, 2)
+    (left, right), body = _read_lambda("zip_with", args[2], 2, 2)
     pair = exp.to_identifier("_pair")
     first, second = (own_call("struct_extract", pair.copy(), exp.Literal.number(n)) for n in (1, 2))
     body = let(left, first, let(right, second, body))
-    return own_call("list_transform", macro_call("zipped", args[0], args[1]), _lambda(body, pair))
+    return own_call("list_transform", macro_call("zipped", args[0], args[1]), _build_lambda(body, pair))
 
 
-def _with_entry(name: str, function: exp.Expr) -> exp.Lambda:
-    """A function of the key and the value of a map as one of an entry."""
-    (key, value), body = _read_function(name, function, 2, 2)
+def _take_entry(name: str, function: exp.Expr) -> exp.Lambda:
+    """Turn a function of the key and the value of a map into a function of an entry."""
+    (key, value), body = _read_lambda(name, function, 2, 2)
     entry = exp.to_identifier("_entry")
     of_key, of_value = (own_call("struct_extract", entry.copy(), exp.Literal.string(n)) for n in ("key", "value"))
-    body = _condition(body) if name == "map_filter" else body
-    return _lambda(let(key, of_key, let(value, of_value, body)), entry)
+    body = _build_condition(body) if name == "map_filter" else body
+    return _build_lambda(let(key, of_key, let(value, of_value, body)), entry)
 
 
-def _over_entries(name: str) -> Build:
+def _make_entry_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 2:
             raise refusal(name, "it takes a map and a function")
-        function = _with_entry(name, args[1])
+        function = _take_entry(name, args[1])
         if name == "map_filter":
             return own_call("map_from_entries", own_call("list_filter", own_call("map_entries", args[0]), function))
         map_ = exp.to_identifier("_map")
@@ -188,42 +192,44 @@ def _over_entries(name: str) -> Build:
     return build
 
 
-def _map_zip_with(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_map_zip_with(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 3:
         raise refusal("map_zip_with", "it takes two maps and a function")
-    (key, *values), body = _read_function("map_zip_with", args[2], 3, 3)
+    (key, *values), body = _read_lambda("map_zip_with", args[2], 3, 3)
     maps, keys = [exp.to_identifier(name) for name in ("_map1", "_map2")], exp.to_identifier("_keys")
     for value, map_ in zip(values, maps, strict=True):
         body = let(value, own_call("map_extract_value", map_.copy(), key.copy()), body)
-    made = own_call("map", keys.copy(), own_call("list_transform", keys.copy(), _lambda(body, key)))
+    made = own_call("map", keys.copy(), own_call("list_transform", keys.copy(), _build_lambda(body, key)))
     found = let(keys, macro_call("array_union", *(own_call("map_keys", map_.copy()) for map_ in maps)), made)
     for given, map_ in zip(args, maps, strict=False):
         found = let(map_, given, found)
     return found
 
 
-def _arrays_zip(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """Lists side by side in structs, whose fields have the names of columns, or are counted from 0."""
+def _build_arrays_zip(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build a list of structs from lists. The fields are named after columns, or numbered from 0."""
     if not args:
-        raise refusal("arrays_zip", "it needs a list")
-    names = [_field_name(each, str(place)) for place, each in enumerate(args)]
-    return _zipped([each.this if isinstance(each, exp.Alias) else each for each in args], names)
+        raise refusal("arrays_zip", "it takes at least one list")
+    names = [_derive_field_name(each, str(index)) for index, each in enumerate(args)]
+    return _build_zip([each.this if isinstance(each, exp.Alias) else each for each in args], names)
 
 
-def _zipped(lists: Sequence[exp.Expr], names: Sequence[str]) -> exp.Expr:
+def _build_zip(lists: Sequence[exp.Expr], names: Sequence[str]) -> exp.Expr:
     item = exp.to_identifier("_item")
     each = exp.Struct(
         expressions=[
             exp.PropertyEQ(
                 this=exp.Literal.string(name),
-                expression=own_call("struct_extract", item.copy(), exp.Literal.number(place)),
+                expression=own_call("struct_extract", item.copy(), exp.Literal.number(position)),
             )
-            for place, name in enumerate(names, 1)
+            for position, name in enumerate(names, 1)
         ]
     )
-    given = [exp.to_identifier(f"_list{place}") for place in range(len(lists))]
+    given = [exp.to_identifier(f"_list{index}") for index in range(len(lists))]
     is_null = exp.or_(*(exp.Is(this=list_.copy(), expression=exp.null()) for list_ in given))
-    zipped = own_call("list_transform", own_call("list_zip", *(list_.copy() for list_ in given)), _lambda(each, item))
+    zipped = own_call(
+        "list_transform", own_call("list_zip", *(list_.copy() for list_ in given)), _build_lambda(each, item)
+    )
     found: exp.Expr = exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=zipped)
     for name, list_ in zip(given, lists, strict=True):
         found = let(name, list_, found)
@@ -231,14 +237,14 @@ def _zipped(lists: Sequence[exp.Expr], names: Sequence[str]) -> exp.Expr:
 
 
 BUILDERS: dict[str, Build] = {
-    "array_sort": _array_sort,
-    "arrays_zip": _arrays_zip,
-    "zip_with": _zip_with,
-    "transform": _over_items("transform", "list_transform", is_condition=False),
-    "filter": _over_items("filter", "list_filter", is_condition=True),
-    "exists": _over_all("exists", "any_of"),
-    "forall": _over_all("forall", "all_of"),
-    **{name: _aggregate(name) for name in ("aggregate", "reduce")},
-    **{name: _over_entries(name) for name in ("map_filter", "transform_keys", "transform_values")},
-    "map_zip_with": _map_zip_with,
+    "array_sort": _build_array_sort,
+    "arrays_zip": _build_arrays_zip,
+    "zip_with": _build_zip_with,
+    "transform": _make_item_builder("transform", "list_transform", is_condition=False),
+    "filter": _make_item_builder("filter", "list_filter", is_condition=True),
+    "exists": _make_quantifier_builder("exists", "any_of"),
+    "forall": _make_quantifier_builder("forall", "all_of"),
+    **{name: _make_aggregate_builder(name) for name in ("aggregate", "reduce")},
+    **{name: _make_entry_builder(name) for name in ("map_filter", "transform_keys", "transform_values")},
+    "map_zip_with": _build_map_zip_with,
 }

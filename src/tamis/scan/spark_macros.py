@@ -1,24 +1,26 @@
-"""Macros for the embedded connection that compute what Spark computes: their parameters and their bodies.
+"""Macros for numbers, rounding, casts to integers and the texts of values, with their parameters and bodies.
 
-A macro has no types. Where the meaning depends on one, `typeof` asks for it, and every branch must be valid for all.
+Their parameters have no types. Where the result depends on a type, `typeof` tests it, and every branch must be valid
+for all types.
 """
 
 from __future__ import annotations
 
 _FLOATING = "typeof(x) IN ('DOUBLE', 'FLOAT')"
-_LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
+_MAX_BIGINT, _MIN_BIGINT = 2**63 - 1, -(2**63)
 
 
-def _whole(function: str) -> str:
-    """Whole numbers of floats are bigint in Spark: NaN is 0 there, and what does not fit is the nearest that does."""
+def _write_rounding(function: str) -> str:
+    """Write SQL that rounds a float to a bigint, as Spark does: NaN is 0, and values out of range are clamped."""
     return (
-        f"CASE WHEN {_FLOATING} THEN CASE WHEN isnan(CAST(x AS DOUBLE)) THEN 0 WHEN x >= {_LARGEST} THEN {_LARGEST} "
-        f"WHEN x <= {_SMALLEST} THEN {_SMALLEST} ELSE CAST({function}(x) AS BIGINT) END ELSE {function}(x) END"
+        f"CASE WHEN {_FLOATING} THEN CASE WHEN isnan(CAST(x AS DOUBLE)) THEN 0 "
+        f"WHEN x >= {_MAX_BIGINT} THEN {_MAX_BIGINT} WHEN x <= {_MIN_BIGINT} THEN {_MIN_BIGINT} "
+        f"ELSE CAST({function}(x) AS BIGINT) END ELSE {function}(x) END"
     )
 
 
-def _integer(cast: str, target: str, otherwise: str) -> str:
-    """Fractions are cut off, where DuckDB rounds; a text must be a whole number."""
+def _write_integer_cast(cast: str, target: str, otherwise: str) -> str:
+    """Write SQL that casts to an integer type: it truncates fractions, where DuckDB rounds; texts must be integers."""
     return (
         f"CASE WHEN {_FLOATING} THEN {cast}(trunc(TRY_CAST(x AS DOUBLE)) AS {target}) "
         f"WHEN typeof(x) LIKE 'DECIMAL%' THEN {cast}(split_part(CAST(x AS VARCHAR), '.', 1) AS {target}) "
@@ -29,8 +31,8 @@ def _integer(cast: str, target: str, otherwise: str) -> str:
 
 FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     # Numbers
-    "ceil": (("x",), _whole("ceil")),
-    "floor": (("x",), _whole("floor")),
+    "ceil": (("x",), _write_rounding("ceil")),
+    "floor": (("x",), _write_rounding("floor")),
     "ln": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE ln(x) END"),
     "log10": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE log10(x) END"),
     "log2": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE log2(x) END"),
@@ -48,29 +50,28 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "try_multiply": (("x", "y"), "TRY(x * y)"),
     "try_mod": (("x", "y"), "TRY(x % y)"),
     "sign": (("x",), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) ELSE CAST(sign(x) AS DOUBLE) END"),
-    # Texts
 }
-"""Functions by their name in Spark."""
+"""Functions by their names in Spark."""
 
 _DIGITS = "replace(ltrim(text, '-'), '.', '')"
-_NOT_WHOLE = "error('a text is no whole number')"
+_NOT_AN_INTEGER = "error('a text is not a whole number')"
 
-_TEXT = (
+_CAST_TO_TEXT = (
     f"CASE WHEN {_FLOATING} THEN spark_number_text(CAST(x AS VARCHAR)) "
     "WHEN typeof(x) = 'BLOB' THEN decode(CAST(CAST(x AS VARCHAR) AS BLOB)) "
     "WHEN typeof(x) = 'TIMESTAMP WITH TIME ZONE' THEN regexp_replace(CAST(x AS VARCHAR), '\\+00$', '') "
     "WHEN typeof(x) = 'INTERVAL' THEN CASE WHEN x IS NOT NULL THEN error('an interval of unknown "
-    "fields has no text') END "
+    "fields cannot be cast to a text') END "
     "WHEN typeof(x) LIKE '%[]' OR typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' "
-    "THEN CASE WHEN x IS NOT NULL THEN error('lists, maps and structs have no text here') END "
+    "THEN CASE WHEN x IS NOT NULL THEN error('lists, maps and structs cannot be cast to a text here') END "
     "ELSE CAST(x AS VARCHAR) END"
 )
-"""The text of a value, as Spark casts it."""
+"""SQL that casts a value to a text as Spark does."""
 
 MACROS = FUNCTIONS | {
     "round_float": (
         ("x", "n"),
-        # Halves are those of the number as it is written: 1.005 rounds to 1.01, though the double is a little less.
+        # Rounds the decimal digits of a double, not its binary value: 1.005 becomes 1.01, though the double is less.
         "CASE WHEN abs(x) < 1e15 THEN CAST(round(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS DOUBLE) "
         "ELSE round(x, n) END",
     ),
@@ -99,12 +100,12 @@ MACROS = FUNCTIONS | {
     "div": (
         ("x", "y"),
         "CASE WHEN typeof(x) LIKE 'DECIMAL%' OR typeof(y) LIKE 'DECIMAL%' "
-        "THEN error('div divides whole numbers alone here: cast the decimal') ELSE x // y END",
+        "THEN error('div divides only whole numbers here: cast the decimal') ELSE x // y END",
     ),
     "log": (("base", "x"), "CASE WHEN x <= 0 OR base <= 0 THEN NULL ELSE ln(x) / ln(base) END"),
     "whole_months": (
         ("a", "b"),
-        # A month is whole at the same day and time of the next one, whichever day that month ends with.
+        # A month is complete at the same day and time of the next month, whichever day that month ends with.
         "datediff('month', CAST(a AS TIMESTAMP), CAST(b AS TIMESTAMP)) + CASE "
         "WHEN b >= a AND spark_time_of_month(b) < spark_time_of_month(a) THEN -1 "
         "WHEN b < a AND spark_time_of_month(b) > spark_time_of_month(a) THEN 1 ELSE 0 END",
@@ -129,9 +130,9 @@ MACROS = FUNCTIONS | {
     "replacement": (
         ("x",),
         "CASE WHEN contains(x, '$') OR contains(x, '\\') "
-        "THEN error('a replacement that is no constant may not have $ and backslashes') ELSE x END",
+        "THEN error('a replacement that is not a constant must not contain $ or backslashes') ELSE x END",
     ),
-    **dict.fromkeys(("string", "plain_string"), (("x",), _TEXT)),
+    **dict.fromkeys(("string", "plain_string"), (("x",), _CAST_TO_TEXT)),
     "number_text": (
         ("text",),
         # Java writes 1.0E10 for what DuckDB writes as 10000000000.0, and 1.0E-5 for 1e-05.
@@ -150,23 +151,23 @@ MACROS = FUNCTIONS | {
         f"|| 'E' || CAST(length(ltrim({_DIGITS}, '0')) - length({_DIGITS}) AS VARCHAR) ELSE text END",
     ),
     **{
-        f"{kind}{name}": (("x",), _integer("CAST", name, _NOT_WHOLE))
+        f"{kind}{name}": (("x",), _write_integer_cast("CAST", name, _NOT_AN_INTEGER))
         for name in ("tinyint", "smallint", "integer", "bigint")
         for kind in ("", "plain_")
     },
     **{
-        f"try_{name}": (("x",), _integer("TRY_CAST", name, "NULL"))
+        f"try_{name}": (("x",), _write_integer_cast("TRY_CAST", name, "NULL"))
         for name in ("tinyint", "smallint", "integer", "bigint")
     },
 }
-"""All macros, those that others use and those of syntax included."""
+"""All macros of this module, including those of syntax and those that only other macros use."""
 
 REFUSED = {
-    "version": "it would describe the embedded engine",
+    "version": "it would return the version of the embedded engine",
     **dict.fromkeys(
         ("user", "current_user", "session_user"),
-        "who asks is known to the policies and to the queries of a session, not to a filter",
+        "a filter does not know the user, only policies and queries of a session do",
     ),
     **dict.fromkeys(("current_schema", "current_database", "current_catalog"), "there is no session"),
 }
-"""Functions whose name DuckDB or sqlglot gives another meaning, and why there are no words for Spark's."""
+"""Unsupported functions that mean something else to DuckDB or sqlglot, and why they are not supported."""

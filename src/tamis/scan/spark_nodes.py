@@ -1,4 +1,4 @@
-"""Syntax that Spark and DuckDB share and that does not mean the same in both: casts, LIKE, `list[index]`, samples."""
+"""Translation of syntax that Spark and DuckDB share but evaluate differently: casts, LIKE, `list[index]`, samples."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tamis.scan.spark_operators import listed, operator, plain_operator, widen_f
 from tamis.scan.spark_time_casts import meant_time
 
 _INTEGERS = {"TINYINT": "tinyint", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint"}
-_TYPED = {"BOOLEAN": "boolean", "DOUBLE": "double", "FLOAT": "float", "DECIMAL": "exact_number", "BINARY": "binary",
-          "VARBINARY": "binary"}  # fmt: skip
+_CAST_MACROS = {"BOOLEAN": "boolean", "DOUBLE": "double", "FLOAT": "float", "DECIMAL": "exact_number",
+                "BINARY": "binary", "VARBINARY": "binary"}  # fmt: skip
 _BACKSLASH = "\\"
 
 
 def meant(node: exp.Expr) -> exp.Expr:
-    """A node whose syntax is the same in Spark and DuckDB and whose meaning is not."""
+    """Translate a node whose syntax is the same in Spark and DuckDB, and whose semantics is not."""
     found = meant_interval(node) or meant_time(node)
     if found is not None:
         return found
     match node:
         case exp.Cast():
-            return _cast(node)
+            return _translate_cast(node)
         case exp.Anonymous() if (plain := plain_operator(node)) is not None:
             return plain
         case exp.StrPosition():
@@ -41,8 +41,8 @@ def meant(node: exp.Expr) -> exp.Expr:
         case exp.Overlay():
             return spark_text.overlay(node)
         case exp.In() if _has_struct(node.this, *node.expressions):
-            node.set("expressions", [_unnamed(each) for each in node.expressions])
-            node.set("this", _unnamed(node.this))
+            node.set("expressions", [_strip_field_names(each) for each in node.expressions])
+            node.set("this", _strip_field_names(node.this))
             return node
         case exp.In() if node.expressions and not isinstance(node.parent, exp.Pivot):
             return listed(node)
@@ -50,37 +50,37 @@ def meant(node: exp.Expr) -> exp.Expr:
             widen_floats(node.this, node.args["low"], node.args["high"])
             return node
         case exp.Concat() if not isinstance(node, exp.ConcatWs):
-            return _joined(node.expressions)
+            return _build_concat(node.expressions)
         case exp.DPipe() if not isinstance(node.parent, exp.DPipe):
-            return _joined(_operands(node))
+            return _build_concat(_list_operands(node))
         case exp.Bracket() if not node.args.get("offset"):
             return subscript(node.this, node.expressions[0])
-        case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() if any(map(_is_composed, (node.this, node.expression))):
-            # The engine says of NULL within a struct or a list that it is the largest, Spark that it is the smallest.
-            sides = [_unnamed(side) for side in (node.this, node.expression)]
+        case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() if any(map(_is_struct_or_list, (node.this, node.expression))):
+            # NULL within a struct or a list is the largest value in DuckDB, and the smallest in Spark.
+            sides = [_strip_field_names(side) for side in (node.this, node.expression)]
             return type(node)(this=macro_call("whole", sides[0]), expression=macro_call("whole", sides[1]))
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ() | exp.NullSafeNEQ() if _has_struct(node.this, node.expression):
-            sides = [macro_call("plain_comparable", _unnamed(side)) for side in (node.this, node.expression)]
+            sides = [macro_call("plain_comparable", _strip_field_names(side)) for side in (node.this, node.expression)]
             return type(node)(this=sides[0], expression=sides[1])
         case exp.Binary() if (found := operator(node)) is not node:
             return found
         case exp.Struct() if not isinstance(node.parent, exp.Dot) and _is_row(node):
             return own_call("row", *(field.expression for field in node.expressions))
         case exp.Avg() if not isinstance(node.parent, exp.Filter | exp.Window):
-            return _mean(node.this, node, in_window=False)
+            return _build_average(node.this, node, in_window=False)
         case exp.Filter(this=exp.Avg(this=value)) if not isinstance(node.parent, exp.Window):
-            return _mean(value, node, in_window=False)
+            return _build_average(value, node, in_window=False)
         case exp.Window(this=exp.Avg(this=value) | exp.Filter(this=exp.Avg(this=value))):
-            return _mean(value, node, in_window=True)
+            return _build_average(value, node, in_window=True)
         case exp.RegexpLike():
             return spark_regexps.like(node.this, node.expression)
         case exp.And() | exp.Or() if _may_fail(node.expression) and not _is_condition(node):
-            # The engine computes both sides for all rows of a projection.
+            # DuckDB computes both sides for all rows of a projection.
             decided = exp.false() if isinstance(node, exp.And) else exp.true()
             is_over = exp.Is(this=exp.Paren(this=node.this.copy()), expression=decided)
             return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_over, true=decided.copy())], default=node.copy()))
         case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor():
-            return _bracketed(node)
+            return _parenthesise_operands(node)
         case exp.BitwiseLeftShift():
             return shifted("shiftleft", node.this, node.expression)
         case exp.Anonymous(this="shiftrightunsigned", expressions=[value, bits]):
@@ -88,7 +88,7 @@ def meant(node: exp.Expr) -> exp.Expr:
         case exp.BitwiseRightShift():
             return shifted("shiftright", node.this, node.expression)
         case exp.TableSample(args={"percent": exp.Expr()}) if node.args.get("method") is None:
-            # Each row for itself: the engine would take a share of blocks, which are all or nothing of a small table.
+            # Sample rows: DuckDB would sample blocks by default, and a small table is a single block.
             node.set("method", exp.var("BERNOULLI"))
             return node
         case exp.FirstValue() | exp.LastValue() if not _is_windowed(node):
@@ -99,27 +99,27 @@ def meant(node: exp.Expr) -> exp.Expr:
             is_there = exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
             return exp.Filter(this=call, expression=exp.Where(this=is_there))
         case exp.Like() | exp.ILike() if not isinstance(node.parent, exp.Escape):
-            return _like(node, exp.Literal.string(_BACKSLASH))
+            return _translate_like(node, exp.Literal.string(_BACKSLASH))
         case exp.Escape(this=exp.Like() | exp.ILike() as like):
-            return _like(like, node.expression)
+            return _translate_like(like, node.expression)
         case _:
             return node
 
 
-_FALLIBLE = frozenset(
+_FALLIBLE_MACROS = frozenset(
     f"{PREFIX}{name}"
     for name in ("item", "item_of", "element_at", "element_at_of", "divide", "mod", "div", "quotient", "remainder",
                  "whole_quotient", "quotient_once", "remainder_once", "whole_quotient_once")
 )  # fmt: skip
-"""Macros that fail on some values of a type that they take."""
+"""Macros that fail for some values of the types that they take."""
 
 
 def _may_fail(node: exp.Expr) -> bool:
-    return any(call.name.lower() in _FALLIBLE for call in node.find_all(exp.Anonymous))
+    return any(call.name.lower() in _FALLIBLE_MACROS for call in node.find_all(exp.Anonymous))
 
 
 def _is_condition(node: exp.Expr) -> bool:
-    """Whether a node is a whole condition on rows, or one of several: the engine asks them one after another."""
+    """Whether a node is a condition of WHERE, HAVING, QUALIFY or JOIN, or a conjunct: DuckDB evaluates them in turn."""
     around: exp.Expr | None = node
     while isinstance(around, exp.And | exp.Paren):
         around = around.parent
@@ -127,21 +127,21 @@ def _is_condition(node: exp.Expr) -> bool:
     return is_of_rows_alone and around is not None and not isinstance(around.parent, exp.Filter)
 
 
-def _bracketed(node: exp.Expr) -> exp.Expr:
-    """An operator with brackets around its operands: DuckDB has one level for all operators of bits."""
+def _parenthesise_operands(node: exp.Expr) -> exp.Expr:
+    """Put parentheses around the operands: all bitwise operators have the same precedence in DuckDB."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Binary):
             node.set(key, exp.Paren(this=node.args[key]))
     return node
 
 
-def _is_composed(node: exp.Expr) -> bool:
-    """Whether a value is a struct or a list by the way it is written."""
+def _is_struct_or_list(node: exp.Expr) -> bool:
+    """Whether a value is written as a struct or a list."""
     return isinstance(node.unnest(), exp.Tuple | exp.Struct | exp.Array) and not isinstance(node, exp.Subquery)
 
 
-def _mean(value: exp.Expr, average: exp.Expr, *, in_window: bool) -> exp.Expr:
-    """An average as Spark rounds it. Of what is grouped a type can be told by one of the values alone."""
+def _build_average(value: exp.Expr, average: exp.Expr, *, in_window: bool) -> exp.Expr:
+    """Round an average as Spark does. One of the values shows the type of what is averaged."""
     given = value.expressions[0] if isinstance(value, exp.Distinct) else value
     one = given.copy() if in_window else own_call("max", given.copy())
     return macro_call("mean", one, average.copy())
@@ -151,13 +151,13 @@ def _has_struct(*nodes: exp.Expr) -> bool:
     return any(isinstance(node.unnest(), exp.Struct) for node in nodes)
 
 
-def _unnamed(node: exp.Expr) -> exp.Expr:
-    """A struct without the names of its fields: Spark compares fields by their position, and the engine by name."""
+def _strip_field_names(node: exp.Expr) -> exp.Expr:
+    """Remove the field names of a struct: Spark compares fields by their position, DuckDB by their names."""
     struct = node.unnest()
     if not isinstance(struct, exp.Struct):
         return node.copy()
     values = (each.expression if isinstance(each, exp.PropertyEQ) else each for each in struct.expressions)
-    return own_call("row", *map(_unnamed, values))
+    return own_call("row", *map(_strip_field_names, values))
 
 
 def _is_windowed(node: exp.Expr) -> bool:
@@ -167,37 +167,37 @@ def _is_windowed(node: exp.Expr) -> bool:
 
 
 def _is_row(node: exp.Struct) -> bool:
-    """Whether a struct names its fields after columns, which have other names in the engine."""
+    """Whether a struct names its fields after columns, which have other names in DuckDB."""
     return all(
         isinstance(field, exp.PropertyEQ) and isinstance(field.this, exp.Identifier) for field in node.expressions
     )
 
 
-def _piece(node: exp.Expr, *, is_text: bool) -> exp.Expr:
-    if text_of(node) is not None or isinstance(node, exp.Null | exp.DPipe) or _is_printed(node):
+def _build_operand(node: exp.Expr, *, is_text: bool) -> exp.Expr:
+    if text_of(node) is not None or isinstance(node, exp.Null | exp.DPipe) or _is_text_call(node):
         return node
     if not is_text:
-        # Perhaps a list: the type of a column is not known here.
+        # The value may be a list: the types of columns are not known here.
         return macro_call("piece", node)
     return macro_call("plain_string" if isinstance(node, exp.Column) else "string", node)
 
 
-def _is_printed(node: exp.Expr) -> bool:
+def _is_text_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and spark_arguments.is_text(node)
 
 
 def _is_text(node: exp.Expr) -> bool:
-    """Whether a value is a text or a number for sure, so that all that it is joined with is no list."""
+    """Whether a value is certainly a text or a number: then its concatenation is not one of lists."""
     if isinstance(node, exp.Paren):
         return _is_text(node.this)
     if isinstance(node, exp.DPipe):
-        return any(map(_is_text, _operands(node)))
+        return any(map(_is_text, _list_operands(node)))
     kinds = exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Upper, exp.Lower, exp.Trim, exp.Substring
-    return isinstance(node, kinds) or _is_printed(node)
+    return isinstance(node, kinds) or _is_text_call(node)
 
 
-def _operands(node: exp.DPipe) -> list[exp.Expr]:
-    """What a chain of `||` joins."""
+def _list_operands(node: exp.DPipe) -> list[exp.Expr]:
+    """Return the operands of a chain of `||`."""
     found: list[exp.Expr] = []
     first: exp.Expr = node
     while isinstance(first, exp.DPipe):
@@ -206,38 +206,38 @@ def _operands(node: exp.DPipe) -> list[exp.Expr]:
     return [first, *reversed(found)]
 
 
-def _joined(parts: Sequence[exp.Expr]) -> exp.Expr:
+def _build_concat(parts: Sequence[exp.Expr]) -> exp.Expr:
     if len(parts) == 1 and not isinstance(parts[0], exp.Null):
         return as_text(parts[0]) if _is_text(parts[0]) else macro_call("joined_alone", parts[0])
     is_text = any(map(_is_text, parts))
     if not is_text and not any(isinstance(part, exp.Null) for part in parts):
-        return _joined_by_type(parts)
-    joined, *rest = (_piece(part, is_text=is_text) for part in parts)
+        return _build_overloaded_concat(parts)
+    joined, *rest = (_build_operand(part, is_text=is_text) for part in parts)
     for part in rest:
         joined = exp.DPipe(this=joined, expression=part)
     return exp.Paren(this=joined)
 
 
-def _joined_by_type(parts: Sequence[exp.Expr]) -> exp.Expr:
-    """Bytes, texts or lists: DuckDB knows which. In halves, because it binds the arguments of an overload twice."""
+def _build_overloaded_concat(parts: Sequence[exp.Expr]) -> exp.Expr:
+    """Concatenate bytes, texts or lists by type; in halves, because DuckDB binds the arguments of overloads twice."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2
-    return macro_call("joined", _joined_by_type(parts[:middle]), _joined_by_type(parts[middle:]))
+    return macro_call("joined", _build_overloaded_concat(parts[:middle]), _build_overloaded_concat(parts[middle:]))
 
 
-def _cast(node: exp.Cast) -> exp.Expr:
-    """A cast that fails where a value does not fit (sqlglot reads Spark's as one that makes NULL), as Spark prints."""
+def _translate_cast(node: exp.Cast) -> exp.Expr:
+    """Translate a cast, which fails for invalid values. sqlglot parses Spark's CAST as one that returns NULL."""
     target = node.args["to"]
     name = getattr(target.this, "name", "")
     is_try = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
     if name in ("ARRAY", "LIST", "MAP", "STRUCT") and not isinstance(node.this, exp.Null):
-        return _nested_cast(node, name)
-    if name in ("TEXT", "VARCHAR", "CHAR") and not _is_written_alike(node.this):
+        return _translate_nested_cast(node, name)
+    if name in ("TEXT", "VARCHAR", "CHAR") and not _is_formatted_alike(node.this):
         return macro_call("string", node.this)
     is_whole = isinstance(node.this, exp.Literal) and not node.this.is_string and node.this.name.isdecimal()
     if name in _INTEGERS and not is_whole and not isinstance(node.this, exp.Null):
-        # A column may be written many times, and then DuckDB's message names it.
+        # A column can be repeated, and DuckDB then names it in its message.
         kind = "try_" if is_try else "plain_" if isinstance(node.this, exp.Column) else ""
         if isinstance(node.this, exp.Literal):
             return macro_call(f"{kind}{_INTEGERS[name]}", node.this)
@@ -245,10 +245,10 @@ def _cast(node: exp.Cast) -> exp.Expr:
             made = kind_call(f"{kind}{_INTEGERS[name]}_cast", exp.column("cast_value"))
             return let("cast_value", node.this, made)
         return kind_call(f"{kind}{_INTEGERS[name]}_cast", node.this)
-    if name in _TYPED and not isinstance(node.this, exp.Null) and not is_of_rows(node.this):
-        if is_try and _TYPED[name] == "binary":
+    if name in _CAST_MACROS and not isinstance(node.this, exp.Null) and not is_of_rows(node.this):
+        if is_try and _CAST_MACROS[name] == "binary":
             return node
-        found = kind_call(f"{'try_' if is_try else ''}{_TYPED[name]}", node.this)
+        found = kind_call(f"{'try_' if is_try else ''}{_CAST_MACROS[name]}", node.this)
         if name != "DECIMAL":
             return found
         return exp.TryCast(this=found, to=target) if is_try else exp.Cast(this=found, to=target)
@@ -257,15 +257,15 @@ def _cast(node: exp.Cast) -> exp.Expr:
     return node
 
 
-def _is_written_alike(node: exp.Expr) -> bool:
-    """Whether DuckDB writes a constant as Spark does: all but doubles."""
+def _is_formatted_alike(node: exp.Expr) -> bool:
+    """Whether DuckDB formats a constant as Spark does: all but doubles."""
     return isinstance(node, exp.Null) or (
         isinstance(node, exp.Literal) and (node.is_string or "e" not in node.name.lower())
     )
 
 
-def _nested_cast(node: exp.Cast, name: str) -> exp.Expr:
-    """A cast of a list, a map or a struct: of each of its values, as Spark casts a value."""
+def _translate_nested_cast(node: exp.Cast, name: str) -> exp.Expr:
+    """Translate a cast of a list, a map or a struct: each of its values is cast as Spark does."""
     kinds = node.args["to"].expressions
     depth = sum(1 for _ in node.args["to"].find_all(exp.DataType))
     item = exp.to_identifier(f"cast_{depth}")
@@ -287,20 +287,20 @@ def _nested_cast(node: exp.Cast, name: str) -> exp.Expr:
         fields = [
             exp.PropertyEQ(
                 this=exp.Literal.string(kind.name),
-                expression=cast(own_call("struct_extract_at", whole.copy(), exp.Literal.number(place + 1)), kind.kind),
+                expression=cast(own_call("struct_extract_at", whole.copy(), exp.Literal.number(index + 1)), kind.kind),
             )
-            for place, kind in enumerate(kinds)
+            for index, kind in enumerate(kinds)
         ]
         made = macro_call("of_fields", whole.copy(), exp.Literal.number(len(kinds)), exp.Struct(expressions=fields))
         is_there = exp.Not(this=exp.Is(this=whole.copy(), expression=exp.null()))
         body = exp.Case(ifs=[exp.If(this=is_there, true=made)])
     else:
-        raise refusal("CAST", "a list, map or struct is cast to one with the types of its values")
+        raise refusal("CAST", "the target type must name the types of the values of a list, map or struct")
     return let(whole.this, node.this, body)
 
 
-def _like(node: exp.Expr, escape: exp.Expr) -> exp.Expr:
-    """A LIKE in which the backslash escapes, as it does in Spark unless another character is named."""
+def _translate_like(node: exp.Expr, escape: exp.Expr) -> exp.Expr:
+    """Translate LIKE, in which the backslash is the escape character unless ESCAPE names another one."""
     pattern = node.expression
     if isinstance(pattern, exp.Any | exp.All):
         listed = pattern.this.unnest()
@@ -309,7 +309,7 @@ def _like(node: exp.Expr, escape: exp.Expr) -> exp.Expr:
             raise refusal("LIKE ANY and LIKE ALL", "they take a list of patterns")
         join = exp.or_ if isinstance(pattern, exp.Any) else exp.and_
         each = [type(node)(**{**node.args, "this": node.this.copy(), "expression": item}) for item in items]
-        return exp.Paren(this=join(*(_like(one, escape.copy()) for one in each), copy=False))
+        return exp.Paren(this=join(*(_translate_like(one, escape.copy()) for one in each), copy=False))
     if isinstance(pattern, exp.Null) or isinstance(node.this, exp.Null):
         return exp.Null()
     character = text_of(escape)
@@ -326,10 +326,10 @@ def _like(node: exp.Expr, escape: exp.Expr) -> exp.Expr:
 
 
 def _check_escapes(pattern: str | None, escape: str) -> None:
-    """Spark takes no escape before a character that is none of its own."""
+    """Raise an error where the escape character precedes a character other than %, _ and itself, as Spark does."""
     rest = pattern or ""
     while escape in rest:
         _, _, after = rest.partition(escape)
         if after[:1] not in ("_", "%", escape) or not after:
-            raise refusal("LIKE", f"in the pattern {pattern!r} the escape stands before no %, _ or escape")
+            raise refusal("LIKE", f"in the pattern {pattern!r} the escape character must precede %, _ or itself")
         rest = after[1:]

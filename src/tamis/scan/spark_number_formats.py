@@ -1,7 +1,7 @@
-"""Numbers as texts and back by a format: `to_char`, `to_number`, `format_number` and `format_string`.
+"""Formatting and parsing of numbers: `to_char`, `to_number`, `format_number` and `format_string`.
 
-A format is a constant, and is taken apart when a query is read. What Spark itself prints in a way that follows no rule
-(a zero beside a sign, see `_ZERO`) is an error.
+A format is a constant, which is parsed when a query is translated. Where Spark formats without a consistent rule (a
+zero beside a sign, see `_ZERO_ERROR`), the result is an error.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tamis.scan.spark_calls import Build, Macros, macro_call, own_call, refusal,
 _FORMAT = re.compile(
     r"(?P<first>S|MI)?(?P<currency>\$)?(?P<whole>[09]+(?:[,G][09]+)*)(?:[.D](?P<part>[09]+))?(?P<last>S|MI|PR)?"
 )
-_ZERO = "error('Spark prints a zero beside a sign by no rule: use 0 instead of 9 in the format')"
-_MOST_DIGITS = 38
+_ZERO_ERROR = "error('Spark formats a zero beside a sign inconsistently: use 0 instead of 9 in the format')"
+_MAX_DIGITS = 38
 
 _FLOATING = "typeof(x) IN ('DOUBLE', 'FLOAT')"
 
@@ -32,13 +32,14 @@ MACROS: Macros = {
         "WHEN x IS NOT NULL THEN error('to_char takes a number for a format of digits') END",
     ),
     "formatted": (
-        # `whole` and `part` are how many digits there are, `cuts` where separators go, `mark` what stands for a zero.
+        # `whole` and `part` count the digits before and after the point, `cuts` are the positions of separators.
         ("x", "whole", "part", "cuts", "is_filled", "sign", "currency"),
         "spark_placed_sign(starts_with(x, '-') AND regexp_matches(x, '[1-9]'), sign, currency, "
         "CASE WHEN length(spark_whole_digits(x)) > whole OR length(spark_part_digits(x)) > part "
         "THEN spark_cut(repeat('#', whole), cuts, ' ') "
         "WHEN is_filled THEN spark_cut(lpad(spark_whole_digits(x), CAST(whole AS INTEGER), '0'), cuts, ',') "
-        f"WHEN spark_whole_digits(x) = '' AND sign <> '' AND (part = 0 OR sign NOT IN ('>S', '>MI')) THEN {_ZERO} "
+        f"WHEN spark_whole_digits(x) = '' AND sign <> '' AND (part = 0 OR sign NOT IN ('>S', '>MI')) "
+        f"THEN {_ZERO_ERROR} "
         "WHEN spark_whole_digits(x) = '' AND part > 0 THEN lpad('0', CAST(whole + len(cuts) AS INTEGER), ' ') "
         "ELSE lpad(ltrim(spark_cut(lpad(spark_whole_digits(x), CAST(whole AS INTEGER), '0'), cuts, ','), '0,'), "
         "CAST(whole + len(cuts) AS INTEGER), ' ') END, "
@@ -71,7 +72,7 @@ MACROS: Macros = {
         ("x", "shape"),
         "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(regexp_replace(x, '\\s', '', 'g'), shape) "
         "AND regexp_matches(x, '[0-9]') THEN spark_number_of(regexp_replace(x, '\\s', '', 'g')) "
-        "ELSE error('a text is not written as the format of to_number says') END",
+        "ELSE error('a text does not match the format of to_number') END",
     ),
     "try_number_read": (
         ("x", "shape"),
@@ -90,7 +91,7 @@ MACROS: Macros = {
         "ELSE CASE WHEN x < 0 THEN '-' ELSE '' END || spark_grouped(CAST(round_even(abs(x), n) AS VARCHAR), n) END",
     ),
     "by_pattern": (
-        # From what `format_number` gives with as many digits as the pattern has at most.
+        # `x` is the result of `format_number` with the maximum number of digits of the pattern.
         ("x", "least", "least_whole", "is_grouped"),
         "CASE WHEN regexp_matches(x, 'NaN|∞') THEN x ELSE "
         "CASE WHEN starts_with(x, '-') AND regexp_matches(x, '[1-9]') THEN '-' ELSE '' END || "
@@ -102,7 +103,7 @@ MACROS: Macros = {
     "least_whole": (
         ("x", "n"),
         "CASE WHEN n = 0 AND x = '0' THEN '' WHEN length(x) >= n THEN x "
-        "WHEN contains(x, ',') OR n > 3 THEN error('format_number fills up to three digits here') "
+        "WHEN contains(x, ',') OR n > 3 THEN error('format_number pads to at most three digits here') "
         "ELSE lpad(x, CAST(n AS INTEGER), '0') END",
     ),
     # format_string
@@ -110,7 +111,7 @@ MACROS: Macros = {
         ("x",),
         "CASE WHEN typeof(x) LIKE 'TIMESTAMP%' OR typeof(x) IN ('DATE', 'BLOB', 'TIME', 'INTERVAL') "
         "OR typeof(x) LIKE '%]' OR typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' "
-        "THEN error('%s prints texts, numbers and booleans here') ELSE coalesce(spark_string(x), 'null') END",
+        "THEN error('%s supports only texts, numbers and booleans here') ELSE coalesce(spark_string(x), 'null') END",
     ),
     "in_width": (
         ("x", "width", "flags"),
@@ -135,7 +136,7 @@ MACROS: Macros = {
     "whole_number": (
         ("x",),
         "CASE WHEN typeof(x) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', '\"NULL\"') THEN TRY_CAST(x AS BIGINT) "
-        "ELSE error('%d and %x print whole numbers') END",
+        "ELSE error('%d and %x support only whole numbers') END",
     ),
     "printed_whole": (
         ("x", "width", "flags"),
@@ -152,16 +153,16 @@ MACROS: Macros = {
     ),
     "printed_float": (
         ("x", "digits", "width", "flags"),
-        f"CASE WHEN NOT {_FLOATING} THEN error('%f prints floats and doubles') "
+        f"CASE WHEN NOT {_FLOATING} THEN error('%f supports only floats and doubles') "
         "WHEN x IS NULL THEN spark_in_width(left('null', digits), width, flags) "
         "WHEN isnan(CAST(x AS DOUBLE)) THEN spark_in_width('NaN', width, flags) "
         "WHEN isinf(CAST(x AS DOUBLE)) OR abs(CAST(x AS DOUBLE)) >= 1e15 OR digits > 15 "
-        "THEN error('%f prints numbers below 10 to the 15th, and 15 digits at most') "
+        "THEN error('%f supports only numbers below 10 to the 15th, and at most 15 digits') "
         "ELSE spark_printed_number(spark_rounded_digits(CAST(x AS VARCHAR), digits, contains(flags, ',')), "
         "x < 0 OR starts_with(CAST(x AS VARCHAR), '-'), width, flags) END",
     ),
     "rounded_digits": (
-        # Halves are those of the number as it is written: 1.005 is 1.01.
+        # Rounds the decimal digits, not the binary value: 1.005 is 1.01.
         ("text", "digits", "is_grouped"),
         "spark_scaled_digits(CAST(trunc(abs(CAST(text AS DECIMAL(38, 20))) * CAST(power(10, digits) AS BIGINT) "
         "+ 0.5) AS VARCHAR), digits, is_grouped)",
@@ -196,10 +197,10 @@ class _Format:
         return sum(map(len, self.groups))
 
 
-def _format_of(name: str, text: str) -> _Format:
+def _parse_format(name: str, text: str) -> _Format:
     found = _FORMAT.fullmatch(text.upper())
     if found is None or (found["first"] and found["last"]):
-        raise refusal(name, f"{text!r} is no format of numbers, as in '999,990.00' or 'S$999'")
+        raise refusal(name, f"{text!r} is not a number format, as in '999,990.00' or 'S$999'")
     part = len(found["part"] or "")
     made = _Format(
         tuple(re.split("[,G]", found["whole"])),
@@ -208,8 +209,8 @@ def _format_of(name: str, text: str) -> _Format:
         found["last"] or "",
         found["currency"] or "",
     )
-    if made.whole + part > _MOST_DIGITS:
-        raise refusal(name, f"the format {text!r} has more than {_MOST_DIGITS} digits")
+    if made.whole + part > _MAX_DIGITS:
+        raise refusal(name, f"the format {text!r} has more than {_MAX_DIGITS} digits")
     return made
 
 
@@ -218,7 +219,7 @@ def is_number_format(text: str) -> bool:
 
 
 def printed_by_format(name: str, of_time: Build) -> Build:
-    """`to_char`: of a number, of bytes, or `of_time`, as the format says."""
+    """Return a builder for `to_char`: the format decides between numbers, bytes and the builder `of_time`."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         needs(name, args, 2)
@@ -226,7 +227,7 @@ def printed_by_format(name: str, of_time: Build) -> Build:
             return exp.Null()
         text = text_of(args[1])
         if text is None:
-            raise refusal(name, "its format is no constant")
+            raise refusal(name, "its format must be a constant")
         if text.lower() == "hex":
             return own_call("hex", as_bytes(args[0]))
         if text.lower() == "base64":
@@ -235,16 +236,16 @@ def printed_by_format(name: str, of_time: Build) -> Build:
             return own_call("decode", as_bytes(args[0]))
         if not is_number_format(text):
             return of_time(args)
-        found = _format_of(name, text)
+        found = _parse_format(name, text)
         if len({group[0] for group in found.groups}) > 1:
-            raise refusal(name, f"the format {text!r} begins some groups with 0 and some with 9")
+            raise refusal(name, f"some groups of the format {text!r} start with 0 and some with 9")
         sign = f"<{found.first}" if found.first else f">{found.last}" if found.last else ""
         return macro_call(
             "formatted",
             macro_call("digits_of", args[0]),
             exp.Literal.number(found.whole),
             exp.Literal.number(found.part),
-            _cuts(found.groups),
+            _build_separator_positions(found.groups),
             exp.true() if found.groups[0][0] == "0" else exp.false(),
             exp.Literal.string(sign),
             exp.Literal.string(found.currency),
@@ -253,33 +254,33 @@ def printed_by_format(name: str, of_time: Build) -> Build:
     return build
 
 
-def _cuts(groups: Sequence[str]) -> exp.Expr:
-    """After how many digits there are separators."""
-    places, count = [], 0
+def _build_separator_positions(groups: Sequence[str]) -> exp.Expr:
+    """Return the counts of digits after which there are separators."""
+    positions, count = [], 0
     for group in groups[:-1]:
         count += len(group)
-        places.append(exp.Literal.number(count))
-    return exp.cast(exp.Array(expressions=places), "array<bigint>")
+        positions.append(exp.Literal.number(count))
+    return exp.cast(exp.Array(expressions=positions), "array<bigint>")
 
 
-def _read(name: str, macro: str) -> Build:
+def _make_number_parser(name: str, macro: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         needs(name, args, 2)
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
         text = text_of(args[1])
         if text is None:
-            raise refusal(name, "its format is no constant")
-        found = _format_of(name, text)
-        read = macro_call(macro, as_text(args[0]), exp.Literal.string(_shape(found)))
+            raise refusal(name, "its format must be a constant")
+        found = _parse_format(name, text)
+        read = macro_call(macro, as_text(args[0]), exp.Literal.string(_write_format_regexp(found)))
         kind = exp.DataType.build(f"decimal({found.whole + found.part}, {found.part})")
         return exp.Cast(this=read, to=kind)
 
     return build
 
 
-def _shape(found: _Format) -> str:
-    """The regular expression of the texts that a format reads: its groups are filled from the right."""
+def _write_format_regexp(found: _Format) -> str:
+    """Write the regular expression of the texts that a format parses: its groups are filled from the right."""
     shape, is_needed = "", False
     for group in found.groups:
         is_exact = group[0] == "0"
@@ -302,7 +303,7 @@ def _shape(found: _Format) -> str:
 _PATTERN = re.compile(r"(?P<before>[^#0,.%\u2030E'\u00a4;-]*)(?P<whole>[#,]*[0,]*)(?:\.(?P<least>0*)(?P<most>#*))?")
 
 
-def _number_by_format(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_format_number(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("format_number", args, 2)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
@@ -334,13 +335,13 @@ def _number_by_format(args: Sequence[exp.Expr]) -> exp.Expr | None:
 # --- format_string --------------------------------------------------------------------------------------------------
 
 _CONVERSION = re.compile(
-    r"%(?:(?P<place>\d+)\$)?(?P<flags>[-#+ 0,(]*)(?P<width>\d+)?(?:\.(?P<digits>\d+))?(?P<kind>[A-Za-z%])|%|[^%]+"
+    r"%(?:(?P<index>\d+)\$)?(?P<flags>[-#+ 0,(]*)(?P<width>\d+)?(?:\.(?P<digits>\d+))?(?P<kind>[A-Za-z%])|%|[^%]+"
 )
 _FLAGS = {"s": "-", "S": "-", "d": "-+ 0,(", "x": "-0", "X": "-0", "f": "-+ 0,(", "c": "-", "b": "-", "n": "", "%": ""}
 
 
-def _formatted(name: str) -> Build:
-    """`format_string`, piece by piece: NULL is the text null there."""
+def _make_format_string_builder(name: str) -> Build:
+    """Return a builder for `format_string`, which formats each conversion apart, and NULL as the text null."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if not args:
@@ -349,38 +350,38 @@ def _formatted(name: str) -> Build:
             return exp.Null()
         text = text_of(args[0])
         if text is None:
-            raise refusal(name, "its format is no constant")
-        pieces: list[exp.Expr] = [exp.Literal.string("")]
+            raise refusal(name, "its format must be a constant")
+        parts: list[exp.Expr] = [exp.Literal.string("")]
         used = 0
         for match in _CONVERSION.finditer(text):
             kind = match["kind"]
             if kind is None and match[0] == "%":
-                raise refusal(name, "a % in its format begins nothing that is printed")
+                raise refusal(name, "a % in its format does not start a conversion")
             if kind is None or kind in ("%", "n"):
-                pieces.append(exp.Literal.string(match[0] if kind is None else {"%": "%", "n": "\n"}[kind]))
+                parts.append(exp.Literal.string(match[0] if kind is None else {"%": "%", "n": "\n"}[kind]))
                 continue
             if kind not in _FLAGS or set(match["flags"]) - set(_FLAGS[kind]):
                 raise refusal(name, f"{match[0]} means something else to the embedded engine")
-            place = int(match["place"]) - 1 if match["place"] else used
-            used += 0 if match["place"] else 1
-            if not 0 <= place < len(args) - 1:
-                raise refusal(name, f"{match[0]} has no value to print")
-            pieces.append(_conversion(name, match, args[place + 1].copy()))
-        joined = pieces[0]
-        for piece in pieces[1:]:
-            joined = exp.DPipe(this=joined, expression=piece)
+            index = int(match["index"]) - 1 if match["index"] else used
+            used += 0 if match["index"] else 1
+            if not 0 <= index < len(args) - 1:
+                raise refusal(name, f"{match[0]} has no value")
+            parts.append(_build_conversion(name, match, args[index + 1].copy()))
+        joined = parts[0]
+        for part in parts[1:]:
+            joined = exp.DPipe(this=joined, expression=part)
         return exp.Paren(this=joined)
 
     return build
 
 
-def _conversion(name: str, match: re.Match[str], value: exp.Expr) -> exp.Expr:
+def _build_conversion(name: str, match: re.Match[str], value: exp.Expr) -> exp.Expr:
     kind, flags = match["kind"], exp.Literal.string(match["flags"])
     width = exp.Literal.number(int(match["width"] or 0))
     if ("0" in match["flags"] or "-" in match["flags"]) and not match["width"]:
-        raise refusal(name, f"{match[0]} has no width")
+        raise refusal(name, f"{match[0]} needs a width")
     if match["digits"] and kind not in ("s", "S", "f"):
-        raise refusal(name, f"{match[0]} has digits after a point")
+        raise refusal(name, f"{match[0]} must not have a precision")
     match kind:
         case "d":
             return macro_call("printed_whole", value, width, flags)
@@ -407,8 +408,8 @@ def _conversion(name: str, match: re.Match[str], value: exp.Expr) -> exp.Expr:
 
 
 BUILDERS: dict[str, Build] = {
-    "to_number": _read("to_number", "number_read"),
-    "try_to_number": _read("try_to_number", "try_number_read"),
-    "format_number": _number_by_format,
-    **{name: _formatted(name) for name in ("format_string", "printf")},
+    "to_number": _make_number_parser("to_number", "number_read"),
+    "try_to_number": _make_number_parser("try_to_number", "try_number_read"),
+    "format_number": _build_format_number,
+    **{name: _make_format_string_builder(name) for name in ("format_string", "printf")},
 }

@@ -1,7 +1,7 @@
-"""Spark's functions of numbers, of groups of rows and of values of any type in DuckDB's words.
+"""Spark's functions of numbers, aggregate functions, and functions of any type as DuckDB expressions.
 
-`MACROS` has macros of the embedded connection, `BUILDERS` makes a call of one (or other words) of the arguments, and
-`SAME` names the functions for which sqlglot's translation, or DuckDB's function of that name, means what Spark means.
+`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
+and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from tamis.scan.spark_arguments import as_int
 from tamis.scan.spark_calls import Build, Macro, Macros, by_kind, kind_call, macro, macro_call, own_call, refusal
 from tamis.scan.spark_operators import digits_of, give_types
 
-_ROUNDED = "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) ELSE x END"
+_ROUND = "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) ELSE x END"
 
 
-def _rounding(name: str, function: str) -> Macros:
-    """Rounding in which the halves of a float are those of the number as it is written: 1.005 rounds to 1.01."""
+def _define_rounding(name: str, function: str) -> Macros:
+    """Return macros that round the decimal digits of a float, not its binary value: 1.005 rounds to 1.01."""
     return by_kind(
         name,
         {
-            "DOUBLE": _ROUNDED.format(function, "DOUBLE"),
-            "FLOAT": _ROUNDED.format(function, "FLOAT"),
+            "DOUBLE": _ROUND.format(function, "DOUBLE"),
+            "FLOAT": _ROUND.format(function, "FLOAT"),
             "VARCHAR": f"spark_{name}_double(spark_double(x), n)",
             "": f"{function}(x, n)",
         },
         "n",
-    ) | {f"{name}_double": (("x", "n"), _ROUNDED.format(function, "DOUBLE"))}
+    ) | {f"{name}_double": (("x", "n"), _ROUND.format(function, "DOUBLE"))}
 
 
-def _double(function: str) -> list[tuple[tuple[str, ...], str]]:
-    """A function of doubles, which also takes texts."""
+def _define_double_function(function: str) -> list[tuple[tuple[str, ...], str]]:
+    """Return overloads for a function of doubles that also takes texts."""
     return [(("y VARCHAR",), function.replace("y", "spark_double(y)")), (("y",), function)]
 
 
@@ -42,8 +42,8 @@ _INVERSE = "CASE WHEN {0}(CAST(y AS DOUBLE)) = 0 THEN CAST('Infinity' AS DOUBLE)
 _DAYS_BETWEEN = "to_days(CAST(date_diff('day', y, x) AS INTEGER))"
 
 
-def _shifts() -> Macros:
-    """Shifts as Java computes them: by as many bits as the remainder by the width says, and bits beyond it are lost."""
+def _define_shifts() -> Macros:
+    """Return macros for bit shifts as in Java: by the count modulo the width, and bits beyond the width are lost."""
     found: Macros = {
         f"low_bits_{name}": (
             ("v",),
@@ -70,23 +70,23 @@ def _shifts() -> Macros:
 
 
 MACROS: Macros = {
-    # What `listagg` joins: bytes would become their escaped text.
+    # An argument of `listagg`: DuckDB would join bytes as escaped text.
     "listed_text": [
-        # As they are, so that DISTINCT and ORDER BY are about the same value.
+        # Unchanged, so that DISTINCT and ORDER BY see the same value.
         *(((f"x {kind}",), "x") for kind in ("VARCHAR", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DATE")),
-        (("x BLOB",), "CAST(error('listagg of bytes is not computed here: cast them to a text') AS VARCHAR)"),
+        (("x BLOB",), "CAST(error('listagg does not support bytes here: cast them to a text') AS VARCHAR)"),
         (("x",), "spark_string(x)"),
     ],
-    **_rounding("round", "round"),
-    **_rounding("bround", "round_even"),
+    **_define_rounding("round", "round"),
+    **_define_rounding("bround", "round_even"),
     **by_kind("absolute", {"VARCHAR": "abs(spark_double(x))", "": "abs(x)"}),
     **by_kind("negated", {"VARCHAR": "-spark_double(x)", "": "-x"}),
     **by_kind("positive", {"VARCHAR": "spark_double(x)", "": "+x"}),
-    "sec": _double(_INVERSE.format("cos")),
-    "csc": _double(_INVERSE.format("sin")),
+    "sec": _define_double_function(_INVERSE.format("cos")),
+    "csc": _define_double_function(_INVERSE.format("sin")),
     "hypot": (
         ("a", "b"),
-        # Squares of large numbers overflow.
+        # Scales the operands, because squares of large numbers overflow.
         "CASE WHEN a IS NULL OR b IS NULL THEN NULL "
         "WHEN isinf(spark_double(a)) OR isinf(spark_double(b)) THEN CAST('Infinity' AS DOUBLE) "
         "WHEN greatest(abs(spark_double(a)), abs(spark_double(b))) = 0 THEN 0.0 "
@@ -118,7 +118,7 @@ MACROS: Macros = {
         "ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(low) - spark_double(v)) "
         "/ (spark_double(low) - spark_double(high))) AS BIGINT) + 1 END END",
     ),
-    **_shifts(),
+    **_define_shifts(),
     # Arithmetic that gives NULL where it fails
     **{
         f"try_{name}": [
@@ -147,16 +147,16 @@ MACROS: Macros = {
         "CASE WHEN typeof(x) LIKE '%[]' AND typeof(x) NOT LIKE 'STRUCT%' AND typeof(x) NOT LIKE 'MAP%' "
         "AND typeof(x) NOT LIKE '%[][]' THEN 'array<' || spark_type_name(typeof(x)[:-3]) || '>' "
         "WHEN typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' OR typeof(x) LIKE '%[][]' OR typeof(x) = 'INTERVAL' "
-        "THEN error('the type of a map, a struct, an interval or a list of lists is not told here') "
+        "THEN error('typeof does not support maps, structs, intervals and lists of lists here') "
         "ELSE spark_type_name(typeof(x)) END",
     ),
     # Groups of rows
     "skewness": (
         ("n", "low", "high", "sampled"),
-        # DuckDB's is that of a sample: sqrt(n * (n - 1)) / (n - 2) times as large.
+        # DuckDB computes the sample skewness, which is sqrt(n * (n - 1)) / (n - 2) times as large.
         "CASE WHEN n = 0 OR low = high THEN NULL WHEN n = 2 THEN 0.0 ELSE sampled * (n - 2) / sqrt(n * (n - 1.0)) END",
     ),
-    # The average of decimals has four digits more than they have. `one` is one of them, `mean` their average.
+    # The average of decimals has four more digits after the point. `one` is one of the values, `mean` their average.
     "mean": (
         ("one", "mean"),
         "CASE WHEN typeof(one) LIKE 'DECIMAL%' "
@@ -167,7 +167,7 @@ MACROS: Macros = {
         (("x DOUBLE",), "sum(x)"),
         (("x DECIMAL(18, 3)",), "error('try_sum of decimals: use sum')"),
     ],
-    # A macro of one aggregate function may have a window. NaN is what DuckDB says of columns that are constant.
+    # A macro of one aggregate function may have a window. DuckDB returns NaN for constant columns.
     **{
         name: (("a", "b"), f"nullif({name}(a, b), CAST('NaN' AS DOUBLE))")
         for name in ("corr", "regr_r2", "regr_slope", "regr_intercept")
@@ -175,7 +175,7 @@ MACROS: Macros = {
 }  # fmt: skip
 
 
-def _rounded(name: str) -> Build:
+def _make_rounding_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) not in (1, 2) or (len(args) == 2 and isinstance(args[1], exp.Null)):
             return None
@@ -184,19 +184,19 @@ def _rounded(name: str) -> Build:
     return build
 
 
-def _of_kind(name: str) -> Build:
+def _make_unary_builder(name: str) -> Build:
     return lambda args: kind_call(name, args[0]) if len(args) == 1 else None
 
 
-def _absolute(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_abs(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 1:
         return None
-    # What an interval is without its sign is worked out where its fields are known.
+    # `spark_intervals` translates the absolute value of an interval.
     return own_call("abs", args[0]) if args[0].find(exp.Interval) is not None else kind_call("absolute", args[0])
 
 
-def _cast(name: str) -> Build:
-    """`double(x)`, which is `CAST(x AS DOUBLE)`."""
+def _make_cast_builder(name: str) -> Build:
+    """Return a builder for `double(x)`, which is `CAST(x AS DOUBLE)`, and the like."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 1:
@@ -206,29 +206,29 @@ def _cast(name: str) -> Build:
     return build
 
 
-def _skewness(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_skewness(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 1:
         return None
     value = kind_call("double", args[0])
     return macro_call("skewness", *(own_call(name, value.copy()) for name in ("count", "min", "max", "skewness")))
 
 
-def _percentile(name: str) -> Build:
+def _make_percentile_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if name == "percentile_approx":
             if len(args) not in (2, 3):
                 raise refusal(name, "it takes two or three arguments")
-            # All values are looked at: the accuracy is the best there is.
+            # The result is exact: DuckDB looks at all values.
             return own_call("quantile_disc", *args[:2])
         if len(args) != 2:
-            raise refusal(name, "values with frequencies are not counted here: repeat the rows")
+            raise refusal(name, "frequencies are not supported here: repeat the rows")
         value = exp.Cast(this=args[0], to=exp.DataType.build("double", dialect="duckdb"))
         return own_call("quantile_cont", value, args[1])
 
     return build
 
 
-def _joined(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_listagg(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not args:
         return None
     is_distinct = isinstance(args[0], exp.Distinct)
@@ -239,12 +239,12 @@ def _joined(args: Sequence[exp.Expr]) -> exp.Expr | None:
         delimiter = [exp.Literal.string("")]
     value = value if isinstance(value, exp.Null) else macro_call("listed_text", value)
     if not isinstance(delimiter[0], exp.Literal):
-        raise refusal("listagg", "its delimiter is a constant text, and bytes are not joined here")
+        raise refusal("listagg", "its delimiter must be a constant text, and bytes are not supported")
     delimiter = [exp.Literal.string(delimiter[0].name)]
     return own_call("string_agg", exp.Distinct(expressions=[value]) if is_distinct else value, *delimiter)
 
 
-def _first(name: str) -> Build:
+def _make_first_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         match args:
             case [value]:
@@ -254,13 +254,13 @@ def _first(name: str) -> Build:
             case [value, exp.Boolean(this=False)]:
                 return own_call(name, value)
             case _:
-                raise refusal(name, "whether NULL counts must be written as TRUE or FALSE")
+                raise refusal(name, "its second argument, whether to ignore NULL, must be TRUE or FALSE")
 
     return build
 
 
-def _tried(name: str, kind: type[exp.Expr]) -> Build:
-    """`try_add` and others: operands have the types of the operator's, and an interval is added as it does."""
+def _make_try_builder(name: str, kind: type[exp.Expr]) -> Build:
+    """Return a builder for `try_add` and the like: operands, and intervals, are typed as those of the operator."""
     plain = macro(f"try_{name}", MACROS)
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -271,7 +271,7 @@ def _tried(name: str, kind: type[exp.Expr]) -> Build:
     return build
 
 
-def _try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 2:
         return None
     if isinstance(args[0].unnest(), exp.Interval):
@@ -280,7 +280,7 @@ def _try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return macro_call("try_quotient", *sides, *map(digits_of, sides))
 
 
-def _shift(name: str) -> Build:
+def _make_shift_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         return shifted(name, args[0], args[1]) if len(args) == 2 else None
 
@@ -288,7 +288,7 @@ def _shift(name: str) -> Build:
 
 
 def shifted(name: str, value: exp.Expr, bits: exp.Expr) -> exp.Expr:
-    """A call of `shiftleft`, `shiftright` or `shiftrightunsigned`."""
+    """Build a call of `shiftleft`, `shiftright` or `shiftrightunsigned`."""
     if isinstance(value, exp.Null):
         return exp.cast(exp.null(), "int")
     return macro_call(name, value, as_int(bits))
@@ -298,29 +298,29 @@ BUILDERS: dict[str, Build] = {
     **{name: macro(name, MACROS) for name in (
         "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "try_mod", "typeof", "corr", "regr_r2",
         "regr_slope", "regr_intercept")},
-    "try_add": _tried("add", exp.Add),
-    "try_subtract": _tried("subtract", exp.Sub),
-    "try_multiply": _tried("multiply", exp.Mul),
-    "try_divide": _try_divide,
-    **{name: _shift(name) for name in ("shiftleft", "shiftright", "shiftrightunsigned")},
+    "try_add": _make_try_builder("add", exp.Add),
+    "try_subtract": _make_try_builder("subtract", exp.Sub),
+    "try_multiply": _make_try_builder("multiply", exp.Mul),
+    "try_divide": _build_try_divide,
+    **{name: _make_shift_builder(name) for name in ("shiftleft", "shiftright", "shiftrightunsigned")},
     "getbit": lambda args: macro_call("bit_get", *args) if len(args) == 2 else None,
-    "round": _rounded("round"),
-    "bround": _rounded("bround"),
-    "abs": _absolute,
-    "negative": _of_kind("negated"),
-    "positive": _of_kind("positive"),
-    **{name: _cast(name) for name in (
+    "round": _make_rounding_builder("round"),
+    "bround": _make_rounding_builder("bround"),
+    "abs": _build_abs,
+    "negative": _make_unary_builder("negated"),
+    "positive": _make_unary_builder("positive"),
+    **{name: _make_cast_builder(name) for name in (
         "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "date", "timestamp",
         "timestamp_ntz", "timestamp_ltz")},
-    "decimal": lambda args: _cast("decimal(10, 0)")(args),
+    "decimal": lambda args: _make_cast_builder("decimal(10, 0)")(args),
     "any_value": lambda args: own_call("first", *args) if len(args) == 1 else None,
-    "skewness": _skewness,
+    "skewness": _build_skewness,
     "try_sum": macro("try_sum", MACROS),
     "try_avg": lambda args: exp.Avg(this=args[0]) if len(args) == 1 else None,
-    "percentile": _percentile("percentile"),
-    **dict.fromkeys(("percentile_approx", "approx_percentile"), _percentile("percentile_approx")),
-    **dict.fromkeys(("listagg", "string_agg"), _joined),
-    **{name: _first(name) for name in ("first", "last")},
+    "percentile": _make_percentile_builder("percentile"),
+    **dict.fromkeys(("percentile_approx", "approx_percentile"), _make_percentile_builder("percentile_approx")),
+    **dict.fromkeys(("listagg", "string_agg"), _build_listagg),
+    **{name: _make_first_builder(name) for name in ("first", "last")},
 }  # fmt: skip
 
 SAME = frozenset({

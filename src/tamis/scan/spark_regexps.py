@@ -1,4 +1,4 @@
-"""Spark's functions with regular expressions in DuckDB's words; `java_regexps` says what those of Java are to RE2."""
+"""Spark's functions of regular expressions as DuckDB expressions; `java_regexps` translates the expressions to RE2."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAFE = (
     r"|\[\^?[^\\\[\]&]+\])|\^|\||\)"
     r"|[*+?](?:[^?*+{\\$.^|(){}\[\]]|$)|[*+?]\)|[*+?]\|)*"
 )
-"""Regular expressions that are no constants and mean the same for sure."""
+"""The non-constant regular expressions that certainly mean the same in Java and RE2."""
 _GROUP_COUNT = r"length(regexp_replace(regexp_replace(pattern, '\\.|\[[^\]]*\]', '', 'g'), '[^(]', '', 'g'))"
 _UTF_16 = r"length({0}) + length(regexp_replace({0}, '[^\x{{10000}}-\x{{10FFFF}}]', '', 'g'))"
 
@@ -28,13 +28,14 @@ MACROS: Macros = {
     "pattern": (
         ("pattern",),
         f"CASE WHEN regexp_full_match(pattern, '{_SAFE}') THEN pattern WHEN pattern IS NOT NULL "
-        "THEN error('a regular expression that is no constant may have letters, classes, groups and * + ? | only') END",
+        "THEN error('a regular expression that is not a constant may only have letters, classes, groups "
+        "and * + ? |') END",
     ),
     "filled_pattern": (
-        # Matches of no character follow each other in another way.
+        # Java and RE2 place empty matches differently.
         ("pattern",),
         "CASE WHEN regexp_matches('', pattern) "
-        "THEN error('a regular expression that is no constant may not match the empty text') ELSE pattern END",
+        "THEN error('a regular expression that is not a constant must not match the empty text') ELSE pattern END",
     ),
     "guarded": (
         ("x", "guard"),
@@ -85,14 +86,16 @@ MACROS: Macros = {
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The text and the regular expression of a call, in DuckDB's words."""
+    """The text and the regular expression of a call, as DuckDB expressions."""
 
     text: exp.Expr
     pattern: exp.Expr
     known: Regexp | None
 
 
-def _match(name: str, text: exp.Expr, pattern: exp.Expr, *, is_search: bool = False, is_global: bool = False) -> _Match:
+def _prepare_match(
+    name: str, text: exp.Expr, pattern: exp.Expr, *, is_search: bool = False, is_global: bool = False
+) -> _Match:
     subject = as_text(text)
     constant = text_of(pattern)
     if constant is None:
@@ -111,53 +114,53 @@ def _match(name: str, text: exp.Expr, pattern: exp.Expr, *, is_search: bool = Fa
 
 
 def like(text: exp.Expr, pattern: exp.Expr) -> exp.Expr:
-    """`text RLIKE pattern`."""
+    """Build `text RLIKE pattern`."""
     if isinstance(text, exp.Null) or isinstance(pattern, exp.Null):
         return exp.Null()
-    found = _match("RLIKE", text, pattern, is_search=True)
+    found = _prepare_match("RLIKE", text, pattern, is_search=True)
     return own_call("regexp_matches", found.text, found.pattern)
 
 
-def _like(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_regexp_like(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("regexp_like", args, 2)
     return like(args[0], args[1])
 
 
-def _group_number(name: str, args: Sequence[exp.Expr], found: _Match) -> tuple[exp.Expr, exp.Expr]:
-    """The regular expression and the number of the group that is asked for."""
+def _read_group_number(name: str, args: Sequence[exp.Expr], found: _Match) -> tuple[exp.Expr, exp.Expr]:
+    """Return the regular expression and the number of the requested group."""
     number = args[2] if len(args) == 3 else exp.Literal.number(1)
     if not isinstance(number, exp.Literal) or not number.name.isdecimal():
         raise refusal(name, "its group must be a constant that is not negative")
     if found.known is None:
         return macro_call("group", found.pattern, number), number
     if int(number.name) > found.known.groups:
-        raise refusal(name, f"the regular expression has {found.known.groups} groups, and {number.name} is asked for")
+        raise refusal(name, f"the regular expression has {found.known.groups} groups, not {number.name}")
     return found.pattern, exp.Literal.number(int(number.name))
 
 
-def _extracted(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_extract(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("regexp_extract", args, 2, 3)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    found = _match("regexp_extract", args[0], args[1])
-    pattern, number = _group_number("regexp_extract", args, found)
+    found = _prepare_match("regexp_extract", args[0], args[1])
+    pattern, number = _read_group_number("regexp_extract", args, found)
     return own_call("regexp_extract", found.text, pattern, number)
 
 
-def _all_extracted(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_extract_all(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("regexp_extract_all", args, 2, 3)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    found = _match("regexp_extract_all", args[0], args[1], is_global=True)
-    pattern, number = _group_number("regexp_extract_all", args, found)
+    found = _prepare_match("regexp_extract_all", args[0], args[1], is_global=True)
+    pattern, number = _read_group_number("regexp_extract_all", args, found)
     return macro_call("regexp_extract_all", found.text, pattern, number)
 
 
-def _replaced(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("regexp_replace", args, 3, 4)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    found = _match("regexp_replace", args[0], args[1], is_global=True)
+    found = _prepare_match("regexp_replace", args[0], args[1], is_global=True)
     text = text_of(args[2])
     try:
         by = (
@@ -173,45 +176,47 @@ def _replaced(args: Sequence[exp.Expr]) -> exp.Expr | None:
         raise refusal("regexp_replace", "its position must be a constant greater than 0")
     constant = text_of(args[1])
     if constant is None or re.search(r"\^|\\[AbB]", constant):
-        raise refusal("regexp_replace", "what stands before its position would count as the beginning of the text")
+        raise refusal(
+            "regexp_replace", "with a position, its regular expression must be a constant without ^, \\A and \\b"
+        )
     return macro_call("regexp_replace_from", found.text, found.pattern, by, as_int(args[3]))
 
 
-def _counted(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("regexp_count", args, 2)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    found = _match("regexp_count", args[0], args[1], is_global=True)
+    found = _prepare_match("regexp_count", args[0], args[1], is_global=True)
     return macro_call("regexp_count", found.text, found.pattern)
 
 
-def _located(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """`regexp_instr`: its third argument is a group that Spark leaves out of account."""
+def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `regexp_instr`. Spark ignores its third argument, a group."""
     needs("regexp_instr", args, 2, 3)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    found = _match("regexp_instr", args[0], args[1])
+    found = _prepare_match("regexp_instr", args[0], args[1])
     if found.known is not None and "(?" in str(found.pattern.this)[:2] and str(found.pattern.this)[2:3] != ":":
         raise refusal("regexp_instr", "the regular expression has flags")
     return macro_call("regexp_instr", found.text, found.pattern)
 
 
-def _first_match(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_substr(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("regexp_substr", args, 2)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    found = _match("regexp_substr", args[0], args[1])
+    found = _prepare_match("regexp_substr", args[0], args[1])
     return macro_call("regexp_substr", found.text, found.pattern)
 
 
-def _split(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_split(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("split", args, 2, 3)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.cast(exp.null(), "array<text>")
     most = as_int(args[2]) if len(args) == 3 else exp.Literal.number(-1)
     if text_of(args[1]) == "":
         return macro_call("characters", as_text(args[0]), most)
-    found = _match("split", args[0], args[1], is_global=True)
+    found = _prepare_match("split", args[0], args[1], is_global=True)
     if found.known is not None and found.known.is_assertion:
         raise refusal("split", "its regular expression matches between characters")
     if len(args) == 2:
@@ -220,12 +225,12 @@ def _split(args: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 BUILDERS: dict[str, Build] = {
-    **dict.fromkeys(("regexp_like", "regexp", "rlike"), _like),
-    "regexp_extract": _extracted,
-    "regexp_extract_all": _all_extracted,
-    "regexp_replace": _replaced,
-    "regexp_count": _counted,
-    "regexp_instr": _located,
-    "regexp_substr": _first_match,
-    "split": _split,
+    **dict.fromkeys(("regexp_like", "regexp", "rlike"), _build_regexp_like),
+    "regexp_extract": _build_extract,
+    "regexp_extract_all": _build_extract_all,
+    "regexp_replace": _build_replace,
+    "regexp_count": _build_count,
+    "regexp_instr": _build_instr,
+    "regexp_substr": _build_substr,
+    "split": _build_split,
 }

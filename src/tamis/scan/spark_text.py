@@ -1,11 +1,11 @@
-"""Spark's functions of texts and binary values in DuckDB's words: one row of the function table a function.
+"""Spark's functions of texts and binary values as DuckDB expressions.
 
-`MACROS` has macros of the embedded connection, `BUILDERS` makes a call of one (or other words) of the arguments, and
-`SAME` names the functions for which sqlglot's translation, or DuckDB's function of that name, means what Spark means.
+`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
+and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
 
-Spark casts what is no text to one (`contains(12, '1')`), and most functions give a text for bytes too: `spark_text` is
-that cast. Where bytes give bytes, a macro has an overload with parameters of type BLOB. Bytes are cut and compared by
-their hexadecimal digits, two a byte, because DuckDB has no functions for that.
+Spark casts other values to texts (`contains(12, '1')`), and most functions return a text for bytes too: `spark_text` is
+that cast. Where bytes give bytes, a macro has an overload with parameters of type BLOB. It slices and compares bytes by
+their hexadecimal digits, two per byte, because DuckDB has no functions for that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MACROS: Macros = {**_TEXTS, **_BYTES, **_CHARSETS, **_HASHES, **_NUMBER_FORMATS,
 # --- Calls ---------------------------------------------------------------------------------------------------------
 
 
-def _padded(name: str) -> Build:
+def _make_pad_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         needs(name, args, 2, 3)
         if any(isinstance(arg, exp.Null) for arg in args):
@@ -59,8 +59,8 @@ def _padded(name: str) -> Build:
     return build
 
 
-def _trimmed(name: str, *, text_first: bool) -> Build:
-    """`ltrim(characters, text)` has its arguments the other way round than `btrim(text, characters)`."""
+def _make_trim_builder(name: str, *, text_first: bool) -> Build:
+    """Return a builder of a trim function: `btrim(text, characters)`, but `ltrim(characters, text)`."""
     side = {"btrim": "trim", "trim": "trim", "ltrim": "ltrim", "rtrim": "rtrim"}[name]
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -73,7 +73,7 @@ def _trimmed(name: str, *, text_first: bool) -> Build:
 
 
 def trim(node: exp.Trim) -> exp.Expr:
-    """`TRIM(BOTH 'x' FROM s)`."""
+    """Build `TRIM(BOTH 'x' FROM s)`."""
     side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
     characters = node.expression if node.args.get("expression") is not None else exp.Literal.string(" ")
     return own_call(side, as_text(node.this), as_text(characters))
@@ -81,10 +81,10 @@ def trim(node: exp.Trim) -> exp.Expr:
 
 def overlay(node: exp.Overlay) -> exp.Expr:
     given = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
-    return _overlaid([value for value in given if value is not None])
+    return _build_overlay([value for value in given if value is not None])
 
 
-def _overlaid(args: Sequence[exp.Expr]) -> exp.Expr:
+def _build_overlay(args: Sequence[exp.Expr]) -> exp.Expr:
     needs("overlay", args, 3, 4)
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
@@ -94,7 +94,7 @@ def _overlaid(args: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | None) -> exp.Expr:
-    """A part of a text; position 0 is the first character in Spark, and one before it in DuckDB."""
+    """Build a substring. Position 0 is the first character in Spark, and the one before it in DuckDB."""
     if start is None:
         raise refusal("substring", "it takes a position")
     if any(isinstance(each, exp.Null) for each in (text, start, size)):
@@ -111,24 +111,24 @@ def substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | None) -> 
     return macro_call("text_part" if is_text(text) else "substring", text, as_int(start), as_int(length))
 
 
-def _substring(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_substring(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("substring", args, 2, 3)
     return substring(args[0], args[1], args[2] if len(args) == 3 else None)
 
 
 def position(text: exp.Expr, part: exp.Expr, start: exp.Expr | None) -> exp.Expr:
-    """`position(part IN text)` and `locate(part, text, start)`."""
+    """Build `position(part IN text)` or `locate(part, text, start)`."""
     if start is None:
         return exp.cast(own_call("strpos", as_text(text), as_text(part)), "int")
     return macro_call("locate", as_text(part), as_text(text), as_int(start))
 
 
-def _located(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_locate(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("locate", args, 2, 3)
     return position(args[1], args[0], args[2] if len(args) == 3 else None)
 
 
-def _instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("instr", args, 2, 3, 4)
     if len(args) == 2:
         return position(args[0], args[1], None)
@@ -136,44 +136,44 @@ def _instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return macro_call("occurrence", as_text(args[0]), as_text(args[1]), as_int(args[2]), occurrence)
 
 
-def _joined_with_separator(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_concat_ws(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not args:
         raise refusal("concat_ws", "it takes a separator")
     if isinstance(args[0], exp.Null):
         return exp.cast(exp.null(), "varchar")
-    pieces = [_listed(arg) for arg in args[1:] if not isinstance(arg, exp.Null)]
-    return own_call("concat_ws", as_text(args[0]), *(pieces or [exp.cast(exp.null(), "varchar")]))
+    parts = [_build_concat_ws_part(arg) for arg in args[1:] if not isinstance(arg, exp.Null)]
+    return own_call("concat_ws", as_text(args[0]), *(parts or [exp.cast(exp.null(), "varchar")]))
 
 
-def _listed(value: exp.Expr) -> exp.Expr:
+def _build_concat_ws_part(value: exp.Expr) -> exp.Expr:
     if isinstance(value, exp.Array):
         return exp.Array(expressions=[as_text(item) for item in value.expressions] or [exp.cast(exp.null(), "varchar")])
     return value if is_text(value) else macro_call("ws_piece", value)
 
 
-def _elt(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_elt(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) < 2:
         raise refusal("elt", "it takes a position and values")
     if isinstance(args[0], exp.Null):
         return exp.Null()
-    place, values = as_int(args[0]), args[1:]
+    index, values = as_int(args[0]), args[1:]
     chosen: exp.Expr = macro_call("either", exp.true(), values[-1], values[-1].copy())
     for number, value in reversed(list(enumerate(values[:-1], 1))):
-        is_it = exp.EQ(this=place.copy(), expression=exp.Literal.number(number))
+        is_it = exp.EQ(this=index.copy(), expression=exp.Literal.number(number))
         chosen = macro_call("either", is_it, value, chosen)
-    outside = exp.Not(this=exp.Between(this=place, low=exp.Literal.number(1), high=exp.Literal.number(len(values))))
-    error = own_call("error", exp.Literal.string(f"elt has {len(values)} values, and its position is another"))
-    missing = exp.Is(this=place.copy(), expression=exp.null())
+    outside = exp.Not(this=exp.Between(this=index, low=exp.Literal.number(1), high=exp.Literal.number(len(values))))
+    error = own_call("error", exp.Literal.string(f"elt has {len(values)} values, and its position is out of range"))
+    missing = exp.Is(this=index.copy(), expression=exp.null())
     ifs = [exp.If(this=missing, true=exp.null()), exp.If(this=outside, true=error)]
     return exp.Paren(this=exp.Case(ifs=ifs, default=chosen))
 
 
-_MASKS = {"upperchar": "X", "lowerchar": "x", "digitchar": "n", "otherchar": None}
+_DEFAULT_MASKS = {"upperchar": "X", "lowerchar": "x", "digitchar": "n", "otherchar": None}
 
 
-def _masked(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """`mask(text, upper, lower, digit, other)`: a character that is NULL leaves such characters as they are."""
-    names = ("str", *_MASKS)
+def _build_mask(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `mask(text, upper, lower, digit, other)`: NULL as a mask leaves such characters unchanged."""
+    names = ("str", *_DEFAULT_MASKS)
     given: dict[str, exp.Expr] = {}
     for number, arg in enumerate(args):
         if isinstance(arg, exp.Kwarg | exp.PropertyEQ):
@@ -183,7 +183,7 @@ def _masked(args: Sequence[exp.Expr]) -> exp.Expr | None:
         else:
             raise refusal("mask", "it takes at most 5 arguments")
         if name not in names or name in given:
-            raise refusal("mask", f"{name} is none of its arguments, or is there twice")
+            raise refusal("mask", f"{name} is not one of its arguments, or occurs twice")
         given[name] = value
     if "str" not in given:
         raise refusal("mask", "it takes a text")
@@ -191,14 +191,16 @@ def _masked(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if isinstance(text, exp.Null):
         return exp.Null()
     return macro_call(
-        "masked", text if is_text(text) else macro_call("only_text", text), *(_mask_of(name, given) for name in _MASKS)
+        "masked",
+        text if is_text(text) else macro_call("only_text", text),
+        *(_read_mask(name, given) for name in _DEFAULT_MASKS),
     )
 
 
-def _mask_of(name: str, given: dict[str, exp.Expr]) -> exp.Expr:
+def _read_mask(name: str, given: dict[str, exp.Expr]) -> exp.Expr:
     value = given.get(name)
     if value is None:
-        default = _MASKS[name]
+        default = _DEFAULT_MASKS[name]
         return exp.cast(exp.null(), "varchar") if default is None else exp.Literal.string(default)
     if isinstance(value, exp.Null):
         return exp.cast(exp.null(), "varchar")
@@ -210,10 +212,12 @@ def _mask_of(name: str, given: dict[str, exp.Expr]) -> exp.Expr:
     return value
 
 
-def _decoded(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """`decode(bytes, charset)`, or `decode(value, search, result, …, default)`."""
+def _build_decode(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `decode(bytes, charset)` or `decode(value, search, result, …, default)`."""
     if len(args) < 2:
-        raise refusal("decode", "it takes bytes and a character set, or a value and what it may be")
+        raise refusal(
+            "decode", "it takes bytes and a character set, or a value and pairs of a search value and a result"
+        )
     if len(args) == 2:
         return macro_call("decode", as_bytes(args[0]), as_text(args[1]))
     value, *rest = args
@@ -225,7 +229,7 @@ def _decoded(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return exp.Paren(this=exp.Case(ifs=ifs, default=default))
 
 
-def _to_binary_call(name: str) -> Build:
+def _make_to_binary_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         needs(name, args, 1, 2)
         format_ = args[1] if len(args) == 2 else exp.Literal.string("hex")
@@ -233,23 +237,23 @@ def _to_binary_call(name: str) -> Build:
             raise refusal(name, "its format must be a constant text: hex, utf-8 or base64")
         text = text_of(format_)
         if name == "to_binary" and text is not None and text.lower() not in ("hex", "utf-8", "utf8", "base64"):
-            raise refusal(name, f"{text!r} is no format. Formats: hex, utf-8, base64")
+            raise refusal(name, f"{text!r} is not a format. Formats: hex, utf-8, base64")
         return macro_call(name, as_text(args[0]), as_text(format_))
 
     return build
 
 
-def _levenshtein(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_levenshtein(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("levenshtein", args, 2, 3)
     distance = macro_call("levenshtein", as_text(args[0]), as_text(args[1]))
     if len(args) == 2:
         return distance
     if isinstance(args[2], exp.Null):
-        raise refusal("levenshtein", "Spark gives NULL or -1 where the threshold is NULL")
+        raise refusal("levenshtein", "Spark returns NULL or -1 where the threshold is NULL")
     return macro_call("within", distance, as_int(args[2]))
 
 
-def _type_name(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_typeof(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("typeof", args, 1)
     if not has_known_type(args[0]):
         raise refusal("typeof", "a computed value may have another type here")
@@ -258,31 +262,31 @@ def _type_name(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return macro_call("typeof", args[0])
 
 
-def _until(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_substring_index(args: Sequence[exp.Expr]) -> exp.Expr | None:
     is_simple = (
         len(args) == 3 and len(text_of(args[1]) or "") == 1 and isinstance(args[2].unnest(), exp.Literal | exp.Neg)
     )
     return with_types("substring_index" if is_simple else "until_position", "tti")(args)
 
 
-def _quoted(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_quote(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("quote", args, 1)
     escaped = own_call("replace", as_text(args[0]), exp.Literal.string("'"), exp.Literal.string("\\'"))
     quote = exp.Literal.string("'")
     return exp.Paren(this=exp.DPipe(this=exp.DPipe(this=quote, expression=escaped), expression=quote.copy()))
 
 
-def _normalized(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_normalize(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("normalize", args, 1, 2)
     form = args[1] if len(args) == 2 else exp.Literal.string("NFC")
     if isinstance(args[0], exp.Null) or isinstance(form, exp.Null):
         return exp.Null()
     if (text_of(form) or "").upper() != "NFC":
-        raise refusal("normalize", "the embedded engine knows the form NFC alone")
+        raise refusal("normalize", "the embedded engine supports only the form NFC")
     return own_call("nfc_normalize", as_text(args[0]))
 
 
-def _over_bytes(name: str, own: str | None = None) -> Build:
+def _make_bytes_builder(name: str, own: str | None = None) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         needs(name, args, 1)
         if isinstance(args[0], exp.Null):
@@ -293,23 +297,23 @@ def _over_bytes(name: str, own: str | None = None) -> Build:
     return build
 
 
-def _repeated(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_repeat(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("repeat", args, 2)
     return own_call("repeat", as_text(args[0]), as_int(args[1]))
 
 
-def _space(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_space(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("space", args, 1)
     return own_call("repeat", exp.Literal.string(" "), as_int(args[0]))
 
 
-def _replaced(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("replace", args, 2, 3)
     by = args[2] if len(args) == 3 else exp.Literal.string("")
     return own_call("replace", *map(as_text, (args[0], args[1], by)))
 
 
-def _bit_length(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_bit_length(args: Sequence[exp.Expr]) -> exp.Expr | None:
     needs("bit_length", args, 1)
     if isinstance(args[0], exp.Null):
         return exp.Null()
@@ -325,69 +329,69 @@ BUILDERS: dict[str, Build] = {
         ("length", "char_length", "character_length", "len"), with_types("length", "a", of_texts="text_length")
     ),
     "octet_length": with_types("octet_length", "a", of_texts="text_size"),
-    "bit_length": _bit_length,
+    "bit_length": _build_bit_length,
     **dict.fromkeys(("lower", "lcase"), with_types("lower", "t")),
     **dict.fromkeys(("upper", "ucase"), with_types("upper", "t")),
     "initcap": with_types("initcap", "t"),
     "reverse": with_types("reverse", "a", of_texts="reverse_text"),
-    "lpad": _padded("lpad"),
-    "rpad": _padded("rpad"),
-    "btrim": _trimmed("btrim", text_first=True),
-    "trim": _trimmed("trim", text_first=False),
-    "ltrim": _trimmed("ltrim", text_first=False),
-    "rtrim": _trimmed("rtrim", text_first=False),
-    **dict.fromkeys(("substring", "substr"), _substring),
+    "lpad": _make_pad_builder("lpad"),
+    "rpad": _make_pad_builder("rpad"),
+    "btrim": _make_trim_builder("btrim", text_first=True),
+    "trim": _make_trim_builder("trim", text_first=False),
+    "ltrim": _make_trim_builder("ltrim", text_first=False),
+    "rtrim": _make_trim_builder("rtrim", text_first=False),
+    **dict.fromkeys(("substring", "substr"), _build_substring),
     "left": with_types("left", "ai", of_texts="left_text"),
     "right": with_types("right", "ti"),
-    "overlay": _overlaid,
-    "repeat": _repeated,
-    "space": _space,
+    "overlay": _build_overlay,
+    "repeat": _build_repeat,
+    "space": _build_space,
     "ascii": with_types("ascii", "t", own="ascii"),
     **dict.fromkeys(("char", "chr"), lambda args: with_types("char", "a")([_as_long(arg) for arg in args])),
-    "elt": _elt,
-    "instr": _instr,
-    **dict.fromkeys(("locate", "position"), _located),
+    "elt": _build_elt,
+    "instr": _build_instr,
+    **dict.fromkeys(("locate", "position"), _build_locate),
     "translate": with_types("translate", "ttt", own="translate"),
-    "replace": _replaced,
-    # Without arguments it is the empty text; see `spark_nodes` for others.
+    "replace": _build_replace,
+    # Without arguments it returns the empty text; `spark_nodes` translates all others.
     "concat": lambda args: None if args else exp.Literal.string(""),
-    "concat_ws": _joined_with_separator,
+    "concat_ws": _build_concat_ws,
     "soundex": with_types("soundex", "t"),
-    "levenshtein": _levenshtein,
+    "levenshtein": _build_levenshtein,
     "split_part": with_types("split_part", "tti"),
-    "substring_index": _until,
+    "substring_index": _build_substring_index,
     "find_in_set": with_types("find_in_set", "tt"),
     "luhn_check": with_types("luhn_check", "t"),
-    "mask": _masked,
-    "quote": _quoted,
-    "normalize": _normalized,
+    "mask": _build_mask,
+    "quote": _build_quote,
+    "normalize": _build_normalize,
     "encode": with_types("encode", "tt"),
-    "decode": _decoded,
+    "decode": _build_decode,
     "hex": with_types("hex", "a", of_texts=".hex"),
     "unhex": with_types("unhex", "t"),
     "bin": with_types("bin", "a"),
     "conv": with_types("conv", "tii"),
-    "base64": _over_bytes("base64"),
+    "base64": _make_bytes_builder("base64"),
     "unbase64": with_types("unbase64", "t"),
-    "to_binary": _to_binary_call("to_binary"),
-    "try_to_binary": _to_binary_call("try_to_binary"),
+    "to_binary": _make_to_binary_builder("to_binary"),
+    "try_to_binary": _make_to_binary_builder("try_to_binary"),
     "is_valid_utf8": with_types("is_valid_utf8", "a"),
     "make_valid_utf8": with_types("make_valid_utf8", "a"),
     "validate_utf8": with_types("validate_utf8", "a"),
     "try_validate_utf8": with_types("try_validate_utf8", "a"),
-    "md5": _over_bytes("md5", "md5"),
-    **dict.fromkeys(("sha", "sha1"), _over_bytes("sha1", "sha1")),
+    "md5": _make_bytes_builder("md5", "md5"),
+    **dict.fromkeys(("sha", "sha1"), _make_bytes_builder("sha1", "sha1")),
     "url_encode": with_types("url_encode", "t"),
     "url_decode": with_types("url_decode", "t"),
     "try_url_decode": with_types("try_url_decode", "t"),
     "parse_url": with_types("parse_url", "ttt", fewest=2),
     "try_parse_url": with_types("try_parse_url", "ttt", fewest=2),
-    "typeof": _type_name,
+    "typeof": _build_typeof,
     "uuid": lambda args: exp.cast(own_call("uuid"), "varchar"),
     "sentences": refused("sentences", "the embedded engine does not know where words and sentences end"),
-    "randstr": refused("randstr", "its letters are drawn in another way"),
+    "randstr": refused("randstr", "the embedded engine draws its letters differently"),
     **{
-        name: refused(name, "the embedded engine compares texts by their bytes alone")
+        name: refused(name, "the embedded engine compares texts only by their bytes")
         for name in ("collate", "collation", "collations")
     },
     **_HASH_BUILDERS,

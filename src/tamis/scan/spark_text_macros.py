@@ -1,4 +1,4 @@
-"""Macros of the embedded connection for Spark's functions of texts: casts, parts, lengths and other texts."""
+"""Macros for Spark's functions of texts: casts, substrings, lengths, case, padding and distances."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tamis.expr.kernels import GROWING
 from tamis.scan.spark_arguments import LARGEST_INT
 from tamis.scan.spark_calls import Macros
 
-# --- Letters of which upper or lower case is more than another letter ----------------------------------------------
+# --- Letters with special case mappings ------------------------------------------------------------------------------
 
-_TITLED = "Ǆǅǆ Ǉǈǉ Ǌǋǌ Ǳǲǳ"
-"""Letters that look different at the beginning of a word than in upper case."""
+_TITLE_CASE_LETTERS = "Ǆǅǆ Ǉǈǉ Ǌǋǌ Ǳǲǳ"
+"""Letters whose title case differs from their upper case."""
 
 
 def map_of(pairs: dict[str, str]) -> str:
@@ -18,15 +18,15 @@ def map_of(pairs: dict[str, str]) -> str:
 
 
 _UPPER = map_of({letter: letter.upper() for letter in GROWING})
-_TITLE = map_of({letter: letter.title() for letter in GROWING + _TITLED.replace(" ", "")})
+_TITLE = map_of({letter: letter.title() for letter in GROWING + _TITLE_CASE_LETTERS.replace(" ", "")})
 _CASED = r"[\p{Lu}\p{Ll}\p{Lt}]"
-_NO_CASE = r"[\p{M}\p{Lm}\p{Sk}\p{Cf}\x{27}\x{2019}.:·]"
+_CASE_IGNORABLE = r"[\p{M}\p{Lm}\p{Sk}\p{Cf}\x{27}\x{2019}.:·]"
 
 _BYTES_NEEDED = "error('the argument must be a text or bytes')"
 
 
-def _positions(text: str, part: str) -> str:
-    """Where a part begins in a text, occurrences that overlap included."""
+def _write_positions(text: str, part: str) -> str:
+    """Write SQL for the start positions of a part in a text, including overlapping occurrences."""
     return f"list_filter(range(1, length({text}) + 1), lambda i: substring({text}, i, length({part})) = {part})"
 
 
@@ -72,7 +72,7 @@ MACROS: Macros = {
         (("condition", "a BLOB", "b BLOB"), "CASE WHEN condition THEN a ELSE b END"),
         (("condition", "a", "b"), "CASE WHEN condition THEN spark_text_of(a) ELSE spark_text_of(b) END"),
     ],
-    # Parts of texts
+    # Substrings
     "contains": [
         (("a BLOB", "b BLOB"), "regexp_matches(hex(a), '^(?:..)*?' || hex(b))"),
         (("a VARCHAR", "b VARCHAR"), "contains(a, b)"),
@@ -100,8 +100,8 @@ MACROS: Macros = {
         "CAST(CASE WHEN x IS NULL OR part IS NULL OR start IS NULL OR n IS NULL THEN NULL "
         "WHEN n <= 0 THEN error('instr counts occurrences from 1') "
         "WHEN start = 0 THEN 0 WHEN part = '' THEN 1 "
-        f"WHEN start > 0 THEN coalesce(list_filter({_positions('x', 'part')}, lambda p: p >= start)[n], 0) "
-        f"ELSE coalesce(list_reverse(list_filter({_positions('x', 'part')}, "
+        f"WHEN start > 0 THEN coalesce(list_filter({_write_positions('x', 'part')}, lambda p: p >= start)[n], 0) "
+        f"ELSE coalesce(list_reverse(list_filter({_write_positions('x', 'part')}, "
         "lambda p: p <= length(x) + start + 1))[n], 0) END AS INTEGER)",
     ),
     "substring": [
@@ -110,14 +110,14 @@ MACROS: Macros = {
         (("x", "start", "size"), "spark_text_part(spark_text_of(x), start, size)"),
     ],
     "substring_after": [
-        # Of which it is known that the start is not negative, and the size neither.
+        # For a start and a size that are known not to be negative.
         (("x BLOB", "start", "size"), "x[start:CAST(start AS BIGINT) + size - 1]"),
         (("x VARCHAR", "start", "size"), "substring(x, start, size)"),
         (("x", "start", "size"), "substring(spark_text_of(x), start, size)"),
     ],
     "text_part": (
         ("x", "start", "size"),
-        # What lies before the first character counts too, and nothing is there.
+        # Positions before the first character count towards the size, and are empty.
         "CASE WHEN start IS NULL OR size IS NULL THEN NULL ELSE substring(x, greatest(spark_offset(x, start), 0) + 1, "
         "greatest(spark_offset(x, start) + greatest(size, 0) - greatest(spark_offset(x, start), 0), 0)) END",
     ),
@@ -163,12 +163,12 @@ MACROS: Macros = {
         "ELSE array_to_string(string_split(x, delimiter)[n:], delimiter) END",
     ),
     "until_position": (
-        # Occurrences may overlap, from either side.
+        # Occurrences may overlap, counted from either side.
         ("x", "delimiter", "n"),
         "CASE WHEN x IS NULL OR delimiter IS NULL OR n IS NULL THEN NULL WHEN delimiter = '' OR n = 0 THEN '' "
-        f"WHEN len({_positions('x', 'delimiter')}) < abs(CAST(n AS BIGINT)) THEN x "
-        f"WHEN n > 0 THEN left(x, ({_positions('x', 'delimiter')})[n] - 1) "
-        f"ELSE substring(x, ({_positions('x', 'delimiter')})[n] + length(delimiter)) END",
+        f"WHEN len({_write_positions('x', 'delimiter')}) < abs(CAST(n AS BIGINT)) THEN x "
+        f"WHEN n > 0 THEN left(x, ({_write_positions('x', 'delimiter')})[n] - 1) "
+        f"ELSE substring(x, ({_write_positions('x', 'delimiter')})[n] + length(delimiter)) END",
     ),
     "find_in_set": (
         ("x", "texts"),
@@ -178,7 +178,7 @@ MACROS: Macros = {
     "like_pattern": (
         ("x", "sign"),
         "CASE WHEN contains(x, sign) AND contains(replace(replace(replace(x, sign || sign, ''), sign || '%', ''), "
-        "sign || '_', ''), sign) THEN error('in a pattern of LIKE the escape stands before no %, _ or escape') "
+        "sign || '_', ''), sign) THEN error('in a pattern of LIKE the escape character must precede %, _ or itself') "
         "ELSE x END",
     ),
     # Lengths
@@ -194,7 +194,7 @@ MACROS: Macros = {
         (("x VARCHAR",), "CAST(strlen(x) AS INTEGER)"),
         (("x",), "CAST(strlen(spark_text_of(x)) AS INTEGER)"),
     ],
-    # Other texts
+    # Transformations
     "upper": (
         ("x",),
         f"CASE WHEN regexp_matches(x, '[{GROWING}]') "
@@ -208,9 +208,10 @@ MACROS: Macros = {
         "WHEN contains(x, 'İ') THEN lower(replace(x, 'İ', 'i̇')) ELSE lower(x) END",
     ),
     "last_sigma": (
-        # At the end of a word it is another letter; accents and apostrophes do not end a word.
+        # Lower case Σ at the end of a word is ς; accents and apostrophes do not end a word.
         ("x",),
-        f"CASE WHEN regexp_matches(x, '{_NO_CASE}Σ|Σ{_NO_CASE}') THEN error('lower does not know which Σ ends a word') "
+        f"CASE WHEN regexp_matches(x, '{_CASE_IGNORABLE}Σ|Σ{_CASE_IGNORABLE}') "
+        "THEN error('lower cannot decide which Σ ends a word') "
         f"ELSE regexp_replace(x, '({_CASED})Σ([^\\p{{Lu}}\\p{{Ll}}\\p{{Lt}}]|\\z)', '\\1ς\\2', 'g') END",
     ),
     "title": (("x",), f"coalesce({_TITLE}[x], upper(x))"),
@@ -221,7 +222,7 @@ MACROS: Macros = {
     ),
     "reverse_text": (
         ("x",),
-        # DuckDB keeps together what people see as one character.
+        # DuckDB reverses grapheme clusters, Spark code points.
         "CASE WHEN strlen(x) = length(x) AND NOT contains(x, chr(13)) THEN reverse(x) "
         "ELSE list_aggregate(list_reverse(string_split(x, '')), 'string_agg', '') END",
     ),
@@ -304,7 +305,7 @@ MACROS: Macros = {
         "list_distinct(string_split(x || y, ''))) END AS INTEGER)",
     ),
     "letter_distance": (
-        # DuckDB compares bytes: each character becomes another one of a single byte.
+        # DuckDB compares bytes, so each distinct character is replaced by one of a single byte.
         ("x", "y", "letters"),
         "CASE WHEN len(letters) > 126 THEN error('levenshtein compares at most 126 different characters here') "
         "ELSE levenshtein(spark_single_bytes(x, letters), spark_single_bytes(y, letters)) END",
@@ -316,7 +317,7 @@ MACROS: Macros = {
     ),
     "within": (
         ("distance", "threshold"),
-        "CASE WHEN threshold IS NULL THEN error('levenshtein: Spark gives NULL or -1 where the threshold is NULL') "
+        "CASE WHEN threshold IS NULL THEN error('levenshtein: Spark returns NULL or -1 where the threshold is NULL') "
         "WHEN distance <= threshold THEN distance WHEN distance IS NOT NULL THEN -1 END",
     ),
     "luhn_check": (

@@ -1,10 +1,10 @@
-"""Spark's functions of dates, timestamps, times of day and intervals in DuckDB's words.
+"""Spark's functions of dates, timestamps, times of day and intervals as DuckDB expressions.
 
-`MACROS` has macros of the embedded connection, `BUILDERS` makes a call of one (or other words) of the arguments, and
-`SAME` names the functions for which sqlglot's translation, or DuckDB's function of that name, means what Spark means.
+`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
+and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
 
 Read `spark_time_texts` (casts of texts), `spark_formats` (patterns), `spark_time_macros`, then this module;
-`spark_time_casts` has the casts and EXTRACT, `spark_intervals` the arithmetic of intervals.
+`spark_time_casts` translates casts and EXTRACT, `spark_intervals` the arithmetic of intervals.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from tamis.scan.spark_time_macros import MACROS as _TIME_MACROS
 MACROS: Macros = {**_TIME_MACROS, **_CAST_MACROS}
 
 
-def _macro(name: str) -> Build:
+def _make_macro_builder(name: str) -> Build:
     return macro(name, MACROS)
 
 
-def _of(name: str, *kinds: str) -> Build:
-    """A macro whose arguments are first cast to a date, a timestamp or another kind; an empty kind stays as it is.
+def _make_casting_builder(name: str, *kinds: str) -> Build:
+    """Return a builder that casts each argument to a kind (date, timestamp, …) before it calls a macro.
 
-    The casts have overloads, and a macro may not call those with an argument whose type it does not know.
+    An argument with an empty kind stays unchanged. The macro cannot cast by itself: the casts have overloads, which a
+    macro must not call with an argument of unknown type.
     """
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -47,17 +48,17 @@ def _of(name: str, *kinds: str) -> Build:
     return build
 
 
-def _part(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """`date_part('field', x)`."""
+def _build_date_part(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `date_part('field', x)`."""
     if len(args) != 2:
         return None
     name = text_of(args[0])
     if name is None:
-        raise refusal("date_part", "its field is no constant")
+        raise refusal("date_part", "its field must be a constant")
     return part_of(name, args[1])
 
 
-def _function_of_part(name: str, macro_name: str, *, is_interval: bool = False) -> Build:
+def _make_field_builder(name: str, macro_name: str, *, is_interval: bool = False) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 1:
             return None
@@ -70,7 +71,7 @@ def _function_of_part(name: str, macro_name: str, *, is_interval: bool = False) 
     return build
 
 
-def _truncation(args: Sequence[exp.Expr], name: str, units: dict[str, str], macro_name: str) -> exp.Expr | None:
+def _build_truncation(args: Sequence[exp.Expr], name: str, units: dict[str, str], macro_name: str) -> exp.Expr | None:
     if len(args) != 2:
         return None
     value, unit = args
@@ -78,88 +79,90 @@ def _truncation(args: Sequence[exp.Expr], name: str, units: dict[str, str], macr
         return exp.Null()
     text = text_of(unit)
     if text is None:
-        raise refusal(name, "its unit is no constant")
+        raise refusal(name, "its unit must be a constant")
     if text.lower() not in units:
-        # Spark gives NULL, and DuckDB knows decades and centuries: it is a mistake in both.
+        # Spark returns NULL, and DuckDB supports decades and centuries: an unknown unit is a mistake in both.
         known = ", ".join(dict.fromkeys(units.values()))
-        raise refusal(name, f"'{text}' is no unit of time. Units: {known}")
+        raise refusal(name, f"'{text}' is not a unit of time. Units: {known}")
     unit = exp.Literal.string(units[text.lower()])
     return macro_call(macro_name, value if name == "trunc" else macro_call("as_timestamp", value), unit)
 
 
-def _constant(name: str, role: str, node: exp.Expr) -> str:
+def _read_constant(name: str, role: str, node: exp.Expr) -> str:
     text = text_of(node)
     if text is None:
-        raise refusal(name, f"its {role} is no constant")
+        raise refusal(name, f"its {role} must be a constant")
     return text
 
 
-def _printed(name: str, value: exp.Expr, pattern: str) -> exp.Expr:
+def _build_formatting(name: str, value: exp.Expr, pattern: str) -> exp.Expr:
     try:
-        pieces = print_pattern(pattern)
+        tokens = print_pattern(pattern)
     except Refusal as reason:
         raise refusal(name, str(reason)) from None
-    found: list[exp.Expr] = [
+    parts: list[exp.Expr] = [
         exp.Literal.string(text)
         if kind == "text"
         else own_call("strftime", value.copy(), exp.Literal.string(text))
         if kind == "strftime"
         else macro_call(f"format_{kind}", value.copy(), exp.Literal.number(text))
-        for kind, text in pieces
+        for kind, text in tokens
     ]
-    if not found or all(isinstance(piece, exp.Literal) for piece in found):
-        # NULL stays NULL.
-        found.append(own_call("left", own_call("strftime", value, exp.Literal.string("%Y")), exp.Literal.number(0)))
-    joined = found[0]
-    for piece in found[1:]:
-        joined = exp.DPipe(this=joined, expression=piece)
+    if not parts or all(isinstance(part, exp.Literal) for part in parts):
+        # This part is empty, and NULL if the value is NULL.
+        parts.append(own_call("left", own_call("strftime", value, exp.Literal.string("%Y")), exp.Literal.number(0)))
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = exp.DPipe(this=joined, expression=part)
     return exp.Paren(this=joined)
 
 
-def _date_format(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_date_format(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 2:
         return None
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    return _printed("date_format", macro_call("as_clock", args[0]), _constant("date_format", "pattern", args[1]))
+    return _build_formatting(
+        "date_format", macro_call("as_clock", args[0]), _read_constant("date_format", "pattern", args[1])
+    )
 
 
-def _to_char(name: str) -> Build:
-    """`to_char` of dates and times; of numbers it has a pattern of digits."""
+def _make_to_char_builder(name: str) -> Build:
+    """Return a builder for `to_char` of dates and times; a pattern of digits would format a number."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 2:
             return None
-        pattern = _constant(name, "pattern", args[1])
+        pattern = _read_constant(name, "pattern", args[1])
         if re.fullmatch(r"[09.,GDSLMIPR$]+", pattern) and re.search("[09]", pattern):
-            raise refusal(name, "numbers have no pattern here")
-        return _printed(name, macro_call("as_printed", args[0]), pattern)
+            raise refusal(name, "patterns of digits are not supported here")
+        return _build_formatting(name, macro_call("as_printed", args[0]), pattern)
 
     return build
 
 
-_DEFAULT = "yyyy-MM-dd HH:mm:ss"
+_DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 
 
-def _from_unixtime(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_from_unixtime(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) not in (1, 2):
         return None
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    pattern = _constant("from_unixtime", "pattern", args[1]) if len(args) == 2 else _DEFAULT
+    pattern = _read_constant("from_unixtime", "pattern", args[1]) if len(args) == 2 else _DEFAULT_PATTERN
     seconds = macro_call("timestamp_seconds", exp.cast(args[0], "bigint"))
-    return _printed("from_unixtime", macro_call("as_clock", seconds), pattern)
+    return _build_formatting("from_unixtime", macro_call("as_clock", seconds), pattern)
 
 
-def _parse(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_time: bool = False) -> exp.Expr:
-    """The timestamp of a text in a pattern, without its zone unless the text has one."""
+def _build_parsing(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_time: bool = False) -> exp.Expr:
+    """Build the timestamp of a text in a pattern, in the zone of the text if it has one."""
     try:
-        parsed: Parsed = parse_pattern(_constant(name, "pattern", args[1]))
+        parsed: Parsed = parse_pattern(_read_constant(name, "pattern", args[1]))
     except Refusal as reason:
         raise refusal(name, str(reason)) from None
     shape = exp.Literal.string(parsed.shape)
-    # All arguments are bound before an overload is chosen, also where the value is a date.
-    # It is the engine's own cast: that of Spark may fail, and TRY takes nothing that fails by itself.
+    # DuckDB binds all arguments before it picks an overload, even where the value is a date. This is DuckDB's cast,
+    # because Spark's may raise an error, and TRY does not accept that.
     text = own_call("cast_to_type", args[0].copy(), exp.Literal.string(""))
     groups = {
         letter: own_call("regexp_extract", text.copy(), shape.copy(), exp.Literal.number(number))
@@ -172,8 +175,8 @@ def _parse(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_time: boo
     return macro_call(f"{prefix}parsed_{kind}", text, shape, *parts)
 
 
-def _reading(name: str, kind: str, *, is_try: bool = False) -> Build:
-    """`to_timestamp(x)` is a cast; with a pattern it is not."""
+def _make_parsing_builder(name: str, kind: str, *, is_try: bool = False) -> Build:
+    """Return a builder for `to_timestamp` and the like: a cast without a pattern, and else a parser."""
     cast = f"{'try_' if is_try else ''}as_{kind}"
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -184,27 +187,27 @@ def _reading(name: str, kind: str, *, is_try: bool = False) -> Build:
         if len(args) == 1:
             return macro_call("to_timestamp_of" if cast == "as_timestamp" else cast, args[0])
         if kind == "time":
-            return _parse(name, args, is_try=is_try, wants_time=True)
-        found = macro_call("pick_timestamp", args[0], _parse(name, args, is_try=is_try))
+            return _build_parsing(name, args, is_try=is_try, wants_time=True)
+        found = macro_call("pick_timestamp", args[0], _build_parsing(name, args, is_try=is_try))
         return found if kind == "timestamp" else macro_call(f"as_{kind}", found)
 
     return build
 
 
-def _unix_timestamp(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_unix_timestamp(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) not in (1, 2):
         return None
     if isinstance(args[0], exp.Null):
         return exp.Null()
-    pattern = args[1] if len(args) == 2 else exp.Literal.string(_DEFAULT)
+    pattern = args[1] if len(args) == 2 else exp.Literal.string(_DEFAULT_PATTERN)
     if isinstance(pattern, exp.Null):
         return exp.Null()
-    parsed = _parse("unix_timestamp", [args[0], pattern], is_try=False)
+    parsed = _build_parsing("unix_timestamp", [args[0], pattern], is_try=False)
     return macro_call("whole_seconds", macro_call("pick_timestamp", args[0], parsed))
 
 
-_MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
-_MICROSECONDS_OF = {
+_UNIT_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_UNIT_MICROSECONDS = {
     "microsecond": 1,
     "millisecond": 1_000,
     "second": 1_000_000,
@@ -216,54 +219,58 @@ _MICROSECONDS_OF = {
 }
 
 
-def _unit(name: str, node: exp.Expr) -> str:
-    """The unit of `dateadd(HOUR, 1, x)`, which stands without quotes."""
+def _read_unit(name: str, node: exp.Expr) -> str:
+    """Return the unit of `dateadd(HOUR, 1, x)`, which has no quotes."""
     found = node.name.lower() if isinstance(node, exp.Column | exp.Var | exp.Identifier) else ""
-    if found not in _MONTHS_OF and found not in _MICROSECONDS_OF:
-        units = ", ".join((*_MICROSECONDS_OF, *_MONTHS_OF)).upper()
+    if found not in _UNIT_MONTHS and found not in _UNIT_MICROSECONDS:
+        units = ", ".join((*_UNIT_MICROSECONDS, *_UNIT_MONTHS)).upper()
         raise refusal(name, f"{node.sql('spark')} is not a unit. Units, without quotes: {units}")
     return found
 
 
-def _difference(name: str) -> Build:
+def _make_difference_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) == 2 and name != "timestampdiff":
-            return _of("days_between", "date", "date")(args)
+            return _make_casting_builder("days_between", "date", "date")(args)
         if len(args) != 3:
             return None
-        unit = _unit(name, args[0])
+        unit = _read_unit(name, args[0])
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
-        if unit in _MONTHS_OF:
-            return _of("between_months", "clock", "clock", "")([*args[1:], exp.Literal.number(_MONTHS_OF[unit])])
-        return _of("between_units", "clock", "clock", "")([*args[1:], exp.Literal.number(_MICROSECONDS_OF[unit])])
+        if unit in _UNIT_MONTHS:
+            return _make_casting_builder("between_months", "clock", "clock", "")(
+                [*args[1:], exp.Literal.number(_UNIT_MONTHS[unit])]
+            )
+        return _make_casting_builder("between_units", "clock", "clock", "")(
+            [*args[1:], exp.Literal.number(_UNIT_MICROSECONDS[unit])]
+        )
 
     return build
 
 
-def _addition(name: str) -> Build:
+def _make_addition_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) == 2 and name != "timestampadd":
-            return _days("date_add")(args)
+            return _make_day_builder("date_add")(args)
         if len(args) != 3:
             return None
-        unit = _unit(name, args[0])
+        unit = _read_unit(name, args[0])
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
         count = exp.cast(exp.Paren(this=args[1]), "bigint")
-        if unit in _MONTHS_OF:
-            months = exp.Mul(this=count, expression=exp.Literal.number(_MONTHS_OF[unit]))
+        if unit in _UNIT_MONTHS:
+            months = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MONTHS[unit]))
             return macro_call("moved", args[2], own_call("to_months", exp.cast(exp.Paren(this=months), "int")))
         if unit in ("day", "dayofyear", "week"):
-            days = exp.Mul(this=count, expression=exp.Literal.number(_MICROSECONDS_OF[unit] // DAY))
+            days = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit] // DAY))
             return macro_call("moved", args[2], own_call("to_days", exp.cast(exp.Paren(this=days), "int")))
-        micros = exp.Mul(this=count, expression=exp.Literal.number(_MICROSECONDS_OF[unit]))
+        micros = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit]))
         return macro_call("moved", args[2], own_call("to_microseconds", exp.Paren(this=micros)))
 
     return build
 
 
-def _days(name: str) -> Build:
+def _make_day_builder(name: str) -> Build:
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != 2:
             raise refusal(name, "it takes a date and a number of days")
@@ -272,22 +279,24 @@ def _days(name: str) -> Build:
         is_fraction = isinstance(digits, exp.Literal) and not digits.is_string and not digits.name.isdecimal()
         kind = getattr(days.args["to"].this, "name", "") if isinstance(days, exp.Cast) else ""
         if is_fraction or kind in ("BIGINT", "DECIMAL", "DOUBLE", "FLOAT") or fields_of(days) is not None:
-            raise refusal(name, "days are an int, a smallint or a tinyint")
-        return _of(name, "date", "")(args)
+            raise refusal(name, "days must be an int, a smallint or a tinyint")
+        return _make_casting_builder(name, "date", "")(args)
 
     return build
 
 
-def _months_between(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_months_between(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) not in (2, 3):
         return None
     if any(isinstance(arg, exp.Null) for arg in args):
         return exp.Null()
-    return _of("months_between", "clock", "clock", "")([*args, *([exp.true()] if len(args) == 2 else [])])
+    return _make_casting_builder("months_between", "clock", "clock", "")(
+        [*args, *([exp.true()] if len(args) == 2 else [])]
+    )
 
 
-def _zeros(name: str, size: int) -> Build:
-    """A function whose missing arguments are 0."""
+def _make_zero_filled_builder(name: str, size: int) -> Build:
+    """Return a builder for a function whose missing arguments are 0."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) > size:
@@ -300,37 +309,37 @@ def _zeros(name: str, size: int) -> Build:
     return build
 
 
-_TIME_UNITS = {"hour": HOUR, "minute": MINUTE, "second": 1_000_000, "millisecond": 1_000, "microsecond": 1}
+_TIME_UNIT_MICROSECONDS = {"hour": HOUR, "minute": MINUTE, "second": 1_000_000, "millisecond": 1_000, "microsecond": 1}
 
 
-def _of_time(name: str) -> Build:
-    """`time_trunc` and `time_diff`, whose unit is a text."""
+def _make_time_builder(name: str) -> Build:
+    """Return a builder for `time_trunc` or `time_diff`, whose unit is a text."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
         if len(args) != (2 if name == "time_trunc" else 3):
             return None
         if any(isinstance(arg, exp.Null) for arg in args):
             return exp.Null()
-        unit = _TIME_UNITS.get(_constant(name, "unit", args[0]).lower())
+        unit = _TIME_UNIT_MICROSECONDS.get(_read_constant(name, "unit", args[0]).lower())
         if unit is None:
-            raise refusal(name, f"{args[0].sql('spark')} is not a unit. Units: {', '.join(_TIME_UNITS)}")
+            raise refusal(name, f"{args[0].sql('spark')} is not a unit. Units: {', '.join(_TIME_UNIT_MICROSECONDS)}")
         if name == "time_trunc":
             return macro_call("cut_time", macro_call("as_time", args[1]), exp.Literal.number(unit))
-        return _of("time_between", "time", "time", "")([*args[1:], exp.Literal.number(unit)])
+        return _make_casting_builder("time_between", "time", "time", "")([*args[1:], exp.Literal.number(unit)])
 
     return build
 
 
-def _bucket(args: Sequence[exp.Expr]) -> exp.Expr | None:
+def _build_time_bucket(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 2:
-        raise refusal("time_bucket", "it takes an interval and a timestamp here: buckets begin at 1970")
-    found = _of("time_bucket", "", "clock")(args)
+        raise refusal("time_bucket", "it takes an interval and a timestamp here: buckets start at 1970")
+    found = _make_casting_builder("time_bucket", "", "clock")(args)
     return None if found is None else own_call("timezone", exp.Literal.string("UTC"), found)
 
 
 BUILDERS: dict[str, Build] = {
     **{
-        name: _macro(name)
+        name: _make_macro_builder(name)
         for name in (
             "dayname",
             "monthname",
@@ -354,52 +363,53 @@ BUILDERS: dict[str, Build] = {
             "time_from_seconds",
         )
     },
-    "add_months": _of("add_months", "date", ""),
-    "next_day": _of("next_day", "date", ""),
-    **{name: _of(name, "instant") for name in ("unix_micros", "unix_seconds", "unix_millis")},
-    "from_utc_timestamp": _of("from_utc_timestamp", "timestamp", ""),
-    "to_utc_timestamp": _of("to_utc_timestamp", "clock", ""),
+    "add_months": _make_casting_builder("add_months", "date", ""),
+    "next_day": _make_casting_builder("next_day", "date", ""),
+    **{name: _make_casting_builder(name, "instant") for name in ("unix_micros", "unix_seconds", "unix_millis")},
+    "from_utc_timestamp": _make_casting_builder("from_utc_timestamp", "timestamp", ""),
+    "to_utc_timestamp": _make_casting_builder("to_utc_timestamp", "clock", ""),
     "convert_timezone": lambda args: (
-        _of("convert_timezone", "", "timestamp_ntz")(args) or _of("convert_timezone", "", "", "timestamp_ntz")(args)
+        _make_casting_builder("convert_timezone", "", "timestamp_ntz")(args)
+        or _make_casting_builder("convert_timezone", "", "", "timestamp_ntz")(args)
     ),
-    **{name: _of(name, "time") for name in ("time_to_micros", "time_to_millis", "time_to_seconds")},
-    "make_dt_interval": _zeros("make_dt_interval", 4),
-    "make_ym_interval": _zeros("make_ym_interval", 2),
-    "make_interval": _zeros("make_interval", 7),
-    "try_make_interval": _zeros("try_make_interval", 7),
-    "date_sub": _days("date_sub"),
-    **dict.fromkeys(("date_part", "datepart"), _part),
-    "year": _function_of_part("year", "part_year"),
-    "quarter": _function_of_part("quarter", "part_quarter"),
-    "month": _function_of_part("month", "part_month"),
-    "weekofyear": _function_of_part("weekofyear", "part_week"),
-    **{name: _function_of_part(name, "part_day", is_interval=True) for name in ("day", "dayofmonth")},
-    "dayofweek": _function_of_part("dayofweek", "part_dayofweek"),
-    "dayofyear": _function_of_part("dayofyear", "part_doy"),
-    "hour": _function_of_part("hour", "part_hour"),
-    "minute": _function_of_part("minute", "part_minute"),
-    "second": _function_of_part("second", "whole_second"),
-    "months_between": _months_between,
-    "date_trunc": lambda args: _truncation(args[::-1], "date_trunc", TIME_UNITS, "truncated"),
-    "trunc": lambda args: _truncation(args, "trunc", DATE_UNITS, "truncated_date"),
-    "date_format": _date_format,
-    **{name: _to_char(name) for name in ("to_char", "to_varchar")},
-    "from_unixtime": _from_unixtime,
-    **{name: _reading(name, "timestamp") for name in ("to_timestamp", "to_timestamp_ltz")},
-    "to_timestamp_ntz": _reading("to_timestamp_ntz", "timestamp_ntz"),
-    "try_to_timestamp": _reading("try_to_timestamp", "timestamp", is_try=True),
-    "to_date": _reading("to_date", "date"),
-    "try_to_date": _reading("try_to_date", "date", is_try=True),
-    "to_time": _reading("to_time", "time"),
-    "try_to_time": _reading("try_to_time", "time", is_try=True),
-    "date": _reading("date", "date"),
-    "timestamp": _reading("timestamp", "timestamp"),
-    **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), _unix_timestamp),
-    **{name: _difference(name) for name in ("datediff", "date_diff")},
-    **{name: _difference("timestampdiff") for name in ("timestampdiff", "timediff")},
-    **{name: _addition(name) for name in ("date_add", "dateadd", "timestampadd")},
-    **{name: _of_time(name) for name in ("time_trunc", "time_diff")},
-    "time_bucket": _bucket,
+    **{name: _make_casting_builder(name, "time") for name in ("time_to_micros", "time_to_millis", "time_to_seconds")},
+    "make_dt_interval": _make_zero_filled_builder("make_dt_interval", 4),
+    "make_ym_interval": _make_zero_filled_builder("make_ym_interval", 2),
+    "make_interval": _make_zero_filled_builder("make_interval", 7),
+    "try_make_interval": _make_zero_filled_builder("try_make_interval", 7),
+    "date_sub": _make_day_builder("date_sub"),
+    **dict.fromkeys(("date_part", "datepart"), _build_date_part),
+    "year": _make_field_builder("year", "part_year"),
+    "quarter": _make_field_builder("quarter", "part_quarter"),
+    "month": _make_field_builder("month", "part_month"),
+    "weekofyear": _make_field_builder("weekofyear", "part_week"),
+    **{name: _make_field_builder(name, "part_day", is_interval=True) for name in ("day", "dayofmonth")},
+    "dayofweek": _make_field_builder("dayofweek", "part_dayofweek"),
+    "dayofyear": _make_field_builder("dayofyear", "part_doy"),
+    "hour": _make_field_builder("hour", "part_hour"),
+    "minute": _make_field_builder("minute", "part_minute"),
+    "second": _make_field_builder("second", "whole_second"),
+    "months_between": _build_months_between,
+    "date_trunc": lambda args: _build_truncation(args[::-1], "date_trunc", TIME_UNITS, "truncated"),
+    "trunc": lambda args: _build_truncation(args, "trunc", DATE_UNITS, "truncated_date"),
+    "date_format": _build_date_format,
+    **{name: _make_to_char_builder(name) for name in ("to_char", "to_varchar")},
+    "from_unixtime": _build_from_unixtime,
+    **{name: _make_parsing_builder(name, "timestamp") for name in ("to_timestamp", "to_timestamp_ltz")},
+    "to_timestamp_ntz": _make_parsing_builder("to_timestamp_ntz", "timestamp_ntz"),
+    "try_to_timestamp": _make_parsing_builder("try_to_timestamp", "timestamp", is_try=True),
+    "to_date": _make_parsing_builder("to_date", "date"),
+    "try_to_date": _make_parsing_builder("try_to_date", "date", is_try=True),
+    "to_time": _make_parsing_builder("to_time", "time"),
+    "try_to_time": _make_parsing_builder("try_to_time", "time", is_try=True),
+    "date": _make_parsing_builder("date", "date"),
+    "timestamp": _make_parsing_builder("timestamp", "timestamp"),
+    **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), _build_unix_timestamp),
+    **{name: _make_difference_builder(name) for name in ("datediff", "date_diff")},
+    **{name: _make_difference_builder("timestampdiff") for name in ("timestampdiff", "timediff")},
+    **{name: _make_addition_builder(name) for name in ("date_add", "dateadd", "timestampadd")},
+    **{name: _make_time_builder(name) for name in ("time_trunc", "time_diff")},
+    "time_bucket": _build_time_bucket,
 }
 
 SAME = frozenset({

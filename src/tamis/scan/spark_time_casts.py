@@ -1,7 +1,7 @@
-"""Casts from and to dates, timestamps and times of day, and `EXTRACT`, in DuckDB's words.
+"""Casts from and to dates, timestamps and times of day, and `EXTRACT`, as DuckDB expressions.
 
-A number is a timestamp of so many seconds since 1970 in Spark, and a timestamp is such a number. Neither a date nor a
-timestamp without a time zone is a number.
+Spark casts between timestamps and numbers of seconds since 1970. It does not cast dates and timestamps without a time
+zone from or to numbers.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ _FIELDS = {
     **dict.fromkeys(("minute", "m", "min", "mins", "minutes"), "minute"),
     **dict.fromkeys(("second", "s", "sec", "seconds", "secs"), "second"),
 }
-"""The fields of `extract` by all their spellings."""
+"""The fields of `extract` by their names and aliases."""
 
 
-_SECONDS = "(epoch_us(x) - (epoch_us(x) % 1000000 + 1000000) % 1000000) // 1000000"
+_FLOOR_SECONDS = "(epoch_us(x) - (epoch_us(x) % 1000000 + 1000000) % 1000000) // 1000000"
 
 
-def _casts(prefix: str) -> Macros:
-    """Casts of values of any type; those of `try_` give NULL for values, and not for types, that are not cast."""
+def _define_datetime_casts(prefix: str) -> Macros:
+    """Return casts of values of any type. Those of `try_` return NULL for invalid values, but fail for other types."""
     cast = "TRY_CAST" if prefix else "CAST"
 
     def no_cast(target: str) -> str:
-        found = f"error(lower(typeof(x)) || ' is not cast to a {target.lower().split()[0]}')"
+        found = f"error(lower(typeof(x)) || ' cannot be cast to a {target.lower().split()[0]}')"
         return f"CASE WHEN x IS NOT NULL THEN CAST({found} AS {target}) END"
 
     def of_micros(number: str) -> str:
         return f"make_timestamptz({cast}({number} AS BIGINT))"
 
-    invalid = "NULL" if prefix else "error('a number that is not finite is no timestamp: correct it, or use TRY_CAST')"
+    invalid = (
+        "NULL" if prefix else "error('a number that is not finite is not a timestamp: correct it, or use TRY_CAST')"
+    )
     found = by_kind(
         f"{prefix}date_cast",
         {
@@ -74,7 +76,7 @@ def _casts(prefix: str) -> Macros:
             "DOUBLE | FLOAT": f"CASE WHEN isfinite(CAST(x AS DOUBLE)) "
             f"THEN {of_micros('trunc(CAST(x AS DOUBLE) * 1000000)')} WHEN x IS NOT NULL THEN {invalid} END",
             "DECIMAL(18, 3)": "CASE WHEN CAST(x AS DECIMAL(28, 9)) <> x "
-            "THEN error('a timestamp has microseconds: round the number') "
+            "THEN error('a timestamp has at most 6 digits of a second: round the number') "
             f"ELSE {of_micros('trunc(CAST(x AS DECIMAL(28, 9)) * CAST(1000000 AS DECIMAL(7, 0)))')} END",
             "": no_cast("TIMESTAMP WITH TIME ZONE"),
         },
@@ -91,16 +93,16 @@ def _casts(prefix: str) -> Macros:
     return found
 
 
-def _whole_casts() -> Macros:
+def _define_integer_casts() -> Macros:
     found: Macros = {}
     for prefix, cast in {"": "CAST", "plain_": "CAST", "try_": "TRY_CAST"}.items():
         for name in ("tinyint", "smallint", "integer", "bigint"):
-            bodies = {"TIMESTAMPTZ": f"{cast}({_SECONDS} AS {name})", "": f"spark_{prefix}{name}(x)"}
+            bodies = {"TIMESTAMPTZ": f"{cast}({_FLOOR_SECONDS} AS {name})", "": f"spark_{prefix}{name}(x)"}
             found |= by_kind(f"{prefix}{name}_cast", bodies)
     return found
 
 
-MACROS: Macros = {**_casts(""), **_casts("try_"), **_whole_casts()}
+MACROS: Macros = {**_define_datetime_casts(""), **_define_datetime_casts("try_"), **_define_integer_casts()}
 
 
 def part_of(name: str, value: exp.Expr) -> exp.Expr:
@@ -123,15 +125,15 @@ _KINDS = {
     "TIMESTAMPNTZ": "timestamp_ntz",
     "TIME": "time",
 }
-_SPECIAL = {"epoch": None, "now": 0, "today": 0, "tomorrow": 1, "yesterday": -1}
-"""Constants that Spark reads as days: how many after today, None for the first of 1970."""
+_SPECIAL_DATES = {"epoch": None, "now": 0, "today": 0, "tomorrow": 1, "yesterday": -1}
+"""Constants that Spark reads as days: their distance from today in days, None for 1970-01-01."""
 _NUMBERS = frozenset(("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL"))
 _TIME_CALLS = frozenset(f"{PREFIX}{name}" for name in ("as_time", "cut_time", "make_time", "text_time", "parsed_time"))
 _EXACT_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def meant_time(node: exp.Expr) -> exp.Expr | None:
-    """Return what a cast to a date, a timestamp or a time of day means to DuckDB, or `EXTRACT`; None for others."""
+    """Translate `EXTRACT` or a cast to a date, a timestamp or a time of day; return None for other nodes."""
     if isinstance(node, exp.Extract):
         return part_of(node.this.name, node.expression)
     if not isinstance(node, exp.Cast):
@@ -148,7 +150,7 @@ def meant_time(node: exp.Expr) -> exp.Expr | None:
     if isinstance(value, exp.Null):
         return None
     if fields_of(value) is not None:
-        raise refusal("CAST", f"an interval is not a {kind}")
+        raise refusal("CAST", f"an interval cannot be cast to a {kind}")
     is_try = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
     prefix = "try_" if is_try else ""
     text = text_of(value)
@@ -162,17 +164,17 @@ def meant_time(node: exp.Expr) -> exp.Expr | None:
         if digits == 6 or text is not None:
             return found
         return macro_call("cut_time", found, exp.Literal.number(10 ** (6 - digits)))
-    if text is not None and text.strip().lower() in _SPECIAL:
-        days = _SPECIAL[text.strip().lower()]
+    if text is not None and text.strip().lower() in _SPECIAL_DATES:
+        days = _SPECIAL_DATES[text.strip().lower()]
         day: exp.Expr = exp.cast(exp.Literal.string("1970-01-01"), "date") if days is None else exp.CurrentDate()
         if text.strip().lower() == "now" and kind != "date":
             return exp.Cast(this=exp.CurrentTimestamp(), to=target)
         return exp.Cast(this=exp.Paren(this=exp.Add(this=day, expression=exp.Literal.number(days or 0))), to=target)
     if text is not None:
         return macro_call(f"{prefix}text_{kind}", node.this)
-    # The type is said once more: it tells what the value is to the operators around it.
+    # The outer cast repeats the type, which shows it to the operators around the value.
     if is_of_rows(value):
-        # Of what is made of several rows the engine knows the type only by a name.
+        # DuckDB knows the type of an aggregate only if it is bound to a name.
         inner = kind_call(f"{prefix}{kind}_cast", exp.column("cast_value"))
         return let("cast_value", node.this, exp.Cast(this=inner, to=target))
     return exp.Cast(this=kind_call(f"{prefix}{kind}_cast", node.this), to=target)

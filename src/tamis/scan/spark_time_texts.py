@@ -1,6 +1,6 @@
-"""Macros that cast texts to dates, timestamps and times of day as Spark does, and that read names of zones.
+"""Macros that cast texts to dates, timestamps and times of day as Spark does, and resolve time zones.
 
-An invalid text is an error, and NULL in the macros whose name begins with `try_`.
+An invalid text is an error, and NULL in the macros whose names start with `try_`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ OFFSET = "'(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?(?::?([0-9]{2}))?'"
 _FRACTION = "CAST(left(rpad(coalesce({}, ''), 6, '0'), 6) AS BIGINT)"
 
 
-def _invalid(kind: str) -> str:
-    """The error of a text that is not of a kind; parts of one have no text of their own."""
+def _write_error(kind: str) -> str:
+    """Write the error for an invalid text of a kind; for parts, it joins them to a text."""
     value = {"time zone": "zone", "time of day of parts": "g.h || ':' || g.mi || ':' || g.s"}.get(kind, "x")
     return f"error('''' || {value} || ''' is not a {kind.removesuffix(' of parts')}')"
 
 
-def _number(text: str, otherwise: int) -> str:
+def _to_int(text: str, otherwise: int) -> str:
     return f"CAST(coalesce(nullif({text}, ''), '{otherwise}') AS INTEGER)"
 
 
-def _text_macros(prefix: str, bad: Callable[[str], str], attempt: str) -> Macros:
-    """Casts of texts; `bad` says what an invalid one is, `attempt` is TRY where an invalid value is NULL."""
-    date = f"{attempt}(make_date({_number('g.y', 1)}, {_number('g.m', 1)}, {_number('g.d', 1)}))"
+def _define_text_casts(prefix: str, bad: Callable[[str], str], attempt: str) -> Macros:
+    """Return casts of texts; `bad` writes the result for an invalid text, `attempt` is TRY where that is NULL."""
+    date = f"{attempt}(make_date({_to_int('g.y', 1)}, {_to_int('g.m', 1)}, {_to_int('g.d', 1)}))"
     clock = (
-        f"{attempt}(make_timestamp({_number('g.y', 1)}, {_number('g.m', 1)}, {_number('g.d', 1)}, {_number('g.h', 0)}, "
-        f"{_number('g.mi', 0)}, {_number('g.s', 0)}) + to_microseconds({_FRACTION.format('g.f')}))"
+        f"{attempt}(make_timestamp({_to_int('g.y', 1)}, {_to_int('g.m', 1)}, {_to_int('g.d', 1)}, {_to_int('g.h', 0)}, "
+        f"{_to_int('g.mi', 0)}, {_to_int('g.s', 0)}) + to_microseconds({_FRACTION.format('g.f')}))"
     )
     trimmed = f"trim(CAST(x AS VARCHAR), {BLANKS})"
     time = f"regexp_extract({trimmed}, {TIME_TEXT}, ['h', 'mi', 's', 'f', 'a'])"
@@ -66,7 +66,7 @@ def _text_macros(prefix: str, bad: Callable[[str], str], attempt: str) -> Macros
         ),
         f"{prefix}clock_of": (
             ("g",),
-            f"CASE WHEN {_number('g.h', 0)} > 23 OR {_number('g.s', 0)} > 59 THEN {bad('time of day of parts')} "
+            f"CASE WHEN {_to_int('g.h', 0)} > 23 OR {_to_int('g.s', 0)} > 59 THEN {bad('time of day of parts')} "
             f"ELSE {clock} END",
         ),
         f"{prefix}timestamp_of": (("g",), f"spark_{prefix}at_zone(spark_{prefix}clock_of(g), trim(coalesce(g.z, '')))"),
@@ -75,16 +75,16 @@ def _text_macros(prefix: str, bad: Callable[[str], str], attempt: str) -> Macros
             "CASE WHEN zone IN ('', 'Z', 'z', 'UTC', 'GMT', 'UT') THEN timezone('UTC', t) "
             f"WHEN regexp_full_match(zone, {OFFSET}) THEN timezone('UTC', t - spark_{prefix}offset_of(zone)) "
             "WHEN regexp_full_match(zone, '[A-Za-z_]+/[A-Za-z0-9_/+-]+|CET|EET|WET|MET') "
-            f"THEN {_zone_call(attempt)} "
+            f"THEN {_write_zone_call(attempt)} "
             f"WHEN map_contains(spark_short_zones(), zone) THEN timezone(spark_short_zones()[zone], t) "
             f"ELSE {bad('time zone')} END",
         ),
         f"{prefix}offset_of": (
             ("zone",),
-            f"CASE WHEN {_part_of_offset(2)} * 3600 + {_part_of_offset(3)} * 60 + {_part_of_offset(4)} > 64800 "
-            f"OR {_part_of_offset(3)} > 59 OR {_part_of_offset(4)} > 59 THEN {bad('time zone')} "
+            f"CASE WHEN {_read_offset(2)} * 3600 + {_read_offset(3)} * 60 + {_read_offset(4)} > 64800 "
+            f"OR {_read_offset(3)} > 59 OR {_read_offset(4)} > 59 THEN {bad('time zone')} "
             f"ELSE to_seconds(CASE WHEN regexp_extract(zone, {OFFSET}, 1) = '-' THEN -1 ELSE 1 END * "
-            f"({_part_of_offset(2)} * 3600 + {_part_of_offset(3)} * 60 + {_part_of_offset(4)})) END",
+            f"({_read_offset(2)} * 3600 + {_read_offset(3)} * 60 + {_read_offset(4)})) END",
         ),
         f"{prefix}text_time": (
             ("x",),
@@ -93,17 +93,17 @@ def _text_macros(prefix: str, bad: Callable[[str], str], attempt: str) -> Macros
         ),
         f"{prefix}time_of": (
             ("g",),
-            f"CASE WHEN {_number('g.h', 0)} > 23 OR {_number('g.mi', 0)} > 59 OR {_number('g.s', 0)} > 59 "
-            f"OR (g.a <> '' AND {_number('g.h', 0)} NOT BETWEEN 1 AND 12) THEN {bad('time of day of parts')} ELSE "
-            f"make_time(CASE WHEN g.a = '' THEN {_number('g.h', 0)} ELSE {_number('g.h', 0)} % 12 "
-            f"+ CASE WHEN upper(g.a) = 'PM' THEN 12 ELSE 0 END END, {_number('g.mi', 0)}, {_number('g.s', 0)}) "
+            f"CASE WHEN {_to_int('g.h', 0)} > 23 OR {_to_int('g.mi', 0)} > 59 OR {_to_int('g.s', 0)} > 59 "
+            f"OR (g.a <> '' AND {_to_int('g.h', 0)} NOT BETWEEN 1 AND 12) THEN {bad('time of day of parts')} ELSE "
+            f"make_time(CASE WHEN g.a = '' THEN {_to_int('g.h', 0)} ELSE {_to_int('g.h', 0)} % 12 "
+            f"+ CASE WHEN upper(g.a) = 'PM' THEN 12 ELSE 0 END END, {_to_int('g.mi', 0)}, {_to_int('g.s', 0)}) "
             f"+ to_microseconds({_FRACTION.format('g.f')}) END",
         ),
     }
 
 
-def _zone_call(attempt: str) -> str:
-    # TRY does not take what may raise an error of its own.
+def _write_zone_call(attempt: str) -> str:
+    # DuckDB's TRY does not accept an expression that may call `error`.
     if not attempt:
         return "timezone(zone, t)"
     return "CASE WHEN TRY(timezone(zone, TIMESTAMP '2000-01-01 00:00:00')) IS NOT NULL THEN timezone(zone, t) END"
@@ -118,15 +118,15 @@ SHORT_ZONES = {
     "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles",
     "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
 }  # fmt: skip
-"""Short names of zones as Java reads them."""
+"""Short names of time zones as in Java."""
 
 
-def _part_of_offset(group: int) -> str:
+def _read_offset(group: int) -> str:
     return f"CAST(coalesce(nullif(regexp_extract(zone, {OFFSET}, {group}), ''), '0') AS INTEGER)"
 
 
 MACROS: Macros = {
-    **_text_macros("", _invalid, ""),
-    **_text_macros("try_", lambda kind: "NULL", "TRY"),
+    **_define_text_casts("", _write_error, ""),
+    **_define_text_casts("try_", lambda kind: "NULL", "TRY"),
     "short_zones": ((), f"MAP {{{', '.join(f'{name!r}: {zone!r}' for name, zone in SHORT_ZONES.items())}}}"),
 }

@@ -1,4 +1,4 @@
-"""`parse_url`, `url_encode` and their kind in DuckDB's words: addresses are cut as Java's `URI` cuts them."""
+"""Macros for `parse_url`, `url_encode` and the like, which split URLs as Java's class `URI` does."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _SERVER = rf"^(?:([^@\[\]]*)@)?({_HOST})(?::[0-9]*)?$"
 _FORBIDDEN = r"[\x00-\x20\x22<>\\^`{|}\x7F]|[\p{Z}\p{Cc}]"
 
 
-def _decoded(otherwise: str) -> str:
+def _write_decoding(otherwise: str) -> str:
     return (
         f"CASE WHEN contains(regexp_replace(x, {_ESCAPES}), '%') THEN {otherwise} "
         "ELSE url_decode(replace(x, '+', ' ')) END"
     )
 
 
-def _is_invalid(url: str) -> str:
-    """Whether a text is no URI."""
+def _write_validity_check(url: str) -> str:
+    """Write SQL for whether a text is not a valid URI."""
     return (
         rf"regexp_matches(regexp_replace({url}, {_ESCAPES}), '{_FORBIDDEN}|%|#.*#') "
         f"OR regexp_matches({url}, '^[^/?#]*:') AND NOT regexp_matches({url}, '^[A-Za-z][A-Za-z0-9+.-]*:[^#]') "
@@ -32,21 +32,21 @@ def _is_invalid(url: str) -> str:
     )
 
 
-def _absent(value: str) -> str:
-    """What begins with a mark, without it; NULL where it is not there."""
+def _strip_delimiter(value: str) -> str:
+    """Write SQL that removes the leading delimiter of a part; NULL if the part is empty."""
     return f"CASE WHEN {value} <> '' THEN substring({value}, 2) END"
 
 
 _AUTHORITY = "regexp_extract(x, '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//([^/?#]*)', 1)"
 _PATH = f"regexp_extract(x, '{_REST}([^?#]*)', 1)"
-_QUERY = _absent("regexp_extract(x, '^[^?#]*(\\?[^#]*)', 1)")
-_REF = _absent("regexp_extract(x, '^[^#]*(#.*)', 1)")
+_QUERY = _strip_delimiter("regexp_extract(x, '^[^?#]*(\\?[^#]*)', 1)")
+_REF = _strip_delimiter("regexp_extract(x, '^[^#]*(#.*)', 1)")
 _OPAQUE = "regexp_matches(x, '^[A-Za-z][A-Za-z0-9+.-]*:[^/]')"
 
 
-def _parsed(otherwise: str) -> str:
+def _write_parsing(otherwise: str) -> str:
     return (
-        f"CASE WHEN x IS NULL OR part IS NULL THEN NULL WHEN {_is_invalid('x')} THEN {otherwise} "
+        f"CASE WHEN x IS NULL OR part IS NULL THEN NULL WHEN {_write_validity_check('x')} THEN {otherwise} "
         f"WHEN part = 'PROTOCOL' THEN nullif(regexp_extract(x, '{_SCHEME}', 1), '') WHEN part = 'REF' THEN {_REF} "
         f"WHEN {_OPAQUE} THEN NULL WHEN part = 'PATH' THEN {_PATH} WHEN part = 'QUERY' THEN {_QUERY} "
         f"WHEN part = 'FILE' THEN {_PATH} || coalesce('?' || {_QUERY}, '') "
@@ -57,27 +57,27 @@ def _parsed(otherwise: str) -> str:
     )
 
 
-def _of_key(name: str) -> str:
-    found = _absent(f"regexp_extract(spark_{name}(x, 'QUERY'), '(?:&|^)' || key || '(=[^&]*)', 1)")
+def _write_query_value(name: str) -> str:
+    found = _strip_delimiter(f"regexp_extract(spark_{name}(x, 'QUERY'), '(?:&|^)' || key || '(=[^&]*)', 1)")
     return (
         "CASE WHEN key IS NULL OR part <> 'QUERY' THEN NULL WHEN NOT regexp_full_match(key, '[A-Za-z0-9_.-]*') "
-        "THEN error('a key of parse_url may have letters, digits, _, - and . only') "
+        "THEN error('a key of parse_url may only have letters, digits, _, - and .') "
         f"ELSE {found} END"
     )
 
 
 MACROS: Macros = {
     "url_encode": (("x",), "replace(replace(replace(url_encode(x), '%20', '+'), '~', '%7E'), '%2A', '*')"),
-    "url_decode": (("x",), _decoded("error('a text has a % that two hexadecimal digits do not follow')")),
-    "try_url_decode": (("x",), _decoded("NULL")),
-    "url_part": (("x", "part"), _parsed("error('a text is no URL')")),
-    "try_url_part": (("x", "part"), _parsed("NULL")),
+    "url_decode": (("x",), _write_decoding("error('a text has a % without two hexadecimal digits after it')")),
+    "try_url_decode": (("x",), _write_decoding("NULL")),
+    "url_part": (("x", "part"), _write_parsing("error('a text is not a valid URL')")),
+    "try_url_part": (("x", "part"), _write_parsing("NULL")),
     "parse_url": [
         (("x", "part"), "spark_url_part(x, part)"),
-        (("x", "part", "key"), _of_key("url_part")),
+        (("x", "part", "key"), _write_query_value("url_part")),
     ],
     "try_parse_url": [
         (("x", "part"), "spark_try_url_part(x, part)"),
-        (("x", "part", "key"), _of_key("try_url_part")),
+        (("x", "part", "key"), _write_query_value("try_url_part")),
     ],
 }
