@@ -149,7 +149,9 @@ class Catalog:
             return None
         name, handle = found
         if not isinstance(handle, LakeHandle):
-            raise UnsupportedFeature(f"{'.'.join(parts)} is not a lake table and has no versions: query its current state")
+            raise UnsupportedFeature(
+                f"{'.'.join(parts)} is not a lake table and has no versions: query its current state"
+            )
         return handle.source, self._names[name, handle]
 
     def scan(
@@ -161,7 +163,7 @@ class Catalog:
     ) -> Planned | None:
         """Return the scan of a whole table as the user may see it; raise TableNotFound if there is no such table.
 
-        `others` resolves unregistered tables. `protect` applies policies to the scan; it receives all names of the table.
+        `others` resolves unregistered tables. `protect` applies policies to the scan, for all names of the table.
         """
         found = self.find(parts)
         if found is not None:
@@ -239,7 +241,9 @@ class Catalog:
         database = next((each for each in attached if len(parts) > 1 and _is_same_name(each, parts[0])), None)
         if database is not None:
             known = list(self._list_tables(database))
-            raise TableNotFound(f"no table {'.'.join(parts[1:])!r} in {database}.{_suggest(parts[-1], known, database)}")
+            raise TableNotFound(
+                f"no table {'.'.join(parts[1:])!r} in {database}.{_suggest(parts[-1], known, database)}"
+            )
         if len(parts) == 1 and (meant := next((each for each in attached if _is_same_name(each, name)), None)):
             tables = _suggest("", [f"{meant}.{each}" for each in self._list_tables(meant)])
             raise TableNotFound(f"{meant} is a database, not a table: write {meant}.table.{tables}")

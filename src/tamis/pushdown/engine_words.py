@@ -183,9 +183,8 @@ def _explain_invalid_value(found: re.Match[str], tree: exp.Expr) -> str:
     literal = next((each for each in tree.find_all(exp.Literal) if each.is_string and each.name == value), None)
     if column is None and literal is not None:
         around = literal.parent if isinstance(literal.parent, exp.Binary | exp.Cast | exp.In) else literal
-        return (
-            f"invalid {wanted} {value!r} in {text_of(around)}{_locate(literal)}. Correct the value, or cast the other side"
-        )
+        problem = f"invalid {wanted} {value!r} in {text_of(around)}{_locate(literal)}"
+        return f"{problem}. Correct the value, or cast the other side"
     where = f" in {column[2]}" if column is not None else ""
     return f"invalid {wanted} {value!r}{where}. Filter such values out, or make them NULL with TRY_CAST"
 
@@ -268,8 +267,7 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
         r"More than one row returned by a subquery",
         EvaluationError,
         lambda found, tree: (
-            "a scalar subquery returned several rows. "
-            "Aggregate it, as in (SELECT max(x) FROM t), or compare with IN"
+            "a scalar subquery returned several rows. Aggregate it, as in (SELECT max(x) FROM t), or compare with IN"
         ),
     ),
     (
@@ -324,9 +322,7 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
     (
         r"UNNEST\(\) can only be applied to lists, structs and NULL, not MAP|len does not take map|array_length\(MAP",
         ExpressionError,
-        lambda found, tree: (
-            "explode of a computed map needs column names: add them, as in AS (key, value)"
-        ),
+        lambda found, tree: "explode of a computed map needs column names: add them, as in AS (key, value)",
     ),
     (
         r"(PARTITION|ORDER) BY window expressions cannot be volatile",

@@ -67,7 +67,12 @@ def facts(
     """Return the content of `explain` as nested values."""
     if is_silent(before):
         asked = visible_plan(before)
-        return {"query": query, "returns": _describe_result(asked, names), "before": tree_of(asked, {}), "note": SILENCE}
+        return {
+            "query": query,
+            "returns": _describe_result(asked, names),
+            "before": tree_of(asked, {}),
+            "note": SILENCE,
+        }
     return {
         "query": query,
         "returns": _describe_result(before, names),

@@ -1,6 +1,6 @@
 """Native scans: DuckDB's own Parquet reader reads local files whose schema is that of the table.
 
-Its Parquet reader decodes three times as fast as Arrow's, straight into its own vectors. If a scan reads most of a table
+That reader decodes three times as fast as Arrow's, straight into DuckDB's vectors. If a scan reads most of a table
 anyway, DuckDB receives the files that pruning left and the filter. Every other scan is an Arrow stream:
 
 | native scan                                    | Arrow stream                                                     |
@@ -85,7 +85,11 @@ def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False)
     if scan.protects or not isinstance(connector, LakeConnector) or not isinstance(handle, LakeHandle):
         return None
     if handle.aggregation is not None:
-        return _find_native_aggregation(scan, handle, handle.aggregation, connector, is_beside) if handle.sums_rows else None
+        return (
+            _find_native_aggregation(scan, handle, handle.aggregation, connector, is_beside)
+            if handle.sums_rows
+            else None
+        )
     if FALSE in (*conjuncts_of(handle.predicate), *conjuncts_of(handle.pruning)):
         return None
     is_plain = not handle.has_cut and bool(handle.columns)
@@ -194,7 +198,7 @@ def _write_constant(value: pa.Scalar) -> str:
 
 
 def _has_doubtful_bounds(column: Column) -> bool:
-    """Return whether min/max bounds of a column may be NaN or unordered. DuckDB would trust them; Tamis scans do not."""
+    """Return whether min/max bounds of a column may be NaN or unordered. DuckDB would trust them, unlike Tamis."""
     data_type = column.type
     return data_type is None or not (
         pa.types.is_integer(data_type)

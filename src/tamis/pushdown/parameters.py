@@ -61,7 +61,9 @@ def fill_parameters(tree: exp.Expr, arguments: Arguments | None) -> None:
         _replace_parameter(each, values[name])
     unused = [name for name in values if name not in used]
     if unused:
-        raise InvalidArgument(f"args= has a value for {_format_parameter(unused[0])}, but the query has no such parameter")
+        raise InvalidArgument(
+            f"args= has a value for {_format_parameter(unused[0])}, but the query has no such parameter"
+        )
 
 
 def _refuse_as_table(parameter: exp.Expr) -> None:
@@ -118,7 +120,9 @@ def _replace_parameter(parameter: exp.Expr, value: Any) -> None:
     if isinstance(value, list | tuple | set | frozenset | range):
         around = parameter.parent
         if not isinstance(around, exp.In):
-            raise InvalidArgument(f"the parameter {_format_parameter(parameter.name)} is a list, which only IN (…) accepts")
+            raise InvalidArgument(
+                f"the parameter {_format_parameter(parameter.name)} is a list, which only IN (…) accepts"
+            )
         if not value and len(around.expressions) == 1:
             # No value is in an empty list, for which engines have no syntax.
             around.replace(exp.false())
@@ -134,7 +138,9 @@ def _parse_value(name: str, value: Any) -> exp.Expr:
     try:
         text = to_sql(literal(value))
     except TamisError as error:
-        raise InvalidArgument(f"the value of the parameter {_format_parameter(name)} has no SQL literal: {error}") from error
+        raise InvalidArgument(
+            f"the value of the parameter {_format_parameter(name)} has no SQL literal: {error}"
+        ) from error
     found: exp.Expr = sqlglot.parse_one(text, read=SparkCalls)
     if isinstance(found, exp.Literal) and "${" in found.this:
         # Spark would substitute a configuration value.

@@ -1,7 +1,7 @@
 """Printing of a plan as one Spark SQL text over named relations: its scans and literal rows.
 
-Every column is named by its column id, which is unique in the plan, so nested queries need no table qualifiers. Adjacent
-nodes become one SELECT where the meaning is the same:
+Every column is named by its column id, which is unique in the plan, so nested queries need no table qualifiers.
+Adjacent nodes become one SELECT where the meaning is the same:
 
     Project(TopN(Filter(TableScan)))   SELECT … FROM `tamis_scan_1` WHERE … ORDER BY … LIMIT …
 """

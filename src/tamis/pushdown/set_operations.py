@@ -54,7 +54,9 @@ def with_common_types(text: str, describe: Describe) -> str:
     if not _KEYWORDS.search(text):
         return text
     tree = sqlglot.parse_one(text, read=SparkCalls)
-    operations = [each for each in _walk_inner_first(tree) if isinstance(each, exp.SetOperation) or _has_several_rows(each)]
+    operations = [
+        each for each in _walk_inner_first(tree) if isinstance(each, exp.SetOperation) or _has_several_rows(each)
+    ]
     return _TypeCaster(text, describe).cast_all(tree, operations) if operations else text
 
 
@@ -198,7 +200,11 @@ class _TypeCaster:
             return
         for index, cells in enumerate(zip(*rows, strict=True)):
             plain = {type(cell) for cell in cells}
-            if len(plain) == 1 and len({getattr(cell, "is_string", None) for cell in cells}) == 1 and plain <= _LITERALS:
+            if (
+                len(plain) == 1
+                and len({getattr(cell, "is_string", None) for cell in cells}) == 1
+                and plain <= _LITERALS
+            ):
                 continue
             query = exp.Select(expressions=[exp.alias_(cell.copy(), f"c{number}") for number, cell in enumerate(cells)])
             found = self._describe_query(query, ())

@@ -68,7 +68,9 @@ class _Renamer:
                 return replace(node, sources=tuple(below), columns=self._rename_outputs(node.columns))
             case Filter(predicate=predicate):
                 return (
-                    None if (kept := self._rename_expr(predicate)) is None else replace(node, source=below[0], predicate=kept)
+                    None
+                    if (kept := self._rename_expr(predicate)) is None
+                    else replace(node, source=below[0], predicate=kept)
                 )
             case Project():
                 outputs = self._rename_named(node.outputs)
@@ -119,7 +121,8 @@ class _Renamer:
         if keys is None:
             return None
         named = [
-            replace(each, name=self._new_name(call.name)) for each, call in zip(aggregates, node.aggregates, strict=True)
+            replace(each, name=self._new_name(call.name))
+            for each, call in zip(aggregates, node.aggregates, strict=True)
         ]
         return Aggregate(source, keys, tuple(named))
 

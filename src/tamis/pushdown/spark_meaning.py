@@ -92,7 +92,9 @@ def _is_equivalent_comparison(left: Expr, right: Expr) -> bool:
         return True
     if isinstance(left, Literal):
         return False  # not pushed down anyway
-    return _is_equivalent_literal(right, other, one) if isinstance(right, Literal) else _are_compared_equally(one, other)
+    return (
+        _is_equivalent_literal(right, other, one) if isinstance(right, Literal) else _are_compared_equally(one, other)
+    )
 
 
 def _is_equivalent_literal(literal: Literal, source: pa.DataType, target: pa.DataType) -> bool:

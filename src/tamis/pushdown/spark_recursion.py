@@ -65,7 +65,9 @@ def _count_levels(common: exp.CTE, name: str) -> list[exp.Expr]:
         )
     body = exp.Union(this=around, expression=rest, distinct=False)
     alias = exp.TableAlias(this=inner.copy(), columns=[*columns, *hidden] if columns else [])
-    shown = exp.Select(expressions=[exp.Star(except_=_hidden_columns())], from_=exp.From(this=exp.Table(this=inner.copy())))
+    shown = exp.Select(
+        expressions=[exp.Star(except_=_hidden_columns())], from_=exp.From(this=exp.Table(this=inner.copy()))
+    )
     return [exp.CTE(this=body, alias=alias), exp.CTE(this=shown, alias=exp.TableAlias(this=common.args["alias"].this))]
 
 

@@ -13,7 +13,7 @@ from tamis.pushdown.spark_generators import GENERATORS, unnest_generators
 from tamis.pushdown.spark_recursion import bound_recursion
 
 _TRANSLATED_KEYWORDS = ("lateral", "range", "with", "grouping", "any", "some", "every", "unpivot", "unnest", "values",
-            *GENERATORS, *NAMES)  # fmt: skip
+                        *GENERATORS, *NAMES)  # fmt: skip
 _KEYWORDS = re.compile(rf"\b({'|'.join(_TRANSLATED_KEYWORDS)})\b", re.IGNORECASE)
 
 
@@ -76,7 +76,7 @@ def _normalise_keys(group: exp.Group) -> None:
 
 
 def _drop_empty_groups(group: exp.Group) -> None:
-    """Add a HAVING so that no rows give no groups. In Spark even the set () has none then, unless it is the only set."""
+    """Add a HAVING so that no rows give no groups. In Spark even the set () gives none, unless it is the only set."""
     sets = [each for part in group.expressions if isinstance(part, exp.GroupingSets) for each in part.expressions]
     is_empty = [isinstance(each, exp.Tuple) and not each.expressions for each in sets]
     select = group.parent

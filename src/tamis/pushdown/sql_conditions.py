@@ -71,10 +71,14 @@ def _check_call(call: exp.Anonymous, kind: Callable[[exp.Expr], Kind | None]) ->
         value = value.expressions[0] if isinstance(value, exp.Distinct) else value
         if (found := kind(value)) in ("boolean", "time"):
             assert found is not None
-            raise no_syntax(value, f"{call.name} takes a number, not {_KIND_NAMES[found]}", "Write count_if(x), or a cast")
+            raise no_syntax(
+                value, f"{call.name} takes a number, not {_KIND_NAMES[found]}", "Write count_if(x), or a cast"
+            )
 
 
-def _refuse_kinds(node: exp.Expr, kind: Callable[[exp.Expr], Kind | None], word: str, refused: tuple[Kind, ...]) -> None:
+def _refuse_kinds(
+    node: exp.Expr, kind: Callable[[exp.Expr], Kind | None], word: str, refused: tuple[Kind, ...]
+) -> None:
     found = kind(node)
     if found in refused:
         assert found is not None
@@ -194,7 +198,9 @@ def _check_duplicate_names(select: exp.Select, source: exp.Expr) -> None:
     alias = source.args.get("alias")
     if query is None or (alias is not None and alias.columns):
         return
-    twins = {name for name, named in _collect_output_names(query).items() if len(named) > 1 and not _is_one_column(named)}
+    twins = {
+        name for name, named in _collect_output_names(query).items() if len(named) > 1 and not _is_one_column(named)
+    }
     if not twins:
         return
     own = {each.alias.casefold() for each in select.expressions if isinstance(each, exp.Alias)}

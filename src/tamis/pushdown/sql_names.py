@@ -124,7 +124,9 @@ class _NameChecker:
                 known[name] = _rename_fields(self.query(each.this, known, outer), each.args.get("alias"))
         return known
 
-    def _check_select(self, tree: exp.Select, commons: Mapping[str, _Fields | None], outer: _Level | None) -> _Fields | None:
+    def _check_select(
+        self, tree: exp.Select, commons: Mapping[str, _Fields | None], outer: _Level | None
+    ) -> _Fields | None:
         level = _Level([], outer=outer)
         if tree.args.get("from_") is not None:
             self._add_source(tree.args["from_"].this, level, commons)
@@ -224,7 +226,9 @@ class _NameChecker:
         if isinstance(column.this, exp.Star):
             self._check_star(column.this, level)
             parts = tuple(column.args[key].name for key in ("catalog", "db", "table") if column.args.get(key))
-            if level.has_known_columns and not any(source.is_called(parts) or _has_column(source, parts) for source in level.sources):
+            if level.has_known_columns and not any(
+                source.is_called(parts) or _has_column(source, parts) for source in level.sources
+            ):
                 self._add_unknown_source(column, (*parts, "*"), level)
             return
         try:
@@ -284,7 +288,9 @@ class _NameChecker:
             return self._add_unknown_source(top, parts, level)
         if level.sources:
             return self._add_unknown(top, parts, level.sources)
-        return self._add_error(top, UnknownColumn(f"no column {parts[0]!r}{_format_position(top)}: there is no FROM clause"))
+        return self._add_error(
+            top, UnknownColumn(f"no column {parts[0]!r}{_format_position(top)}: there is no FROM clause")
+        )
 
     def _add_unknown(self, top: exp.Expr, parts: Sequence[str], sources: Sequence[_Source]) -> None:
         fields = {each.name.casefold(): each for source in sources for each in source.fields or ()}
