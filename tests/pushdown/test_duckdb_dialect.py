@@ -302,7 +302,7 @@ def test_parameters_without_values_and_values_without_parameters(session: tamis.
     for query, values, said in (
         ("SELECT $a", None, "parameter \\$a"),
         ("SELECT ?", [], "parameter \\$1"),
-        ("SELECT 1", {"a": 1}, "no parameter \\$a"),
+        ("SELECT 1", {"a": 1}, "args= has a value for \\$a"),
         ("SELECT ?", "x", "a mapping"),
     ):
         with pytest.raises(errors.InvalidArgument, match=said):
@@ -381,7 +381,7 @@ def test_what_fails_on_a_value_is_an_error_of_ours(session: tamis.Session) -> No
 def test_an_unknown_dialect_and_other_engines_are_refused(session: tamis.Session) -> None:
     with pytest.raises(errors.InvalidArgument, match="Dialects: spark, duckdb"):
         session.sql("SELECT 1", dialect="mysql")
-    with pytest.raises(errors.InvalidArgument, match="embedded engine alone"):
+    with pytest.raises(errors.InvalidArgument, match="embedded engine only"):
         session.sql("SELECT 1", dialect="duckdb").to_spark(object())
 
 

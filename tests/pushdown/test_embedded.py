@@ -36,13 +36,13 @@ def session(tmp_path: Path) -> tamis.Session:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the engine is about to do in each run, as it tells."""
     told: list[str] = []
-    started = Running._started
+    started = Running._start
 
     def watched(self: Running, text: str) -> pa.RecordBatchReader:
         told.append(self._connection.sql(f"EXPLAIN {text}").fetchall()[0][1])
         return started(self, text)
 
-    monkeypatch.setattr(Running, "_started", watched)
+    monkeypatch.setattr(Running, "_start", watched)
     return told
 
 
@@ -92,7 +92,7 @@ def test_an_engine_that_is_interrupted_says_so_as_python_does() -> None:
 @pytest.mark.parametrize("rows", [1, 1000, 2**31, 2**62])
 def test_an_estimate_of_many_rows_is_not_counted_out(rows: int) -> None:
     leaf = TableScan("memory", "t", (Output("a"),))
-    text = embedded._with_estimate("FROM t", leaf, rows)
+    text = embedded._query_with_row_estimate("FROM t", leaf, rows)
     numbers = [int(number) for number in re.findall(r"range\((\d+)\)", text)]
     assert numbers[0] <= embedded.MOST_NUMBERS
     assert math.prod(numbers) == pytest.approx(rows / embedded.FILTERED, rel=0.01)

@@ -151,7 +151,7 @@ def test_keys_that_lie_everywhere_do_not_prune(tmp_path: Path) -> None:
     session.register("d", tamis.open(tmp_path / "d.parquet"))
     query = "SELECT count(*) FROM {} JOIN d ON key = id WHERE name IN ('n3', 'n4')"
     for name, prunes in {"sorted": True, "shuffled": False}.items():
-        assert ("prunes the left side at run time" in session.explain(query.format(name))) is prunes
+        assert ("dynamic filter on the left side" in session.explain(query.format(name))) is prunes
         assert session.sql(query.format(name)).to_arrow()[0].to_pylist() == [2]
 
 
@@ -166,5 +166,5 @@ def test_a_small_table_beside_a_large_one_is_not_what_keys_should_prune(tmp_path
         session.register(name, tamis.open(tmp_path / f"{name}.parquet"))
     query = """SELECT count(*) FROM facts JOIN middle ON key = middle_id JOIN far ON middle.place = far_id
                WHERE far.place = 3"""
-    assert "at run time" not in session.explain(query)
+    assert "dynamic filter" not in session.explain(query)
     assert session.sql(query).to_arrow()[0].to_pylist() == [3]

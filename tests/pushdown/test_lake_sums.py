@@ -86,7 +86,7 @@ def peer(place: Path) -> duckdb.DuckDBPyConnection:
 
 def asked(session: Session, query: str) -> tuple[pa.Table, str]:
     """The answer, and how the query will run."""
-    return session.sql(query).to_arrow(), session.explain(query).split("As it will run")[1]
+    return session.sql(query).to_arrow(), session.explain(query).split("Optimized plan")[1]
 
 
 def repeated(table: pa.Table) -> list[str]:

@@ -395,5 +395,5 @@ def test_a_database_that_does_not_answer_is_named_where_policies_have_to_know_it
     connection.attach("b", other)
     assert ids(connection.as_principal("ana"), "SELECT x FROM a.orders") == [1]
     other.close()
-    with pytest.raises(TableError, match=r"^the database 'b' does not tell which one it is, .* leave it out"):
+    with pytest.raises(TableError, match=r"^cannot identify the database 'b', .* leave it out"):
         connection.as_principal("ana").sql("SELECT x FROM a.orders").to_arrow()

@@ -90,7 +90,7 @@ def test_explain_tells_plans_rules_and_scans(tmp_path: Path) -> None:
     session = tamis.connect().register("t", write(tmp_path / "t.parquet", id=[1, 2, 3], x=[1.0, 2.0, 3.0]))
     query = "SELECT x FROM t WHERE id > 1"
     text = session.explain(query)
-    asked, runs = text.split("As it will run")
+    asked, runs = text.split("Optimized plan")
     assert "Filter `t.id` > 1" in asked
     assert "Filter" not in runs
     assert "push_filter_into_scan" in runs
@@ -105,7 +105,7 @@ def test_explain_tells_plans_rules_and_scans(tmp_path: Path) -> None:
 def test_rules_are_switched_off_by_name(tmp_path: Path) -> None:
     session = tamis.connect().register("t", write(tmp_path / "t.parquet", id=[1, 2, 3]))
     query = "SELECT id FROM t WHERE id > 1"
-    assert "Filter" in session.explain(query, rules={"push_filter_into_scan": False}).split("As it will run")[1]
+    assert "Filter" in session.explain(query, rules={"push_filter_into_scan": False}).split("Optimized plan")[1]
     assert "none applied" in session.explain(query, rules=False)
     with pytest.raises(InvalidArgument, match="no rule 'push_it'; there are"):
         session.sql(query, rules={"push_it": False}).to_arrow()
@@ -149,7 +149,7 @@ def test_wrong_names_in_attached_databases_are_told_with_the_nearest(tmp_path: P
     for query, told in (
         ("shop.custmers", "no table 'custmers' in shop. Did you mean 'shop.customers'? Tables: customers."),
         ("shp.customers", "Did you mean 'shop.customers'? Databases: shop."),
-        ("shop", "shop is a database and no table: write shop.table. Tables: shop.customers."),
+        ("shop", "shop is a database, not a table: write shop.table. Tables: shop.customers."),
         ("ordrs", "no table 'ordrs' in this session. Did you mean 'orders'? Tables: orders."),
     ):
         with pytest.raises(TableNotFound, match=re.escape(told)):
@@ -217,7 +217,7 @@ def test_a_connector_that_is_none_is_told_when_it_is_attached() -> None:
         def push_filter(self) -> None: ...
         def read(self) -> None: ...
 
-    with pytest.raises(InvalidArgument, match="Letters is a class"):
+    with pytest.raises(InvalidArgument, match="found the class Letters"):
         tamis.connect().attach("x", Letters)
     with pytest.raises(InvalidArgument, match=r"the connector Reads has no \w+\(\): derive it from"):
         tamis.connect().attach("x", Reads())
@@ -228,7 +228,7 @@ def test_a_connector_that_reads_other_columns_than_it_told_is_told(query: str) -
     assert tamis.connect().attach("x", Letters(letter=["a"], place=[1])).sql(query).to_arrow().num_rows == 1
     for read in ({"letter": ["a"]}, {"letter": [["a"]], "place": ["b"]}):
         session = tamis.connect().attach("x", Letters(**read))
-        with pytest.raises(TableError, match=r"a connector read the columns letter .* its read\(\) gives what"):
+        with pytest.raises(TableError, match=r"a connector's read\(\) returned the columns letter .* return exactly what"):
             session.sql(query).to_arrow()
     with pytest.raises(TableNotFound, match=r"no table 'acb' in x. Did you mean 'x.abc'\?"):
         session.sql("SELECT * FROM x.acb")

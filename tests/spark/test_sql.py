@@ -72,7 +72,7 @@ def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, places: dic
         assert found.collect() == theirs.collect()
     finally:
         spark.catalog.dropTempView("orders_of_spark")
-    assert "Aggregate sum(" in on_spark.explain(query).split("As it will run")[1]
+    assert "Aggregate sum(" in on_spark.explain(query).split("Optimized plan")[1]
     # The same of a query that was made for the embedded engine.
     embedded = sql_tables.session(places).sql(query)
     assert "summed as it is read" in embedded.explain()

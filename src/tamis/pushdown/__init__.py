@@ -1,1 +1,1 @@
-"""Queries as plans: rules push what a connector can do into its scans, the rest runs on an engine."""
+"""Logical plans for SQL queries: rules push work down into the connectors' scans, and an engine runs the remainder."""

@@ -1,15 +1,15 @@
-"""The one type that values of two types have in Spark's SQL, with ANSI mode on; None where they have none.
+"""The common type of two types in Spark SQL with ANSI mode on.
 
 | sides                          | UNION, INTERSECT, EXCEPT                  | VALUES                  |
 |--------------------------------|-------------------------------------------|-------------------------|
 | whole numbers                  | the wider one                             | the same                |
 | whole number and DECIMAL(p, s) | a decimal that holds both                 | the same                |
-| FLOAT and another number       | DOUBLE                                    | FLOAT; DOUBLE of DOUBLE |
+| FLOAT and another number       | DOUBLE                                    | FLOAT, DOUBLE if one is |
 | text and a whole number        | BIGINT                                    | none                    |
 | text and another number        | DOUBLE                                    | none                    |
 | text and BOOLEAN, DATE, …      | the other type                            | none                    |
 | DATE, TIMESTAMP_NTZ, TIMESTAMP | the last of both in this order            | the same                |
-| arrays, maps, structs          | that of their items                       | the same                |
+| arrays, maps, structs          | the common type of each item              | the same                |
 """
 
 from __future__ import annotations
@@ -21,30 +21,33 @@ from tamis.types import decimal_digits, is_text
 
 MOST_DIGITS = 38
 
-_WIDTHS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-_MOMENTS = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+_INTEGER_TYPES = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_TEMPORAL_TYPES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
 
 
 def common_type(left: pa.DataType, right: pa.DataType, *, converts_text: bool = True) -> pa.DataType | None:
-    """The type of a column that has values of both. Without `converts_text`, as in VALUES, a text is a text only."""
+    """Return the type of a column that holds values of both types; None if they are incompatible.
+
+    Without `converts_text`, as in VALUES, a string has no common type with another type.
+    """
     if left == right or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):
         return right
     if pa.types.is_nested(left) or pa.types.is_nested(right):
-        return _common_of_nested(left, right, converts_text)
+        return _find_common_nested(left, right, converts_text)
     if is_text(left) or is_text(right):
         other = right if is_text(left) else left
-        return _type_of_text(other) if converts_text else None
+        return _cast_string_beside(other) if converts_text else None
     if types.is_number(left) and types.is_number(right):
-        return _common_number(left, right, converts_text)
-    if left in _MOMENTS and right in _MOMENTS:
-        return max(left, right, key=_MOMENTS.index)
+        return _find_common_number(left, right, converts_text)
+    if left in _TEMPORAL_TYPES and right in _TEMPORAL_TYPES:
+        return max(left, right, key=_TEMPORAL_TYPES.index)
     return None
 
 
-def _type_of_text(other: pa.DataType) -> pa.DataType | None:
-    """The type that a text takes beside another one."""
+def _cast_string_beside(other: pa.DataType) -> pa.DataType | None:
+    """Return the type that a string is cast to when the other side has this type."""
     if pa.types.is_integer(other):
         return types.LONG
     if pa.types.is_interval(other):
@@ -52,26 +55,26 @@ def _type_of_text(other: pa.DataType) -> pa.DataType | None:
     return types.DOUBLE if types.is_number(other) else other
 
 
-def _common_number(left: pa.DataType, right: pa.DataType, converts_text: bool) -> pa.DataType:
+def _find_common_number(left: pa.DataType, right: pa.DataType, converts_text: bool) -> pa.DataType:
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         is_double = types.DOUBLE in (left, right) or converts_text
         return types.DOUBLE if is_double else pa.float32()
-    if left in _WIDTHS and right in _WIDTHS:
-        return max(left, right, key=_WIDTHS.index)
-    (one, its_scale), (other, other_scale) = _digits(left), _digits(right)
+    if left in _INTEGER_TYPES and right in _INTEGER_TYPES:
+        return max(left, right, key=_INTEGER_TYPES.index)
+    (one, its_scale), (other, other_scale) = _get_precision_and_scale(left), _get_precision_and_scale(right)
     scale = max(its_scale, other_scale)
     whole = max(one - its_scale, other - other_scale)
-    # Digits before the point come first where there are too many.
+    # If the precision exceeds the maximum, the scale is cut, never the integer digits.
     excess = max(0, whole + scale - MOST_DIGITS)
     return pa.decimal128(min(whole + scale, MOST_DIGITS), max(0, scale - excess))
 
 
-def _digits(data_type: pa.DataType) -> tuple[int, int]:
-    """Precision and scale of a number as a decimal. Spark has 20 digits for a BIGINT, which needs 19."""
+def _get_precision_and_scale(data_type: pa.DataType) -> tuple[int, int]:
+    """Return the precision and scale of a number as a decimal. Spark uses 20 digits for a BIGINT, which needs 19."""
     return (20, 0) if data_type == types.LONG else decimal_digits(data_type)
 
 
-def _common_of_nested(left: pa.DataType, right: pa.DataType, converts_text: bool) -> pa.DataType | None:
+def _find_common_nested(left: pa.DataType, right: pa.DataType, converts_text: bool) -> pa.DataType | None:
     def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return common_type(one, other, converts_text=converts_text)
 

@@ -1,8 +1,9 @@
-"""What a connector offers to the rules: each call takes more into a handle, or says that it cannot.
+"""The interface of connectors: each `push_*` call moves an operation into a handle, or returns None if it cannot.
 
-A handle is a value that says what a scan will read: immutable, hashable, equal to every other that says the same. A
-call that has no effect returns None, never the same handle again, so that the rules come to an end. What remains of an
-operation stays above the scan. A connector implements what it can do; `Connector` says no to everything else.
+A handle is a value that describes what a scan will read: immutable, hashable, and equal to every handle that describes
+the same scan. A call without effect returns None, never an equal handle, so that the rules terminate. Whatever part of
+an operation the connector does not accept stays above the scan. A connector implements what it supports; the defaults
+of `Connector` decline everything else.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ Handle = object
 
 @dataclass(frozen=True, slots=True)
 class PushedFilter:
-    """A handle that returns fewer rows. `remaining` is still to be tested above; TRUE where nothing is."""
+    """A handle that returns fewer rows. `remaining` is the residual filter to apply above the scan, or TRUE."""
 
     handle: Handle
     remaining: Expr = TRUE
     projections: tuple[Named, ...] = ()
-    """Columns that the scan returns in addition, of which the remaining filter makes use."""
+    """Additional columns that the scan returns for the residual filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushedProjection:
-    """A handle that returns other columns, and for each output that was asked for an expression over those."""
+    """A handle that returns other columns, and for each requested output an expression over those columns."""
 
     handle: Handle
     columns: tuple[Output, ...]
@@ -43,11 +44,11 @@ class PushedProjection:
 
 @dataclass(frozen=True, slots=True)
 class PushedAggregation:
-    """A handle that returns groups: all keys and aggregates in their order, as columns.
+    """A handle that returns groups: its columns are all keys, then all aggregates, in their order.
 
-    With `is_partial` several rows may belong to one group, and `combined_by` names the function that makes one of the
-    values of each aggregate. With `values` the columns are keys, and parts of which aggregates are made: an average of
-    a sum and a count. Not with both.
+    With `is_partial` several rows may belong to one group, and `combined_by` names for each aggregate the function that
+    combines its values. With `values` the columns are keys and intermediate states, such as the sum and the count of an
+    average. The two options exclude each other.
     """
 
     handle: Handle
@@ -55,12 +56,12 @@ class PushedAggregation:
     is_partial: bool = False
     combined_by: tuple[str, ...] = ()
     values: tuple[Expr, ...] = ()
-    """For each aggregate an expression over columns of the handle; none where the columns are the aggregates."""
+    """For each aggregate an expression over the handle's columns; empty if the columns are the aggregates."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushedRows:
-    """A handle that returns fewer rows, for a limit or a top-n. Where it is not guaranteed, the node stays above."""
+    """A handle that returns fewer rows, for a limit or a top-n. The node stays above the scan unless `guaranteed`."""
 
     handle: Handle
     guaranteed: bool
@@ -68,9 +69,9 @@ class PushedRows:
 
 @dataclass(frozen=True, slots=True)
 class PushedJoin:
-    """One handle for two: its columns are those of the left side, then (unless it is semi or anti) of the right.
+    """One handle for two: its columns are those of the left side, then (unless it is semi or anti) of the right side.
 
-    Both sides in the order of their handles, under whatever names: both may have an `id`.
+    Each side keeps the column order of its handle. The names are free, since both sides may have an `id`.
     """
 
     handle: Handle
@@ -80,77 +81,78 @@ class PushedJoin:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What is known of the rows of a handle before anything is read. None: not known."""
+    """Statistics of a handle that are available before anything is read. None means unknown."""
 
     rows: int | None = None
-    """At most so many."""
+    """The maximum number of rows."""
     rows_are_exact: bool = False
     bytes: int | None = None
     satisfied: Expr = TRUE
-    """What every row satisfies, the filter that was pushed included."""
+    """A predicate that every row satisfies, including the pushed filter."""
     is_filtered: bool | None = None
-    """Whether there are fewer rows than the table has."""
+    """Whether the handle returns fewer rows than the table has."""
     partitioned_by: tuple[str, ...] = ()
     sorted_by: tuple[SortKey, ...] = ()
     distinct: Mapping[str, int] = field(default_factory=dict)
 
 
 def as_told(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch under the names that a plan has for its columns; an error where they are not those that were told."""
+    """Return a batch with the column names of `schema`; raise TableError if number or types of columns differ."""
     try:
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     except (ValueError, TypeError, pa.ArrowException) as error:
         given = ", ".join(f"{each.name} {type_name(each.type)}" for each in batch.schema) or "none"
-        told = ", ".join(f"{each.name} {type_name(each.type)}" for each in schema)
+        expected = ", ".join(f"{each.name} {type_name(each.type)}" for each in schema)
         raise TableError(
-            f"a connector read the columns {given} where it told of {told}: its read() gives what its columns() tells"
+            f"a connector's read() returned the columns {given}, expected {expected}: "
+            "return exactly what columns() describes"
         ) from error
 
 
 class Connector(Protocol):
-    """A kind of tables. Write one in a file: subclass this, give it a name, and answer what it can do."""
+    """A kind of table. To write one, subclass this, give it a name, and override what the connector supports."""
 
     name: str
 
     # --- Tables -------------------------------------------------------------------------------------------------------
 
     def table(self, name: tuple[str, ...]) -> Handle | None:
-        """The handle of a table by the name it has here; None where there is none."""
+        """Return the handle of the table with this name; None if there is none."""
         return None
 
     def table_names(self) -> Sequence[str]:
-        """The names of tables that can be told, for people who look for one; a table need not be among them."""
+        """Return the table names that can be listed. They serve messages only: a table need not be among them."""
         return ()
 
     def names(self, handle: Handle) -> Sequence[str]:
-        """All names that lead to the table of a handle: policies go by each of them."""
+        """Return every name of a handle's table. Policies apply under each of them."""
         return ()
 
     def identity(self) -> Hashable | None:
-        """Equal for two connectors that have the same tables, so that policies of one follow to the other; None
-        where nothing else has them."""
+        """Return a value that is equal for two connectors with the same tables, so that the policies of one apply to
+        the other; None if no other connector can have them."""
         return None
 
     def columns(self, handle: Handle) -> pa.Schema:
-        """The columns that a scan of the handle returns, in this order."""
+        """Return the columns that a scan of the handle returns, in this order."""
         raise NotImplementedError
 
     def properties(self, handle: Handle) -> Properties:
         return Properties()
 
     def lies_together(self, handle: Handle, column: Expr) -> bool | None:
-        """Whether some values of a column lie in little of what a scan reads, so that it gains by knowing them.
+        """Return whether the table is clustered by a column, so that a filter on some of its values skips much data.
 
-        None where that is not known: then it is taken to gain.
+        None means unknown; callers then assume that it is.
         """
         return None
 
     def satisfied(self, handle: Handle) -> Expr:
-        """What every row satisfies, where that is told without looking at the table."""
+        """Return a predicate that every row satisfies, as far as it is known without reading metadata."""
         return TRUE
 
     def describe(self, handle: Handle) -> str:
-        """What a scan of the handle reads, in a line for people."""
+        """Return one line of text that says what a scan of the handle reads."""
         return repr(handle)
 
     # --- Pushdown -----------------------------------------------------------------------------------------------------
@@ -159,14 +161,14 @@ class Connector(Protocol):
         return None
 
     def push_pruning(self, handle: Handle, predicate: Expr) -> Handle | None:
-        """A handle that may leave out rows for which the predicate is not TRUE, because somebody drops them anyway.
+        """Return a handle that may skip rows for which the predicate is not TRUE.
 
-        So a scan need not test its rows one by one where the predicate is long.
+        A node above drops such rows anyway, so the scan need not evaluate a long predicate row by row.
         """
         return None
 
     def push_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> Handle | None:
-        """A handle that may leave out rows whose column is none of very many keys."""
+        """Return a handle that may skip rows whose column value is not among very many keys."""
         return None
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
@@ -175,13 +177,16 @@ class Connector(Protocol):
     def push_aggregation(
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
-        """All of the aggregates, or none; there is a key or an aggregate at least. With `partial` the groups are finer
-        than those that were asked for, and are combined above: worth it where that needs no rows. A handle that has
-        groups already takes no such ones."""
+        """Push all of the aggregates, or return None. There is at least one key or aggregate.
+
+        With `partial` the groups are finer than requested and are combined above the scan, which pays off if it reads
+        no rows. A handle that has groups already accepts no partial ones.
+        """
         return None
 
     def sums_rows(self, handle: Handle) -> bool:
-        """Whether rows of a handle would be read here for a sum: whoever has workers that read them sums there."""
+        """Return whether this process would read rows to aggregate the handle. An engine with workers aggregates there
+        instead."""
         return False
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
@@ -198,15 +203,15 @@ class Connector(Protocol):
     # --- Policies -----------------------------------------------------------------------------------------------------
 
     def additional_filter(self, handle: Handle, principal: str | None) -> Expr | None:
-        """What rows must satisfy for somebody to see them; None where all may be seen."""
+        """Return the row filter for a principal; None if all rows are visible."""
         return None
 
     def masks(self, handle: Handle, principal: str | None) -> Mapping[str, Expr]:
-        """What somebody sees in place of columns."""
+        """Return the column masks for a principal: an expression for each masked column."""
         return {}
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
-        """The rows of a handle, batch by batch, with exactly `columns(handle)`."""
+        """Yield the rows of a handle as batches with exactly `columns(handle)`."""
         raise NotImplementedError

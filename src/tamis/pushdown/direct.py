@@ -1,4 +1,4 @@
-"""Plans that no engine needs to run: all of the query was taken into one scan, which gives the rows of the answer."""
+"""Direct results: plans that need no engine, because the whole query was pushed into one scan."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from tamis.scan.coalesce import coalesce_batches
 
 
 class Direct:
-    """The rows of a scan, as a run of the engine would give them: columns of it under other names, in any order."""
+    """The rows of a scan, with its columns renamed and reordered, as a run of the engine would return them."""
 
     def __init__(self, scan: TableScan, columns: Sequence[tuple[str, int]], connector: Connector) -> None:
-        """`columns` are names, and the places of what they name among the columns of the scan."""
+        """`columns` are output names, each with the position of its column in the scan."""
         self._scan = scan
         self._connector = connector
         given = connector.columns(scan.handle)
-        self._places = [place for _, place in columns]
+        self._positions = [position for _, position in columns]
         self._given = given
-        self.schema = pa.schema([(name, given.field(place).type) for name, place in columns])
+        self.schema = pa.schema([(name, given.field(position).type) for name, position in columns])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for batch in coalesce_batches(self._connector.read(self._scan.handle)):
             if batch.num_rows:
-                told = as_told(batch, self._given)
-                yield pa.RecordBatch.from_arrays([told.column(place) for place in self._places], schema=self.schema)
+                checked = as_told(batch, self._given)
+                arrays = [checked.column(position) for position in self._positions]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a direct result holds no resources."""
 
 
 def direct(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]) -> Direct | None:
-    """The plan as columns of a scan alone; None where there is more to do, or where the engine reads faster."""
-    found = _columns_of_scan(plan)
+    """Return the result of a plan that only selects columns of a scan; None for other plans, or for a native scan."""
+    found = _find_scan_columns(plan)
     if found is None:
         return None
     scan, columns = found
@@ -47,22 +48,22 @@ def direct(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Con
     if not all(is_plain_type(each.type) for each in connector.columns(scan.handle)):
         return None
     if names is not None:
-        columns = [(name, place) for name, (_, place) in zip(names, columns, strict=True)]
+        columns = [(name, position) for name, (_, position) in zip(names, columns, strict=True)]
     return Direct(scan, columns, connector) if own_files(scan, connector) is None else None
 
 
-def _columns_of_scan(plan: Node) -> tuple[TableScan, list[tuple[str, int]]] | None:
-    """The scan of which a plan only names columns, with each name and the place of its column there."""
+def _find_scan_columns(plan: Node) -> tuple[TableScan, list[tuple[str, int]]] | None:
+    """Return the scan that a plan only selects columns from, with each name and its column's position in the scan."""
     match plan:
         case TableScan():
-            return plan, [(output.name, place) for place, output in enumerate(plan.columns)]
+            return plan, [(output.name, position) for position, output in enumerate(plan.columns)]
         case Project(protects=False):
-            below = _columns_of_scan(plan.source)
+            below = _find_scan_columns(plan.source)
             if below is None:
                 return None
-            places = dict(below[1])
+            positions = dict(below[1])
             columns = [
-                (each.name, places[each.expr.path[0]])
+                (each.name, positions[each.expr.path[0]])
                 for each in plan.outputs
                 if isinstance(each.expr, Column) and len(each.expr.path) == 1
             ]

@@ -1,8 +1,7 @@
-"""A plan run on the embedded engine: scans stream into DuckDB as Arrow batches, and its answer streams out.
+"""Execution of plans on DuckDB, the embedded engine: scans stream in as Arrow batches, and the result streams out.
 
-Nothing is held of a scan but what the engine needs for its answer. Text means what it means in Spark; functions of
-which the engine has only its own idea are computed in that way rather than refused, because a query is read by people
-who can look at it, while a filter drops rows unseen.
+The engine holds no more of a scan than its result needs. SQL has Spark's semantics. A function that only has DuckDB's
+semantics is computed rather than refused: the user sees the values of a query, while a filter would drop rows unseen.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ from tamis.scan.engine_types import cast_for_engine, for_engine
 from tamis.scan.spark_functions import macros_of, to_duckdb
 
 BATCH_ROWS = 65_536
-"""How many rows of an answer make a batch."""
+"""The number of rows in a batch of the result."""
 
 MOST_FILES_HELD = 2 * 1024 * 1024
-"""Of so many bytes of files the engine makes a table first: it orders joins better by what it finds there than by what
-files tell."""
+"""Native scans of at most this many bytes are materialised first if the query joins several tables: DuckDB orders joins
+better by the statistics of its own tables than by those of Parquet files."""
 
 _NO_COLUMN = "nothing"
 
 
 class CannotTranslate(Exception):
-    """A text that the engine does not take: it never began to run."""
+    """The engine rejected the SQL text before running it."""
 
 
 class Running:
-    """One run of a plan. Its batches can be taken once."""
+    """One run of a plan. Its batches can be read once."""
 
     def __init__(
         self,
@@ -67,30 +66,30 @@ class Running:
         *,
         is_guarded: bool = False,
     ) -> None:
-        """`explain` makes an error about the query of one that the engine raises while it runs. A query that
-        `is_guarded` by policies reads from its leaves and nothing else."""
-        self._explain = explain or _unexplained
+        """`explain` turns an error that the engine raises while running into one about the query. A query that
+        `is_guarded` by policies may read its leaves and nothing else."""
+        self._explain = explain or _explain_error
         self._failures: list[BaseException] = []
         check_protected(plan)
         printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
-        text = _translated_plan(printed, connectors)
+        text = _translate_plan(printed, connectors)
         own = all_own_files(printed.leaves, connectors)
         queries = "; ".join((text, *(files.query for files in own.values())))
-        self._connection = _connection([path for files in own.values() for path in files.paths], queries)
+        self._connection = _connect([path for files in own.values() for path in files.paths], queries)
         try:
             self._register_all(printed.leaves, own, connectors)
             if is_guarded:
                 self._refuse_other_tables(text, [name for name, _ in printed.leaves])
-            self._reader = self._started(text)
+            self._reader = self._start(text)
         except BaseException:
             self._connection.close()
             raise
-        self.schema = _named(self._reader.schema, names)
+        self.schema = _rename_columns(self._reader.schema, names)
 
     def _refuse_other_tables(self, text: str, leaves: Sequence[str]) -> None:
         read: set[str] | None = None
-        # Here the engine knows no types, by which it would pick the overloads of macros. Macros read no tables, so that
-        # a row of their arguments tells the same.
+        # get_table_names() does not know the types by which the engine picks the overloads of macros. Macros read no
+        # tables, so a row() of their arguments reads the same ones.
         for asked in (text, re.sub(r"\bspark_\w+\(", "row(", text, flags=re.IGNORECASE)):
             try:
                 read = self._connection.get_table_names(asked)
@@ -104,13 +103,14 @@ class Running:
     def _register_all(
         self, leaves: Sequence[tuple[str, Node]], own: Mapping[str, OwnFiles], connectors: Mapping[str, Connector]
     ) -> None:
-        """Let the engine know all leaves. One whose rows it holds already is held once, under the names of each."""
+        """Register all leaves in the engine. Leaves with the same handle share one materialised table, each with its
+        own column names."""
         held: dict[tuple[str, object], tuple[str, Node]] = {}
         beside = len(leaves) - 1
         for name, leaf in leaves:
             key = (leaf.connector, leaf.handle) if isinstance(leaf, TableScan) and not leaf.protects else None
             if key is not None and key in held:
-                self._create("VIEW", name, _under_names(leaf, *held[key]))
+                self._create("VIEW", name, _query_with_names(leaf, *held[key]))
                 continue
             if name in own:
                 is_held = own[name].size <= MOST_FILES_HELD and beside > 1
@@ -125,42 +125,42 @@ class Running:
             with interruptible():
                 self._connection.execute(f"CREATE TEMP {kind} {name} AS {query}")
         except duckdb.Error as error:
-            raise self._failure(error) from error
+            raise self._explain_failure(error) from error
 
     def _register(self, name: str, leaf: Node, connectors: Mapping[str, Connector], *, beside: int) -> bool:
-        """Let the engine know a leaf, and so many others `beside` it; whether it holds all rows of it now.
+        """Register a leaf that has `beside` other leaves in the plan; return whether the engine materialised its rows.
 
-        Where it joins two it needs to know which is larger; where it joins more, also how many values columns have,
-        which it knows of its own tables.
+        A join of two leaves needs to know which is larger. A join of more also needs the distinct counts of columns,
+        which the engine has only for its own tables.
         """
-        relation = _relation(leaf, connectors, self._failures)
-        rows = _likely_rows(leaf, connectors) if beside else None
+        relation = _make_relation(leaf, connectors, self._failures)
+        rows = _estimate_rows(leaf, connectors) if beside else None
         sums = whole_sums(leaf)
         if rows is None and not sums:
             self._connection.register(name, relation)
             return False
         self._connection.register(f"{name}_stream", relation)
-        stream = _with_whole_sums(f"{name}_stream", sums)
+        stream = _query_with_integer_sums(f"{name}_stream", sums)
         is_held = rows is not None and rows <= MOST_ROWS_HELD and beside > 1
         if is_held:
             self._create("TABLE", name, stream)
         else:
-            self._create("VIEW", name, stream if rows is None else _with_estimate(stream, leaf, rows))
+            self._create("VIEW", name, stream if rows is None else _query_with_row_estimate(stream, leaf, rows))
         return is_held
 
-    def _started(self, text: str) -> pa.RecordBatchReader:
+    def _start(self, text: str) -> pa.RecordBatchReader:
         try:
             with interruptible():
                 found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
             raise CannotTranslate(one_line(error)) from error
         except duckdb.Error as error:
-            raise self._failure(error) from error
+            raise self._explain_failure(error) from error
         assert found is not None
         return found
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The answer. The engine is let go when it was taken, or is not wanted any more."""
+        """Yield the result. The connection is closed after the last batch, or when the iterator is dropped."""
         try:
             while True:
                 try:
@@ -169,7 +169,7 @@ class Running:
                 except StopIteration:
                     return
                 except (duckdb.Error, pa.ArrowException, OSError) as error:
-                    raise self._failure(error) from error
+                    raise self._explain_failure(error) from error
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema) if batch.num_columns else batch
         finally:
             self.close()
@@ -177,16 +177,16 @@ class Running:
     def close(self) -> None:
         self._connection.close()
 
-    def _failure(self, error: BaseException) -> BaseException:
+    def _explain_failure(self, error: BaseException) -> BaseException:
         if self._failures:
-            # The engine has passed on what a scan said, in words of its own.
+            # The engine only wrapped an error that a scan raised.
             return self._failures[0]
         return self._explain(error)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """The engine says that it was interrupted where Python would."""
+    """Turn the engine's error about an interrupt into KeyboardInterrupt."""
     try:
         yield
     except RuntimeError as error:
@@ -196,21 +196,21 @@ def interruptible() -> Iterator[None]:
 
 
 def schema_of(plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]) -> pa.Schema:
-    """The columns that a run of a plan returns; `CannotTranslate` where the engine does not take it.
+    """Return the columns that a run of a plan returns; raise `CannotTranslate` if the engine rejects the plan.
 
-    Nothing is read: its leaves are empty here.
+    Nothing is read: the leaves are empty tables here.
     """
     check_protected(plan)
     printed = print_plan(plan, expression=text_for_engine, is_leaf=is_protected)
-    with _bound(_translated_plan(printed, connectors), printed, connectors) as relation:
-        # Functions that make rows would run.
-        return _named(relation.limit(0).to_arrow_reader().schema, names)
+    with _bind_query(_translate_plan(printed, connectors), printed, connectors) as relation:
+        # Table functions would run without a limit.
+        return _rename_columns(relation.limit(0).to_arrow_reader().schema, names)
 
 
 @contextmanager
-def _bound(text: str, printed: Printed, connectors: Mapping[str, Connector]) -> Iterator[duckdb.DuckDBPyRelation]:
-    """A text of the engine over leaves without rows."""
-    connection = _connection((), text)
+def _bind_query(text: str, printed: Printed, connectors: Mapping[str, Connector]) -> Iterator[duckdb.DuckDBPyRelation]:
+    """Bind a SQL text over leaves without rows."""
+    connection = _connect((), text)
     try:
         for name, leaf in printed.leaves:
             connection.register(name, empty_leaf(leaf, connectors))
@@ -221,8 +221,8 @@ def _bound(text: str, printed: Printed, connectors: Mapping[str, Connector]) -> 
         connection.close()
 
 
-def _translated_plan(printed: Printed, connectors: Mapping[str, Connector]) -> str:
-    """The text of a plan in the engine's words, whose set operations have Spark's types."""
+def _translate_plan(printed: Printed, connectors: Mapping[str, Connector]) -> str:
+    """Return the DuckDB SQL of a plan, with Spark's types in its set operations."""
 
     has_nested = any(
         output.type is None or pa.types.is_nested(output.type)
@@ -232,7 +232,7 @@ def _translated_plan(printed: Printed, connectors: Mapping[str, Connector]) -> s
 
     def describe(text: str) -> Described | None:
         try:
-            with _bound(translated(text, has_nested=has_nested), printed, connectors) as relation:
+            with _bind_query(translated(text, has_nested=has_nested), printed, connectors) as relation:
                 return describe_relation(relation)
         except CannotTranslate:
             return None
@@ -241,39 +241,39 @@ def _translated_plan(printed: Printed, connectors: Mapping[str, Connector]) -> s
 
 
 def empty_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table:
-    """A leaf without its rows."""
+    """Return an empty table with the columns of a leaf."""
     if isinstance(leaf, Values):
         return leaf.rows.rename_columns([output.name for output in leaf.columns]).slice(0, 0)
     schema = for_engine(leaf_schema(leaf, connectors))
     return (schema if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])).empty_table()
 
 
-def _unexplained(error: BaseException) -> BaseException:
+def _explain_error(error: BaseException) -> BaseException:
     return EvaluationError(f"the embedded engine could not finish the query: {plain(error)}")
 
 
-def _named(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
+def _rename_columns(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
     if names is None or len(names) != len(schema):
         return schema
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)], schema.metadata)
 
 
 MOST_REMEMBERED = 64 * 1024
-"""Longer texts are not kept: they were made by programs, and are hardly asked again."""
+"""Longer texts are not cached: programs generate them and rarely repeat them."""
 
 
 def translated(text: str, *, has_nested: bool) -> str:
-    """A text in Spark's dialect in DuckDB's words, with Spark's meaning as far as there are words for it."""
-    translate = _translated_before if len(text) <= MOST_REMEMBERED else _translated
+    """Translate Spark SQL to DuckDB SQL, with Spark's semantics as far as DuckDB can express them."""
+    translate = _translate_cached if len(text) <= MOST_REMEMBERED else _translate
     return translate(text, has_nested)
 
 
 @lru_cache(maxsize=128)
-def _translated_before(text: str, has_nested: bool) -> str:
-    return _translated(text, has_nested)
+def _translate_cached(text: str, has_nested: bool) -> str:
+    return _translate(text, has_nested)
 
 
-def _translated(text: str, has_nested: bool) -> str:
+def _translate(text: str, has_nested: bool) -> str:
     def work() -> str:
         return to_duckdb(in_duckdb_syntax(text), of_query=True, has_nested=has_nested)
 
@@ -287,7 +287,7 @@ def _translated(text: str, has_nested: bool) -> str:
 
 @dataclass
 class _Engine:
-    """An engine, and the macros that were made in it: they stay there for the queries that follow."""
+    """A DuckDB instance and the macros created in it, which later queries reuse."""
 
     root: duckdb.DuckDBPyConnection
     macros: set[str] = field(default_factory=set)
@@ -302,7 +302,7 @@ class _Engine:
 
 
 MOST_ENGINES = 4
-"""So many engines are kept: a new one takes some thirty milliseconds, which matters to a query of a hundred."""
+"""The number of cached engines: a new one takes some thirty milliseconds, which matters to a query of a hundred."""
 
 _engines: OrderedDict[tuple[int, tuple[str, ...]], _Engine] = OrderedDict()
 _engines_lock = threading.Lock()
@@ -310,7 +310,7 @@ _engines_lock = threading.Lock()
 
 @atexit.register
 def _close_engines() -> None:
-    """Let the engines go while Python still stands: they complain of connections that are left."""
+    """Close the engines before the interpreter shuts down: they complain of open connections."""
     with _engines_lock:
         for (process, _), engine in _engines.items():
             if process == os.getpid():
@@ -318,18 +318,19 @@ def _close_engines() -> None:
         _engines.clear()
 
 
-def _connection(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
-    """A connection to an engine that reads nothing but what it is given: streams, and files at these paths.
+def _connect(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
+    """Open a connection to an engine that can read registered streams and the files at these paths, and nothing else.
 
-    It has the macros that a text uses.
+    It has the macros that `text` uses.
     """
-    # Which files an engine may read must be said before all others are forbidden. A process has engines of its own.
+    # The paths must be allowed before external access is disabled, so each set of paths needs its own engine. A forked
+    # process must not share its parent's.
     key = os.getpid(), tuple(paths)
     with _engines_lock:
         engine = _engines.pop(key, None) or _Engine(new_engine(paths))
         _engines[key] = engine
         while len(_engines) > MOST_ENGINES:
-            # Queries that still run there have connections of their own.
+            # Queries that still run there have their own connections.
             _engines.popitem(last=False)[1].root.close()
         connection = engine.root.cursor()
         engine.make_macros(text)
@@ -339,8 +340,8 @@ def _connection(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnecti
 
 @contextmanager
 def parsing_connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that knows no table: texts are parsed there, and never run."""
-    connection = _connection(())
+    """Open a connection without tables, to parse SQL but never to run it."""
+    connection = _connect(())
     try:
         yield connection
     finally:
@@ -348,9 +349,9 @@ def parsing_connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def new_engine(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    """An engine that reads files at these paths, and no others."""
+    """Start an engine that can read the files at these paths, and no others."""
     spilled = Path(tempfile.gettempdir()) / f"tamis-{os.getpid()}"
-    # Files that were read are not held in memory: nobody knows whether they are asked for again.
+    # Do not cache file contents in memory: they may never be read again.
     config = {"temp_directory": str(spilled), "enable_external_file_cache": "false"}
     engine = duckdb.connect(":memory:", config=dict(config))
     if paths:
@@ -364,7 +365,7 @@ def new_engine(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
 
 
 class _Stream:
-    """The rows of a scan as an Arrow stream, which is read anew each time the engine asks for it."""
+    """The rows of a scan as an Arrow stream that is read again each time the engine requests it."""
 
     def __init__(
         self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch]], failures: list[BaseException]
@@ -372,7 +373,7 @@ class _Stream:
         self._given = schema
         self._read = read
         self._failures = failures
-        # An engine has no table without columns.
+        # DuckDB has no tables without columns.
         self._schema = for_engine(schema) if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -396,7 +397,7 @@ class _Stream:
             raise
 
 
-def _relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[BaseException]) -> Any:
+def _make_relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[BaseException]) -> Any:
     match leaf:
         case Values():
             named = leaf.rows.rename_columns([output.name for output in leaf.columns])
@@ -406,17 +407,17 @@ def _relation(leaf: Node, connectors: Mapping[str, Connector], failures: list[Ba
 
 
 FILTERED = 0.2
-"""The share of rows that filters are taken to leave, by the engine too."""
+"""The assumed selectivity of a filter. DuckDB assumes the same."""
 
 MOST_NUMBERS = 1_000_000
-"""So many numbers are looked at in no time."""
+"""DuckDB filters a range of this many numbers in negligible time."""
 
 BYTES_OF_A_ROW = 50
-"""Where a table does not tell how many rows it has."""
+"""The assumed size of a row if a table has no row count."""
 
 
-def _likely_rows(leaf: Node, connectors: Mapping[str, Connector]) -> int | None:
-    """About how many rows a stream has; None where that is not known, or known to the engine."""
+def _estimate_rows(leaf: Node, connectors: Mapping[str, Connector]) -> int | None:
+    """Estimate the rows of a stream; None if there is no estimate, or if the engine knows the count."""
     if not isinstance(leaf, TableScan) or leaf.protects:
         return None
     known = connectors[leaf.connector].properties(leaf.handle)
@@ -424,12 +425,13 @@ def _likely_rows(leaf: Node, connectors: Mapping[str, Connector]) -> int | None:
     return None if rows is None else int(rows * (FILTERED if known.is_filtered and not known.rows_are_exact else 1))
 
 
-def _with_estimate(stream: str, leaf: Node, rows: int) -> str:
-    """A stream of which the engine knows about how many rows it has.
+def _query_with_row_estimate(stream: str, leaf: Node, rows: int) -> str:
+    """Return a query for a stream for which the engine estimates this number of rows.
 
-    It takes a stream for a single row, and would hash a table of facts to look customers up in it. So nothing is added
-    to the stream, out of numbers of which the engine does not know that none is negative, and whose count it knows.
-    It looks at them all, so that many are pairs of few, of which it looks at the first ones.
+    DuckDB assumes that a stream has a single row, so it would build a join's hash table from the fact table. The query
+    therefore appends an empty relation: a range of known length under a filter that never holds, which the optimizer
+    cannot know. DuckDB scans the range, so a large one is a cross product of smaller ranges, and only the first range
+    is scanned.
     """
     nothing = ", ".join("NULL" for _ in outputs_of(leaf)) or "NULL"
     numbers = max(1, round(rows / FILTERED))
@@ -438,23 +440,23 @@ def _with_estimate(stream: str, leaf: Node, rows: int) -> str:
     return f"{stream} UNION ALL SELECT {nothing} FROM range({first}) AS numbers(number){others} WHERE number < 0"
 
 
-def _with_whole_sums(stream: str, names: Sequence[str]) -> str:
-    """A stream whose sums of whole numbers have the type that the engine gives to them, and Arrow has not."""
+def _query_with_integer_sums(stream: str, names: Sequence[str]) -> str:
+    """Return a query that casts integer sums to HUGEINT, the type DuckDB gives them. Arrow has no such type."""
     if not names:
         return f"FROM {stream}"
     replaced = ", ".join(f"{engine_name(name)}::HUGEINT AS {engine_name(name)}" for name in names)
     return f"SELECT * REPLACE ({replaced}) FROM {stream}"
 
 
-def _under_names(leaf: Node, held: str, first: Node) -> str:
-    """A table that has the rows of a scan, under the names that another scan of the same handle has for them."""
+def _query_with_names(leaf: Node, held: str, first: Node) -> str:
+    """Return a query that gives the columns of a materialised scan the names of another scan of the same handle."""
     pairs = zip(outputs_of(first), outputs_of(leaf), strict=True)
     named = ", ".join(f"{engine_name(own.name)} AS {engine_name(other.name)}" for own, other in pairs)
     return f"SELECT {named or '*'} FROM {held}"
 
 
 def leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
-    """The columns of a leaf, under their symbols."""
+    """Return the columns of a leaf, named by their column ids."""
     if is_protected(leaf):
         given = protected_schema(leaf, connectors)
     else:
@@ -465,7 +467,7 @@ def leaf_schema(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
 
 
 def read_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
-    """The rows of a leaf, with the columns of `leaf_schema`."""
+    """Yield the rows of a leaf, with the columns of `leaf_schema`."""
     if is_protected(leaf):
         return protected_batches(leaf, connectors)
     assert isinstance(leaf, TableScan)

@@ -1,4 +1,4 @@
-"""Plans for people and for programs: before and after the rules, what each rule did, what each scan will read."""
+"""EXPLAIN output as text and as JSON: the plan before and after optimization, the rules applied, and the scans."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def explain(
     format: str = "text",
     names: Sequence[str] | None = None,
 ) -> str:
-    """What becomes of a query, in words or as JSON. Of a table under a policy nothing is told but what was asked.
+    """Return how a query will run, as text or as JSON. For a table under a policy it shows only the original plan.
 
-    `names` are those of the columns that are returned; None where only the engine knows them.
+    `names` are the names of the returned columns; None if only the engine knows them.
     """
     if format not in FORMATS:
         raise InvalidArgument(f"no format {format!r}. Formats: {', '.join(FORMATS)}")
     found = facts(query, before, after, accounts, connectors, names)
-    return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _text(found)
+    return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _format_text(found)
 
 
 def facts(
@@ -64,52 +64,57 @@ def facts(
     connectors: Mapping[str, Connector],
     names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """What `explain` tells, as values."""
+    """Return the content of `explain` as nested values."""
     if is_silent(before):
         asked = visible_plan(before)
-        return {"query": query, "returns": _returns(asked, names), "before": tree_of(asked, {}), "note": SILENCE}
+        return {
+            "query": query,
+            "returns": _describe_result(asked, names),
+            "before": tree_of(asked, {}),
+            "note": SILENCE,
+        }
     return {
         "query": query,
-        "returns": _returns(before, names),
+        "returns": _describe_result(before, names),
         "before": tree_of(before, connectors),
         "after": tree_of(after, connectors),
         "rules": [
             {"rule": each.name, "applied": each.applied, "milliseconds": round(each.seconds * 1000, 3)}
             for each in accounts
         ],
-        "scans": [_scan(node, connectors) for node in walk_plan(after) if isinstance(node, TableScan)],
+        "scans": [_describe_scan(node, connectors) for node in walk_plan(after) if isinstance(node, TableScan)],
     }
 
 
-def _returns(plan: Node, names: Sequence[str] | None) -> list[dict[str, str]]:
-    """The columns of the answer, and what a plan calls them: in its own way, since two may have one name."""
-    told = [output.name for output in outputs_of(plan)]
-    return [{"name": name, "column": column} for name, column in zip(names or told, told, strict=False)]
+def _describe_result(plan: Node, names: Sequence[str] | None) -> list[dict[str, str]]:
+    """Return the names of the result columns with their column ids, which are unique while names may repeat."""
+    column_ids = [output.name for output in outputs_of(plan)]
+    return [{"name": name, "column": column} for name, column in zip(names or column_ids, column_ids, strict=False)]
 
 
 def tree_of(plan: Node, connectors: Mapping[str, Connector]) -> dict[str, Any]:
-    """A plan as nested values."""
+    """Return a plan as nested values."""
     return {
         "node": type(plan).__name__,
-        "what": _what(plan, connectors),
+        "what": _describe_node(plan, connectors),
         "columns": [output.name for output in outputs_of(plan)],
         "sources": [tree_of(source, connectors) for source in sources_of(plan)],
     }
 
 
 def plan_text(plan: Node, connectors: Mapping[str, Connector] | None = None) -> str:
-    """A plan as text, a line a node, sources further to the right."""
-    return "\n".join(_lines(tree_of(plan, connectors or {}), 0))
+    """Return a plan as text: one line per node, with sources indented."""
+    return "\n".join(_format_lines(tree_of(plan, connectors or {}), 0))
 
 
-def _text(found: Mapping[str, Any]) -> str:
-    returned = [_renamed(each["column"], each["name"]) for each in found["returns"]]
+def _format_text(found: Mapping[str, Any]) -> str:
+    returned = [_format_alias(each["column"], each["name"]) for each in found["returns"]]
     lines = ["Query", f"  {' '.join(found['query'].split())}"]
     lines += [f"  returns {', '.join(returned)}"] if returned else []
-    lines += ["", "As it was asked", *_lines(found["before"], 1)]
+    lines += ["", "Logical plan", *_format_lines(found["before"], 1)]
     if "note" in found:
         return "\n".join([*lines, "", found["note"]])
-    lines += ["", "As it will run", *_lines(found["after"], 1), "", "Rules"]
+    lines += ["", "Optimized plan", *_format_lines(found["after"], 1), "", "Rules"]
     used = [each for each in found["rules"] if each["applied"]]
     width = max((len(each["rule"]) for each in used), default=0)
     lines += [f"  {each['rule']:<{width}}  {each['applied']:>3} ×  {each['milliseconds']:.1f} ms" for each in used]
@@ -120,21 +125,21 @@ def _text(found: Mapping[str, Any]) -> str:
         known = [f"{'' if scan['rows_are_exact'] else 'at most '}{counted(scan['rows'], 'row')}"
                  if scan["rows"] is not None else "", f"{scan['bytes']:,} bytes"
                  if scan["bytes"] is not None else ""]  # fmt: skip
-        told = ", ".join(filter(None, known))
-        lines.append(f"  {scan['reads']}{f' ({told})' if told else ''}")
+        size = ", ".join(filter(None, known))
+        lines.append(f"  {scan['reads']}{f' ({size})' if size else ''}")
     if not found["scans"]:
         lines.append("  none")
     return "\n".join(lines)
 
 
-def _lines(tree: Mapping[str, Any], depth: int) -> list[str]:
+def _format_lines(tree: Mapping[str, Any], depth: int) -> list[str]:
     lines = [f"{'  ' * depth}{tree['node']}{' ' if tree['what'] else ''}{tree['what']}"]
     for source in tree["sources"]:
-        lines += _lines(source, depth + 1)
+        lines += _format_lines(source, depth + 1)
     return lines
 
 
-def _scan(scan: TableScan, connectors: Mapping[str, Connector]) -> dict[str, Any]:
+def _describe_scan(scan: TableScan, connectors: Mapping[str, Connector]) -> dict[str, Any]:
     connector = connectors[scan.connector]
     known = connector.properties(scan.handle)
     return {
@@ -149,7 +154,7 @@ def _scan(scan: TableScan, connectors: Mapping[str, Connector]) -> dict[str, Any
 # --- Nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _what(node: Node, connectors: Mapping[str, Connector]) -> str:
+def _describe_node(node: Node, connectors: Mapping[str, Connector]) -> str:
     match node:
         case TableScan():
             known = connectors.get(node.connector)
@@ -157,19 +162,19 @@ def _what(node: Node, connectors: Mapping[str, Connector]) -> str:
         case Filter():
             return shown(node.predicate)
         case Project():
-            return ", ".join(map(_named, node.outputs))
+            return ", ".join(map(_format_output, node.outputs))
         case Aggregate():
-            keys = f" by {', '.join(map(_named, node.keys))}" if node.keys else ""
-            return (", ".join(map(_call, node.aggregates)) or "distinct") + keys
+            keys = f" by {', '.join(map(_format_output, node.keys))}" if node.keys else ""
+            return (", ".join(map(_format_call, node.aggregates)) or "distinct") + keys
         case Join():
             pairs = [f"{shown(one)} = {shown(other)}" for one, other in node.criteria]
             conditions = " and ".join([*pairs, *([shown(node.filter)] if node.filter is not None else [])])
-            prunes = f", prunes the {node.prunes} side at run time" if node.prunes else ""
+            prunes = f", dynamic filter on the {node.prunes} side" if node.prunes else ""
             return f"{node.kind}{f' on {conditions}' if conditions else ''}{prunes}"
         case Sort():
-            return _order(node.keys)
+            return _format_order(node.keys)
         case TopN():
-            return f"{node.count} by {_order(node.keys)}"
+            return f"{node.count} by {_format_order(node.keys)}"
         case Limit():
             offset = f" after {node.offset}" if node.offset else ""
             return f"{node.count}{offset}"
@@ -182,26 +187,26 @@ def _what(node: Node, connectors: Mapping[str, Connector]) -> str:
             return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} …"
 
 
-def _named(each: Named) -> str:
-    return _renamed(_value(each.expr), each.name)
+def _format_output(each: Named) -> str:
+    return _format_alias(_format_expr(each.expr), each.name)
 
 
-def _renamed(value: str, name: str) -> str:
+def _format_alias(value: str, name: str) -> str:
     return name if value in (name, f"`{name}`") else f"{value} as {name}"
 
 
-def _value(expr: Expr) -> str:
+def _format_expr(expr: Expr) -> str:
     return shown(expr)
 
 
-def _call(call: AggregateCall) -> str:
+def _format_call(call: AggregateCall) -> str:
     args = ", ".join(map(shown, call.args)) or "*"
     kept = f" where {shown(call.filter)}" if call.filter is not None else ""
     text = f"{call.function}({'distinct ' if call.distinct else ''}{args}){kept}"
     return f"{text} as {call.name}"
 
 
-def _order(keys: Sequence[SortKey]) -> str:
+def _format_order(keys: Sequence[SortKey]) -> str:
     return ", ".join(
         f"{shown(key.expr)}{' descending' if key.descending else ''}"
         f"{'' if key.nulls_first is not key.descending else ', nulls first' if key.nulls_first else ', nulls last'}"

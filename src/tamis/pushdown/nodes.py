@@ -1,9 +1,9 @@
-"""Logical plans: what a query means, as a tree of values.
+"""Logical plans: the meaning of a query as a tree of immutable nodes.
 
-Every node has named outputs. Names are unique within a plan, so that an expression means the same wherever it stands:
-a scan of `orders` that is read twice has `orders.id` once and `orders_2.id` once. Nodes are immutable and compare by
-value, which is how the driver of the rules knows that it is done. An expression is one of `tamis.expr`, in which a
-column is an output of the node below, or a field inside of one.
+Every node has named outputs. Their names are column ids, unique within a plan, so that an expression means the same
+anywhere in it: a plan that scans `orders` twice has `orders.id` once and `orders_2.id` once. Nodes compare by value,
+which is how the optimizer detects its fixpoint. Expressions are those of `tamis.expr`; a column in one is an output of
+the node below, or a field inside of it.
 
     TableScan ─▶ Filter ─▶ Aggregate ─▶ TopN ─▶ Project
 """
@@ -21,14 +21,14 @@ from tamis.expr.functions import type_of
 from tamis.expr.nodes import Expr
 
 UNLIMITED = 2**62
-"""The count of a limit that has only an offset: as many rows as there may be."""
+"""The count of a limit that has only an offset."""
 
 JoinKind: TypeAlias = OneOf["inner", "left", "right", "full", "semi", "anti", "cross"]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of what a node returns. The type is None where only the engine knows it."""
+    """An output column of a node. The type is None if only the engine knows it."""
 
     name: str
     type: pa.DataType | None = field(default=None, compare=False)
@@ -36,7 +36,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An expression, and the output that it becomes."""
+    """An expression with the column id of its output."""
 
     name: str
     expr: Expr
@@ -48,13 +48,13 @@ class AggregateCall:
 
     name: str
     function: str
-    """`count`, `min`, `max`, `sum`, `avg`, or any other that the engine knows."""
+    """`count`, `min`, `max`, `sum`, `avg`, or another function of the engine."""
     args: tuple[Expr, ...] = ()
-    """None for `count(*)`."""
+    """Empty for `count(*)`."""
     distinct: bool = False
     filter: Expr | None = None
     type: pa.DataType | None = field(default=None, compare=False)
-    """Of the result, where it is known."""
+    """The type of the result, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +62,29 @@ class SortKey:
     expr: Expr
     descending: bool = False
     nulls_first: bool = True
-    """As in Spark: NULL comes first unless the order is descending."""
+    """Spark's default is that NULL comes first unless the order is descending."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """Rows of a table, through the connector that owns the handle. `columns` are in the order of the handle."""
+    """The rows of a table, read through the connector that owns the handle. `columns` are in the handle's order."""
 
     connector: str
-    """The name under which the session has the connector."""
+    """The name of the connector in the session."""
     handle: object
-    """What to read; a value that only the connector understands, and that compares by what it says."""
+    """What to read: a value that only the connector understands, compared by value."""
     columns: tuple[Output, ...]
     protects: bool = False
-    """Whether a policy covers the table: of the user's filters only leakproof ones go in, and nothing is told of it."""
+    """Whether a policy covers the table: only leakproof user filters are pushed into it, and reports redact it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     source: Node
     predicate: Expr
-    """Rows for which it is TRUE stay."""
+    """Rows for which it is TRUE are kept."""
     protects: bool = False
-    """Whether it is a row filter of a policy: nothing that could tell of hidden rows goes below it."""
+    """Whether it is a row filter of a policy: nothing that could reveal hidden rows is pushed below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ class Join:
     right: Node
     kind: JoinKind
     criteria: tuple[tuple[Expr, Expr], ...] = ()
-    """Pairs that must be equal, the first of the left side, the second of the right."""
+    """Pairs of expressions that must be equal: the first over the left side, the second over the right side."""
     filter: Expr | None = None
-    """What else must be TRUE of a pair of rows."""
+    """A further condition on a pair of rows."""
     prunes: OneOf["left", "right"] | None = None
-    """The side that is read last, pruned by the keys of the other one."""
+    """The side that gets a dynamic filter: it is read last, pruned by the join keys of the other side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class TopN:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """All rows of several nodes, duplicates included; the outputs of each in the same order."""
+    """All rows of several nodes, including duplicates. The outputs of all nodes are in the same order."""
 
     sources: tuple[Node, ...]
     columns: tuple[Output, ...]
@@ -145,7 +145,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Rows that stand in the query."""
+    """Literal rows."""
 
     rows: pa.Table
     columns: tuple[Output, ...]
@@ -153,9 +153,9 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A part of a query that is not modelled: text in Spark's dialect over the plans that it reads from.
+    """Unsupported SQL: a part of a query without plan nodes, kept as Spark SQL text over the plans it reads from.
 
-    In the text a plan is a table of the name that `inputs` gives it, with the outputs of the plan as its columns.
+    The text refers to each plan as a table of the name in `inputs`, with the outputs of the plan as its columns.
     """
 
     text: str
@@ -167,7 +167,7 @@ Node: TypeAlias = TableScan | Filter | Project | Aggregate | Join | Sort | Limit
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:
-    """The nodes that a node reads from."""
+    """Return the nodes that a node reads from."""
     match node:
         case TableScan() | Values():
             return ()
@@ -182,7 +182,7 @@ def sources_of(node: Node) -> tuple[Node, ...]:
 
 
 def with_sources(node: Node, sources: tuple[Node, ...]) -> Node:
-    """The node over other nodes; itself where they are the same."""
+    """Return the node with other sources; the same object if they are unchanged."""
     if all(one is other for one, other in zip(sources, sources_of(node), strict=True)):
         return node
     match node:
@@ -202,7 +202,7 @@ def with_sources(node: Node, sources: tuple[Node, ...]) -> Node:
 
 
 def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The plan with `change` applied to every node, sources first."""
+    """Return the plan with `change` applied to every node, sources first."""
     results: list[Node] = []
     waiting: list[tuple[Node, bool]] = [(node, False)]
     while waiting:
@@ -221,7 +221,7 @@ def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def walk_plan(node: Node) -> Iterator[Node]:
-    """All nodes of a plan, a node before its sources."""
+    """Yield all nodes of a plan, each node before its sources."""
     waiting = [node]
     while waiting:
         current = waiting.pop()
@@ -230,7 +230,7 @@ def walk_plan(node: Node) -> Iterator[Node]:
 
 
 def outputs_of(node: Node) -> tuple[Output, ...]:
-    """The columns that a node returns."""
+    """Return the output columns of a node."""
     match node:
         case TableScan() | Union() | Values() | Sql():
             return node.columns

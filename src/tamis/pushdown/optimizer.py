@@ -1,8 +1,8 @@
-"""The driver of the rules: again and again over the plan until none of them changes anything.
+"""The optimizer: it applies the rules to a plan, round after round, until none of them changes anything.
 
-A rule is given a node, and returns what to put in its place, or None. It must make progress of a kind that cannot be
-undone by another: operations only move towards scans, and handles only take in more. Should a rule or a connector
-break that promise, the driver stops after so many rounds as no honest plan needs, with an error that names the rule.
+A rule receives a node and returns its replacement, or None. No rule may undo the progress of another: operations only
+move towards scans, and handles only accept more. If a rule or a connector breaks that contract, the optimizer stops
+after more rounds than a correct rule needs, with an error that names the rule.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from tamis.pushdown.spark_meaning import is_as_on_spark
 from tamis.pushdown.zones import depends_on_zone
 
 ROUNDS_PER_NODE = 4
-"""How many rounds there may be for each node of a plan: an operation sinks one step a round."""
+"""The maximum number of rounds per node of a plan. An operation moves down one step per round."""
 
 FEWEST_ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What rules may look at besides the plan."""
+    """What rules may use besides the plan."""
 
     connectors: Mapping[str, Connector]
-    """By the names that scans give."""
+    """The connectors by the names in scans."""
     has_workers: bool = False
-    """Whether the engine reads in workers of its own, which sum what they read."""
+    """Whether the engine reads on its own workers, which aggregate what they read."""
     is_utc: bool = True
-    """Whether the engine computes in UTC, as tables do."""
+    """Whether the engine's session time zone is UTC, as it is for tables."""
     is_ansi: bool = True
-    """Whether what overflows, or does not fit, is an error of the engine."""
+    """Whether overflows and invalid casts are errors in the engine."""
 
     def means_the_same(self, *exprs: Expr) -> bool:
-        """Whether a table would make of expressions what the engine makes of them."""
+        """Return whether connectors evaluate all of the expressions as the engine does."""
         if not self.is_utc and any(map(depends_on_zone, exprs)):
             return False
         return not self.has_workers or all(is_as_on_spark(expr, ansi=self.is_ansi) for expr in exprs)
@@ -49,7 +49,7 @@ class Context:
         return self.connectors[name]
 
     def properties(self, scan: TableScan) -> Properties:
-        """What is known of a scan. To find out may fail, and then says nothing of a table under a policy."""
+        """Return a scan's statistics. For a table under a policy, errors are redacted."""
         connector = self.connectors[scan.connector]
         if not scan.protects:
             return connector.properties(scan.handle)
@@ -57,53 +57,53 @@ class Context:
             return connector.properties(scan.handle)
 
     def lies_together(self, scan: TableScan, column: Expr) -> bool | None:
-        """Whether some values of a column of a handle lie in little of what a scan reads; None: not known.
+        """Return whether a scan's table is clustered by a column; None means unknown.
 
-        Nobody looks where the values of a table lie that is under a policy.
+        It is always unknown for a table under a policy.
         """
         return None if scan.protects else self.connectors[scan.connector].lies_together(scan.handle, column)
 
 
 class Rule(Protocol):
-    """One way to improve a plan. `name` is what `explain` shows and what switches it off."""
+    """One rewrite of a plan. `explain` shows its `name`, and users switch it off by that name."""
 
     name: str
 
     def apply(self, node: Node, context: Context) -> Node | None:
-        """What to put in the place of a node; None where the rule has nothing to do there."""
+        """Return the replacement of a node; None if the rule does not apply."""
         ...
 
 
 def is_final(rule: Rule) -> bool:
-    """Whether a rule waits until the others have nothing left to do: `is_final = True` in its class says so."""
+    """Return whether a rule runs only when no other rule applies any more: its class sets `is_final = True`."""
     return bool(getattr(rule, "is_final", False))
 
 
 @dataclass(slots=True)
 class RuleAccount:
-    """What a rule did to one plan."""
+    """Metrics of a rule for one plan."""
 
     name: str
     applied: int = 0
     seconds: float = 0.0
     changes: list[tuple[Node, Node]] = field(default_factory=list)
-    """Each node that it changed, before and after."""
+    """Each changed node, before and after."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """A plan after the rules, and what each of them did, in the order in which they run."""
+    """An optimized plan, with the metrics of each rule in the order in which the rules run."""
 
     plan: Node
     accounts: tuple[RuleAccount, ...]
 
 
 def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_off: Collection[str] = ()) -> Optimized:
-    """The plan with every rule applied wherever it can be."""
+    """Apply every rule wherever it matches, until the plan no longer changes."""
     unknown = sorted(set(switched_off) - {rule.name for rule in rules})
     if unknown:
         known = ", ".join(rule.name for rule in rules)
-        raise InvalidArgument(f"no rule {unknown[0]!r}; there are {known}")
+        raise InvalidArgument(f"no rule {unknown[0]!r}. Rules: {known}")
     accounts = {rule.name: RuleAccount(rule.name) for rule in rules}
     used = [rule for rule in rules if rule.name not in switched_off]
     first = [rule for rule in used if not is_final(rule)]
@@ -120,7 +120,7 @@ def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_of
                 return Optimized(plan, tuple(accounts.values()))
     busiest = max(accounts.values(), key=lambda account: account.applied)
     raise TamisError(
-        f"the rule {busiest.name!r} finds something to change in every round: switch it off with "
+        f"the rule {busiest.name!r} still changes the plan after {most} rounds: switch it off with "
         f"rules={{{busiest.name!r}: False}}, and report the query"
     )
 

@@ -1,17 +1,17 @@
-"""Scans that the embedded engine reads by itself: of local files that hold what the table says, where much is wanted.
+"""Native scans: DuckDB's own Parquet reader reads local files whose schema is that of the table.
 
-Its reader of Parquet decodes three times as fast as Arrow's, and straight into its own vectors; so where a scan wants
-most of a table anyway, it is given the files that are left and the filter. All else comes as a stream of ours:
+That reader decodes three times as fast as Arrow's, straight into DuckDB's vectors. If a scan reads most of a table
+anyway, DuckDB receives the files that pruning left and the filter. Every other scan is an Arrow stream:
 
-| given to the engine                            | streamed                                                         |
+| native scan                                    | Arrow stream                                                     |
 |------------------------------------------------|------------------------------------------------------------------|
-| Parquet files on this machine, of the types of | other storage; deleted rows, columns that a file lacks, other    |
-| the table, at least `WORTH` bytes of them, of  | types; many partitions, or many names of columns; what a filter  |
-| which at least `SHARE` is wanted               | narrows; limits, top-n, aggregation from metadata; whatever is   |
-|                                                | under a policy                                                   |
+| local Parquet files with the types of the      | other storage; deleted rows; columns missing in a file; other    |
+| table, at least `WORTH` bytes, and the scan    | types; many partitions or many physical column names; selective  |
+| reads at least the fraction `SHARE` of them    | filters; limits, top-n, metadata-only aggregation; tables under  |
+|                                                | a policy                                                         |
 
-An engine that opens files of one scan may as well open those of others, be they small. Sums over such files the engine
-makes while it reads them.
+If DuckDB opens the files of one scan, it also opens those of the other scans of the plan, even small ones. It computes
+sums over such files while it reads them.
 """
 
 from __future__ import annotations
@@ -41,51 +41,55 @@ from tamis.tables.source import FILE_FORMAT, PARQUET, FileListing, TableSource
 from tamis.types import STRING, type_name, without_views
 
 WORTH = 16 * 1024 * 1024
-"""From how many bytes on: to let the engine open files by itself takes some ten milliseconds."""
+"""The minimum size in bytes: a native scan takes some ten milliseconds to open its files."""
 
 SHARE = 0.3
-"""Where row groups with so much of the bytes are left, to look at single pages gains less than it costs."""
+"""The minimum fraction of bytes in the row groups left by pruning. Above it, pruning pages costs more than it saves."""
 
 MOST_FILES = 512
-"""Of so many files the footers are looked at."""
+"""The maximum number of files, since the footer of each one is read."""
 
 MOST_PARTITIONS = 64
-"""The engine is given the files of each partition by themselves."""
+"""The maximum number of `read_parquet` calls in a query, one for each partition."""
 
 _OPTIONS = "hive_partitioning = false, can_have_nan = true"
-"""Without the second the engine takes the largest number in a file for its largest value, and loses rows with NaN."""
+"""Without `can_have_nan` DuckDB trusts the maximum of a float column, and loses rows with NaN."""
 
 _PATTERN = re.compile(r"[*?\[\]{}']")
-"""Signs in paths that the engine takes for patterns, or that would have to be quoted."""
+"""Characters in paths that DuckDB reads as glob patterns, or that would have to be quoted."""
 
 _TYPES = frozenset((
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),
     pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"),
 ))  # fmt: skip
-"""Types of which both readers have the same idea; decimals are others."""
+"""Types that both readers read alike; decimals are checked separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFiles:
-    """Files that the engine reads, and the query over them that gives the columns of a scan."""
+    """The files of a native scan, and the query over them that returns the columns of the scan."""
 
     paths: tuple[str, ...]
     query: str
     size: int
-    """The bytes of the files."""
+    """The total size of the files in bytes."""
 
 
 def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False) -> OwnFiles | None:
-    """How the engine reads a scan by itself; None where it must not, or where that is not worth it.
+    """Return the native scan for a scan; None if the engine must not read the files, or if it does not pay off.
 
-    With `is_beside` the engine opens files of another scan anyway, so that small ones are worth it, and no others are
-    asked about again.
+    With `is_beside` another scan of the plan is native already, so small scans pay off too. Large ones were decided
+    before and are not considered again.
     """
     handle = scan.handle
     if scan.protects or not isinstance(connector, LakeConnector) or not isinstance(handle, LakeHandle):
         return None
     if handle.aggregation is not None:
-        return _own_groups(scan, handle, handle.aggregation, connector, is_beside) if handle.sums_rows else None
+        return (
+            _find_native_aggregation(scan, handle, handle.aggregation, connector, is_beside)
+            if handle.sums_rows
+            else None
+        )
     if FALSE in (*conjuncts_of(handle.predicate), *conjuncts_of(handle.pruning)):
         return None
     is_plain = not handle.has_cut and bool(handle.columns)
@@ -104,24 +108,24 @@ def own_files(scan: TableScan, connector: Connector, *, is_beside: bool = False)
     size = connector.properties(handle).bytes
     worth = 1 if is_beside else WORTH
     if size is not None and (size < worth or (is_beside and size >= WORTH)):
-        # That is known of most handles by now, and to list the files of a large table once more would take its time.
+        # The size of most handles is known by now; listing the files of a large table again would take long.
         return None
-    fitting = _fitting(connector, handle, needed, worth, compares_bytes=compares_bytes)
-    groups = None if fitting is None else _alike(source, fitting, needed)
-    if fitting is None or groups is None:
+    readable = _find_readable_files(connector, handle, needed, worth, compares_bytes=compares_bytes)
+    groups = None if readable is None else _write_queries(source, readable, needed)
+    if readable is None or groups is None:
         return None
-    if (size is None or size >= WORTH) and not _is_much(connector, handle):
+    if (size is None or size >= WORTH) and not _reads_most(connector, handle):
         return None
     columns = zip(handle.columns, scan.columns, strict=True)
     selected = ", ".join(f"{engine_name(own.path[0])} AS {engine_name(output.name)}" for own, output in columns)
     where = "" if handle.predicate == TRUE else f" WHERE {duckdb_sql(handle.predicate)}"
-    files = fitting.listing.files
+    files = readable.listing.files
     query = f"SELECT {selected} FROM ({' UNION ALL '.join(groups)}){where}"
     return OwnFiles(tuple(files["path"].to_pylist()), query, pc.sum(files["size"]).as_py() or 0)
 
 
 def all_own_files(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, Connector]) -> dict[str, OwnFiles]:
-    """How the engine reads those of some leaves of a plan by itself for which that is worth it, by their names."""
+    """Return the native scans among the leaves of a plan, by leaf name."""
     scans = {name: leaf for name, leaf in leaves if isinstance(leaf, TableScan)}
     found: dict[str, OwnFiles] = {}
     for is_beside in (False, True):
@@ -134,7 +138,7 @@ def all_own_files(leaves: Sequence[tuple[str, Node]], connectors: Mapping[str, C
     return found
 
 
-def _own_groups(
+def _find_native_aggregation(
     scan: TableScan, handle: LakeHandle, aggregation: Aggregation, connector: LakeConnector, is_beside: bool
 ) -> OwnFiles | None:
     rows = handle.of_rows(aggregation)
@@ -154,26 +158,26 @@ def _own_groups(
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitting:
-    """Files that are as the table says, and what each of them calls the columns that are not of partitions."""
+class _ReadableFiles:
+    """Files that DuckDB reads correctly, and for each file its physical names of the non-partition columns."""
 
     listing: FileListing
     names: Sequence[tuple[str, ...]]
 
 
-def _alike(source: TableSource, fitting: _Fitting, needed: Sequence[str]) -> list[str] | None:
-    """For the files of each partition, and of the same names for columns, the query that reads them.
+def _write_queries(source: TableSource, readable: _ReadableFiles, needed: Sequence[str]) -> list[str] | None:
+    """Return one query for each group of files with the same partition values and physical column names.
 
-    None where there are too many of those.
+    None if there are too many groups.
     """
     of_files = [name for name in needed if name not in source.partition_columns]
     partitions = [name for name in needed if name in source.partition_columns]
-    listing = fitting.listing
+    listing = readable.listing
     values = [listing.partitions[name] for name in partitions]
     groups: dict[tuple[str, ...], list[str]] = {}
-    for place, (path, names) in enumerate(zip(listing.files["path"].to_pylist(), fitting.names, strict=True)):
+    for row, (path, names) in enumerate(zip(listing.files["path"].to_pylist(), readable.names, strict=True)):
         stored = zip(names, of_files, strict=True)
-        constants = ((_constant(column[place]), name) for name, column in zip(partitions, values, strict=True))
+        constants = ((_write_constant(column[row]), name) for name, column in zip(partitions, values, strict=True))
         key = (
             *(f"{engine_name(own)} AS {engine_name(name)}" for own, name in stored),
             *(f"{constant} AS {engine_name(name)}" for constant, name in constants),
@@ -187,15 +191,14 @@ def _alike(source: TableSource, fitting: _Fitting, needed: Sequence[str]) -> lis
     ]
 
 
-def _constant(value: pa.Scalar) -> str:
+def _write_constant(value: pa.Scalar) -> str:
     data_type = value.type
     literal = Literal(physical_value(value), data_type)
     return duckdb_sql(Call("cast", (literal, Literal(type_name(data_type), STRING))))
 
 
 def _has_doubtful_bounds(column: Column) -> bool:
-    """Whether bounds of such a column may have NaN among them, or no order: the engine would trust them, while our own
-    scans know better."""
+    """Return whether min/max bounds of a column may be NaN or unordered. DuckDB would trust them, unlike Tamis."""
     data_type = column.type
     return data_type is None or not (
         pa.types.is_integer(data_type)
@@ -206,25 +209,25 @@ def _has_doubtful_bounds(column: Column) -> bool:
 
 
 def _is_of_bytes(column: Column) -> bool:
-    """Whether files may note bounds of such a column as bytes, which some writers ordered in ways of their own."""
+    """Return whether files may store a column's bounds as bytes, which some writers order differently."""
     data_type = column.type
     return data_type is not None and (pa.types.is_string(data_type) or pa.types.is_decimal128(data_type))
 
 
 def is_plain_type(data_type: pa.DataType) -> bool:
-    """Whether values of a type come out of the engine as they went in."""
+    """Return whether values of a type pass through the engine unchanged."""
     return data_type in _TYPES or pa.types.is_decimal128(data_type)
 
 
-def _fitting(
+def _find_readable_files(
     connector: LakeConnector, handle: LakeHandle, needed: Sequence[str], worth: int, *, compares_bytes: bool
-) -> _Fitting | None:
-    """The files to read, if they are as the table says."""
+) -> _ReadableFiles | None:
+    """Return the files to read if DuckDB reads all of them correctly, else None."""
     source = handle.source
     listing = connector.listing(handle).require(needed)
     files = listing.files
     size = pc.sum(files["size"]).as_py() or 0
-    if size < worth or files.num_rows > MOST_FILES or not _are_whole(source, files):
+    if size < worth or files.num_rows > MOST_FILES or not _have_all_rows(source, files):
         return None
     paths = files["path"].to_pylist()
     if any(_PATTERN.search(path) for path in paths):
@@ -234,35 +237,35 @@ def _fitting(
 
     for path in paths:
         source.storage.check_links(path)
-    # The engine opens whatever is at a path.
+    # DuckDB does not notice when another file has replaced the listed one.
     check_unchanged(source.storage, files)
 
-    def names_in(file: tuple[str, int, int | None]) -> tuple[str, ...] | None:
+    def find_names(file: tuple[str, int, int | None]) -> tuple[str, ...] | None:
         footer = load_footer(source.storage, *file)[0]
         if has_short_chunks(footer.metadata) or (compares_bytes and not notes_ordered_bounds(footer.metadata)):
             return None
-        return _names_in(footer.schema, asked, source.storage.place(file[0]))
+        return _find_physical_names(footer.schema, asked, source.storage.place(file[0]))
 
     each = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
-    found = run_in_threads(names_in, each, source.storage.threads, patience=LOCAL_PATIENCE)
+    found = run_in_threads(find_names, each, source.storage.threads, patience=LOCAL_PATIENCE)
     names = [own for own in found if own is not None]
-    return _Fitting(listing, names) if len(names) == len(found) else None
+    return _ReadableFiles(listing, names) if len(names) == len(found) else None
 
 
-def _are_whole(source: TableSource, files: pa.Table) -> bool:
-    """Whether all are Parquet files of which no row was deleted."""
+def _have_all_rows(source: TableSource, files: pa.Table) -> bool:
+    """Return whether all files are Parquet files without deleted rows."""
     if FILE_FORMAT in files.column_names and not pc.all(pc.equal(files[FILE_FORMAT], PARQUET), min_count=0).as_py():
         return False
     if "deletes" in files.column_names and pc.any(pc.greater(pc.list_value_length(files["deletes"]), 0)).as_py():
-        # To read which rows they are would be for nothing.
+        # There are deleted rows; no need to read which ones.
         return False
     return not source.deleted_rows(source.storage, files)
 
 
-def _names_in(schema: FileSchema, asked: AskedColumns, place: str) -> tuple[str, ...] | None:
-    """What a file calls columns; None where the engine would read it as it is not.
+def _find_physical_names(schema: FileSchema, asked: AskedColumns, place: str) -> tuple[str, ...] | None:
+    """Return a file's physical column names; None if DuckDB would read wrong values.
 
-    So it does timestamps of 96 bits, and dates in the calendar of their time.
+    It does so for INT96 timestamps, and for dates that need a datetime rebase.
     """
     physical = (schema.parquet.column(number) for number in range(len(schema.parquet)))
     if schema.old_leaves or any(column.physical_type == "INT96" for column in physical):
@@ -271,12 +274,12 @@ def _names_in(schema: FileSchema, asked: AskedColumns, place: str) -> tuple[str,
         return tuple(asked.schema.names) if _has_fields(schema, asked.schema) else None
     found = asked.names_in(schema, place)
     names = () if found is None else tuple(name for name in found if name is not None)
-    # Where it lacks one, not only NULL may be in its place.
+    # A missing column may have a default other than NULL.
     return names if len(names) == len(asked.schema) else None
 
 
 def _has_fields(schema: FileSchema, wanted: pa.Schema) -> bool:
-    """Whether a file has these columns, spelled like this, in their types, and none that differs only by case."""
+    """Return whether a file has these columns with the same spelling and types, and none that differs only by case."""
     stored = schema.own_arrow
     folded = [name.casefold() for name in stored.names]
     for field in wanted:
@@ -287,8 +290,8 @@ def _has_fields(schema: FileSchema, wanted: pa.Schema) -> bool:
     return True
 
 
-def _is_much(connector: LakeConnector, handle: LakeHandle) -> bool:
-    """Whether a filter leaves so much that nothing is gained by looking further."""
+def _reads_most(connector: LakeConnector, handle: LakeHandle) -> bool:
+    """Return whether a filter keeps so many row groups that further pruning does not pay off."""
     if handle.predicate == TRUE and handle.pruning == TRUE:
         return True
     scan = connector.scan_of(handle)

@@ -1,4 +1,4 @@
-"""Paths: the columns of a plan, and the fields inside of them, that expressions make use of."""
+"""Column paths: the columns of a plan, and the fields inside of them, that expressions read."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from tamis.expr.nodes import Call, Column, Expr, fold, operands_of, walk, with_a
 from tamis.pushdown.nodes import Output
 
 Path: TypeAlias = tuple[str, ...]
-"""A symbol, then the names of fields."""
+"""A column id, then field names."""
 
 
 def paths_of(exprs: Iterable[Expr]) -> list[Path]:
-    """What expressions read, each path once; none of them is inside of another."""
+    """Return the paths that expressions read, each once and none nested in another."""
     found: dict[Path, None] = {}
     for expr in exprs:
-        for node in walk(expr, _operands):
+        for node in walk(expr, _parsed_operands):
             if isinstance(node, Column):
                 found[node.path] = None
-            elif _is_text(node) and isinstance(node, Call):
-                # Text that nobody took apart: what it does with a column is not known.
+            elif _is_sql_text(node) and isinstance(node, Call):
+                # SQL text that is not parsed: it may use any field of a column.
                 found |= dict.fromkeys((each.path[0],) for each in node.args if isinstance(each, Column))
     return outermost(found)
 
 
 def outermost(paths: Iterable[Path]) -> list[Path]:
-    """Each path once, without those inside of others.
+    """Return each path once, without those nested in others.
 
     >>> outermost([("a", "x"), ("b",), ("a",), ("b",)])
     [('b',), ('a',)]
@@ -38,30 +38,30 @@ def outermost(paths: Iterable[Path]) -> list[Path]:
 
 
 def symbols_of(expr: Expr) -> frozenset[str]:
-    """The outputs that an expression reads."""
+    """Return the column ids that an expression reads."""
     return frozenset(node.path[0] for node in walk(expr) if isinstance(node, Column))
 
 
 def replace_paths(expr: Expr, replacements: Mapping[Path, Column]) -> Expr:
-    """The expression with columns in the place of paths, and of what is inside of those.
+    """Return the expression with paths, and the paths nested in them, replaced by columns.
 
-    Of text that nobody took apart only whole columns could be replaced, and those keep their names: see `paths_of`.
+    SQL text that is not parsed reads whole columns only, and those keep their names: see `paths_of`.
     """
 
     def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if not isinstance(node, Column):
-            return node if _is_text(node) else with_args(node, args)
+            return node if _is_sql_text(node) else with_args(node, args)
         for length in range(len(node.path), 0, -1):
             found = replacements.get(node.path[:length])
             if found is not None:
                 return Column((*found.path, *node.path[length:]), node.position, node.type, found.exact)
         return node
 
-    return fold(expr, combine, _operands)
+    return fold(expr, combine, _parsed_operands)
 
 
 def field_type(outputs: Mapping[str, Output], path: Path) -> pa.DataType | None:
-    """The type of a field inside of an output; None where it is not known, or there is none."""
+    """Return the type of a field inside of an output; None if the type is unknown or the field is missing."""
     output = outputs.get(path[0])
     data_type = None if output is None else output.type
     for name in path[1:]:
@@ -72,9 +72,9 @@ def field_type(outputs: Mapping[str, Output], path: Path) -> pa.DataType | None:
     return data_type
 
 
-def _is_text(node: Expr) -> bool:
+def _is_sql_text(node: Expr) -> bool:
     return isinstance(node, Call) and node.function == "sql"
 
 
-def _operands(node: Expr) -> tuple[Expr, ...]:
-    return () if _is_text(node) else operands_of(node)
+def _parsed_operands(node: Expr) -> tuple[Expr, ...]:
+    return () if _is_sql_text(node) else operands_of(node)

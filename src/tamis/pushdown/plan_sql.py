@@ -1,7 +1,7 @@
-"""A plan as one SQL text in Spark's dialect, over named relations: its scans, and rows that are at hand.
+"""Printing of a plan as one Spark SQL text over named relations: its scans and literal rows.
 
-Every column goes by its symbol, which no other column of the plan has, so that nested texts need no names of tables.
-Nodes that follow one another become one SELECT where that means the same:
+Every column is named by its column id, which is unique in the plan, so nested queries need no table qualifiers.
+Adjacent nodes become one SELECT where the meaning is the same:
 
     Project(TopN(Filter(TableScan)))   SELECT … FROM `tamis_scan_1` WHERE … ORDER BY … LIMIT …
 """
@@ -38,7 +38,7 @@ from tamis.pushdown.shared import shared_parts
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A text, and the nodes that are relations in it, by name; their columns are called by their symbols."""
+    """A SQL text, and by name the plan nodes that are its relations. Their columns are named by column ids."""
 
     text: str
     leaves: tuple[tuple[str, Node], ...]
@@ -50,49 +50,49 @@ def print_plan(
     expression: Callable[[Expr], str] = to_sql,
     is_leaf: Callable[[Node], bool] = lambda node: False,
 ) -> Printed:
-    """The text of a plan. `is_leaf` names further nodes, besides scans and values, that are relations by themselves."""
+    """Print a plan as SQL. `is_leaf` selects further nodes, besides scans and values, to print as relations."""
     texts = [node.text.lower() for node in walk_plan(plan) if isinstance(node, Sql)]
     prefix = "tamis"
     while any(prefix in text for text in texts):
-        # A text may give any name to a table of its own, which would hide one of ours.
+        # A text may define a table of any name, which would shadow a relation.
         prefix += "_"
     printer = _Printer(expression, is_leaf, prefix, shared_parts(plan))
     text = printer.block(plan).text()
     if printer.commons:
-        # A text may begin with a WITH of its own.
-        text = f"WITH {', '.join(printer.commons)} {_below_with(text)}"
+        # The text may begin with its own WITH.
+        text = f"WITH {', '.join(printer.commons)} {_wrap_with(text)}"
     return Printed(text, tuple(printer.leaves))
 
 
-def _below_with(text: str) -> str:
+def _wrap_with(text: str) -> str:
     return f"SELECT * FROM ({text}) AS `whole`" if text.lstrip(" (")[:4].upper() == "WITH" else text
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A SELECT in the making. What is empty has not been said yet."""
+    """An unfinished SELECT. Empty clauses can still be added."""
 
     source: str
     columns: tuple[str, ...]
-    """The symbols that it returns."""
+    """The column ids that it returns."""
     where: tuple[str, ...] = ()
     outputs: tuple[str, ...] | None = None
-    """What is selected; None for the columns as they are."""
+    """The SELECT list; None for the unchanged columns."""
     group: tuple[str, ...] | None = None
     order: str = ""
     limit: str = ""
     is_join: bool = False
     whole: str | None = field(default=None)
-    """The text, where it is one already."""
+    """The SQL text of a finished SELECT."""
 
     @property
     def is_bare(self) -> bool:
-        """Whether it is nothing but its source."""
+        """Whether it only selects the columns of its source."""
         return self.whole is None and not (self.where or self.outputs is not None or self.order or self.limit)
 
     @property
     def is_open(self) -> bool:
-        """Whether rows can still be filtered."""
+        """Whether a WHERE can still be added."""
         return self.whole is None and self.outputs is None and not self.order and not self.limit
 
     def text(self) -> str:
@@ -120,21 +120,21 @@ class _Printer:
         self._shared = shared
         self._columns: dict[int, tuple[str, ...]] = {}
         self.commons: list[str] = []
-        """What is used several times, as it stands in a WITH."""
+        """The common subplans as entries of a WITH clause."""
         self._is_leaf = is_leaf
         self._count = 0
         self.leaves: list[tuple[str, Node]] = []
 
     def block(self, node: Node) -> _Block:
         number = self._shared.get(id(node))
-        return self._block(node) if number is None else self._common(node, number)
+        return self._print_node(node) if number is None else self._reference_common(node, number)
 
-    def _common(self, node: Node, number: int) -> _Block:
-        """A part that is used several times: by name, with its columns under the symbols of this use."""
+    def _reference_common(self, node: Node, number: int) -> _Block:
+        """Print a common subplan as a reference to its WITH entry, with the column ids of this use."""
         name = quoted(f"{self._prefix}_shared_{number}")
         columns = tuple(output.name for output in outputs_of(node))
         if number not in self._columns:
-            text = self._block(node).text()
+            text = self._print_node(node).text()
             self._columns[number] = columns
             self.commons.append(f"{name} AS ({text})")
         own = self._columns[number]
@@ -142,77 +142,77 @@ class _Printer:
         outputs = tuple(quoted(one) if one == other else f"{quoted(one)} AS {quoted(other)}" for one, other in pairs)
         return _Block(name, columns, outputs=outputs)
 
-    def _block(self, node: Node) -> _Block:
+    def _print_node(self, node: Node) -> _Block:
         columns = tuple(output.name for output in outputs_of(node))
         if self._is_leaf(node):
-            return self._leaf("scan", node, columns)
+            return self._add_leaf("scan", node, columns)
         match node:
             case TableScan():
-                return self._leaf("scan", node, columns)
+                return self._add_leaf("scan", node, columns)
             case Values():
-                return self._leaf("rows", node, columns)
+                return self._add_leaf("rows", node, columns)
             case Filter():
                 below = self.block(node.source)
-                below = below if below.is_open else self._wrapped(below)
+                below = below if below.is_open else self._wrap(below)
                 return replace(below, where=(*below.where, f"({self._expression(node.predicate)})"))
             case Project():
                 below = self.block(node.source)
-                below = below if below.whole is None and below.outputs is None else self._wrapped(below)
-                outputs = tuple(self._named(each.expr, each.name) for each in node.outputs)
+                below = below if below.whole is None and below.outputs is None else self._wrap(below)
+                outputs = tuple(self._format_output(each.expr, each.name) for each in node.outputs)
                 return replace(below, outputs=outputs, columns=columns)
             case Aggregate():
-                return self._aggregate(node, columns)
+                return self._print_aggregate(node, columns)
             case Join():
-                return self._join(node, columns)
+                return self._print_join(node, columns)
             case Sort():
-                return self._ordered(node.source, node.keys)
+                return self._print_sort(node.source, node.keys)
             case TopN():
-                return replace(self._ordered(node.source, node.keys), limit=f"LIMIT {node.count}")
+                return replace(self._print_sort(node.source, node.keys), limit=f"LIMIT {node.count}")
             case Limit():
                 below = self.block(node.source)
-                below = below if below.whole is None and not below.limit else self._wrapped(below)
-                return replace(below, limit=_limit(node.count, node.offset))
+                below = below if below.whole is None and not below.limit else self._wrap(below)
+                return replace(below, limit=_format_limit(node.count, node.offset))
             case Union():
-                return self._union(node, columns)
+                return self._print_union(node, columns)
             case Sql():
-                return self._sql(node, columns)
+                return self._print_sql(node, columns)
 
-    def _leaf(self, kind: str, node: Node, columns: tuple[str, ...]) -> _Block:
+    def _add_leaf(self, kind: str, node: Node, columns: tuple[str, ...]) -> _Block:
         name = f"{self._prefix}_{kind}_{len(self.leaves) + 1}"
         self.leaves.append((name, node))
         return _Block(quoted(name), columns)
 
-    def _wrapped(self, block: _Block) -> _Block:
+    def _wrap(self, block: _Block) -> _Block:
         self._count += 1
         return _Block(f"({block.text()}) AS `t{self._count}`", block.columns)
 
-    def _named(self, expr: Expr, name: str) -> str:
+    def _format_output(self, expr: Expr, name: str) -> str:
         if isinstance(expr, Column) and expr.path == (name,):
             return quoted(name)
         return f"{self._expression(expr)} AS {quoted(name)}"
 
-    def _aggregate(self, node: Aggregate, columns: tuple[str, ...]) -> _Block:
+    def _print_aggregate(self, node: Aggregate, columns: tuple[str, ...]) -> _Block:
         below = self.block(node.source)
-        below = below if below.is_open else self._wrapped(below)
-        keys = [self._named(key.expr, key.name) for key in node.keys]
-        calls = [f"{self._call(each)} AS {quoted(each.name)}" for each in node.aggregates]
+        below = below if below.is_open else self._wrap(below)
+        keys = [self._format_output(key.expr, key.name) for key in node.keys]
+        calls = [f"{self._format_call(each)} AS {quoted(each.name)}" for each in node.aggregates]
         group = tuple(self._expression(key.expr) for key in node.keys)
-        # Without keys there is one group, of which nothing may be asked.
+        # Without keys there is one group, and the query may use none of its values.
         outputs = (*keys, *calls) or ("count(*) AS `nothing`",)
         text = replace(below, outputs=outputs, columns=columns, group=group).text()
         return _Block("", columns, whole=text)
 
-    def _call(self, call: AggregateCall) -> str:
+    def _format_call(self, call: AggregateCall) -> str:
         distinct = "DISTINCT " if call.distinct else ""
         args = ", ".join(map(self._expression, call.args)) or "*"
         kept = f" FILTER (WHERE {self._expression(call.filter)})" if call.filter is not None else ""
         return f"{call.function}({distinct}{args}){kept}"
 
-    def _join(self, node: Join, columns: tuple[str, ...]) -> _Block:
+    def _print_join(self, node: Join, columns: tuple[str, ...]) -> _Block:
         left, right = self.block(node.left), self.block(node.right)
-        left = left if left.is_bare else self._wrapped(left)
-        right = right if right.is_bare and not right.is_join else self._wrapped(right)
-        conditions = [f"{self._operand(one)} = {self._operand(other)}" for one, other in node.criteria]
+        left = left if left.is_bare else self._wrap(left)
+        right = right if right.is_bare and not right.is_join else self._wrap(right)
+        conditions = [f"{self._format_operand(one)} = {self._format_operand(other)}" for one, other in node.criteria]
         if node.filter is not None:
             conditions.append(f"({self._expression(node.filter)})")
         kinds = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}
@@ -222,40 +222,40 @@ class _Printer:
         condition = "" if kind == "CROSS" else f" ON {' AND '.join(conditions) or 'TRUE'}"
         return _Block(f"{left.source} {kind} JOIN {right.source}{condition}", columns, is_join=True)
 
-    def _operand(self, expr: Expr) -> str:
+    def _format_operand(self, expr: Expr) -> str:
         text = self._expression(expr)
         return text if isinstance(expr, Column) else f"({text})"
 
-    def _ordered(self, source: Node, keys: Sequence[SortKey]) -> _Block:
+    def _print_sort(self, source: Node, keys: Sequence[SortKey]) -> _Block:
         below = self.block(source)
-        below = below if below.is_open else self._wrapped(below)
+        below = below if below.is_open else self._wrap(below)
         texts = [
-            f"{self._operand(key.expr)} {'DESC' if key.descending else 'ASC'} "
+            f"{self._format_operand(key.expr)} {'DESC' if key.descending else 'ASC'} "
             f"NULLS {'FIRST' if key.nulls_first else 'LAST'}"
             for key in keys
         ]
         return replace(below, order=f"ORDER BY {', '.join(texts)}")
 
-    def _union(self, node: Union, columns: tuple[str, ...]) -> _Block:
+    def _print_union(self, node: Union, columns: tuple[str, ...]) -> _Block:
         texts = []
         for source in node.sources:
             block = self.block(source)
             if block.columns != columns:
                 names = zip(block.columns, columns, strict=True)
-                wrapped = self._wrapped(block)
+                wrapped = self._wrap(block)
                 block = replace(wrapped, outputs=tuple(f"{quoted(own)} AS {quoted(name)}" for own, name in names))
             elif block.order or block.limit:
-                block = self._wrapped(block)
+                block = self._wrap(block)
             texts.append(block.text())
         return _Block("", columns, whole=" UNION ALL ".join(texts))
 
-    def _sql(self, node: Sql, columns: tuple[str, ...]) -> _Block:
+    def _print_sql(self, node: Sql, columns: tuple[str, ...]) -> _Block:
         inputs = {name: f"({self.block(source).text()})" for name, source in node.inputs}
         if not inputs:
             return _Block("", columns, whole=node.text)
 
         def relation(match: re.Match[str]) -> str:
-            # A sample of rows stands before the alias, and here needs none.
+            # TABLESAMPLE precedes the alias, which is then optional.
             return inputs[match[1]] + (match[2] or f" AS {quoted(match[1])}")
 
         names = "|".join(map(re.escape, inputs))
@@ -267,6 +267,6 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _limit(count: int, offset: int) -> str:
+def _format_limit(count: int, offset: int) -> str:
     limit = f"LIMIT {count}" if count < UNLIMITED else ""
     return f"{limit} OFFSET {offset}".strip() if offset else limit

@@ -1,7 +1,7 @@
-"""What names mean inside of a query: the columns of its sources, and expressions over them.
+"""Name resolution: scopes with the columns of a query's sources, and expressions over them.
 
-Names are found without regard to case. What cannot be said with the nodes of a plan raises `NotModelled`, which never
-leaves this package: whoever made the attempt takes the text of the query instead.
+Names resolve without regard to case. SQL that plan nodes do not support raises `NotModelled`, which never leaves this
+package: the caller keeps the text of the query instead.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from tamis.pushdown.zones import name_zones, place_times
 
 
 class NotModelled(Exception):
-    """A part of a query that stays text."""
+    """Unsupported SQL: a part of a query that runs as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """When a query is asked, in its zone, and whether Spark will run it."""
+    """The timestamp of a query in its time zone, and whether Spark will run it."""
 
     moment: datetime
     on_spark: bool = False
 
 
 class Name(str):
-    """A part of a name; one between back-ticks tells columns apart that differ only by case."""
+    """One part of a qualified name. A back-ticked part matches exactly where columns differ only by case."""
 
     is_exact: bool = False
 
@@ -52,69 +52,69 @@ class Name(str):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column as a query names it, and its value in the plan."""
+    """A column's name in a query, and its value in the plan."""
 
     name: str
     value: Expr
     type: pa.DataType | None = field(default=None, compare=False)
 
     @staticmethod
-    def of(name: str, symbol: str, data_type: pa.DataType | None) -> Field:
-        return Field(name, Column((symbol,), type=data_type), data_type)
+    def of(name: str, column_id: str, data_type: pa.DataType | None) -> Field:
+        return Field(name, Column((column_id,), type=data_type), data_type)
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A source of rows. Its name may have several parts, of which a query may leave out the first ones."""
+    """A source of rows. A query may omit the first parts of its qualified name."""
 
     name: tuple[str, ...]
     fields: tuple[Field, ...]
 
     def is_called(self, parts: Sequence[str]) -> bool:
         count = len(parts)
-        return 0 < count <= len(self.name) and _folded(self.name[-count:]) == _folded(parts)
+        return 0 < count <= len(self.name) and _fold_parts(self.name[-count:]) == _fold_parts(parts)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The sources of a SELECT, and the columns that USING made of two."""
+    """The sources of a SELECT, and the columns that USING merges."""
 
     relations: tuple[Relation, ...] = ()
     merged: tuple[Field, ...] = ()
     hidden: frozenset[Expr] = frozenset()
-    """Columns of which `merged` has the value: they are found only by the name of their source."""
+    """Columns whose value is in `merged`: they need the qualifier of their source."""
     aliases: tuple[Field, ...] = ()
-    """Names that the SELECT gives, which are found after those of the sources."""
+    """Aliases of the SELECT, which resolve after the columns of the sources."""
     outer: Scope | None = None
-    """The scope of the query around a subquery, which is looked into last."""
+    """The scope of the query around a subquery, which is searched last."""
 
     # --- Columns ------------------------------------------------------------------------------------------------------
 
     def visible(self) -> tuple[Field, ...]:
-        """What `*` means."""
+        """Return the columns of `*`."""
         own = (each for relation in self.relations for each in relation.fields if each.value not in self.hidden)
         return (*self.merged, *own)
 
     def of_relation(self, parts: Sequence[str]) -> tuple[Field, ...]:
-        """What `orders.*` means."""
+        """Return the columns of `orders.*`."""
         found = [relation for relation in self.relations if relation.is_called(parts)]
         if len(found) != 1:
             raise NotModelled(f"no single source {'.'.join(parts)}")
         return found[0].fields
 
     def fields_of(self, parts: Sequence[str]) -> list[tuple[str, exp.Expr]]:
-        """What `orders.place.*` means, where that is a column: its fields, and how each is written."""
+        """Return the fields of `orders.address.*`, a struct column, each with its syntax tree."""
         if any(relation.is_called(parts) for relation in self.relations):
             return []
         found = self.find(parts)
         data_type = None if found is None or found[1] else found[0].type
         if data_type is None or not pa.types.is_struct(data_type):
             return []
-        names = [data_type.field(place).name for place in range(data_type.num_fields)]
+        names = [data_type.field(index).name for index in range(data_type.num_fields)]
         return [(name, symbol_tree(parts[0], (*parts[1:], name))) for name in names]
 
     def find(self, parts: Sequence[str]) -> tuple[Field, tuple[str, ...]] | None:
-        """The column that a name means, and the fields inside of it; None where there is none."""
+        """Return the column that a name refers to and the fields inside of it; None if there is none."""
         if (position := position_of_input(parts[0])) is not None:
             visible = self.visible()
             if not 0 < position <= len(visible):
@@ -122,16 +122,16 @@ class Scope:
             return visible[position - 1], ()
         for count in range(len(parts) - 1, 0, -1):
             called = [relation for relation in self.relations if relation.is_called(parts[:count])]
-            found = [each for relation in called for each in relation.fields if _same(each.name, parts[count])]
+            found = [each for relation in called for each in relation.fields if _is_same_name(each.name, parts[count])]
             if found:
-                return _only(found, parts, parts[count]), tuple(parts[count + 1 :])
-        found = [each for each in self.visible() if _same(each.name, parts[0])]
+                return _pick_single(found, parts, parts[count]), tuple(parts[count + 1 :])
+        found = [each for each in self.visible() if _is_same_name(each.name, parts[0])]
         owners = [relation for relation in self.relations if not set(relation.fields).isdisjoint(found)]
         if len(owners) > 1:
             raise NotModelled(f"several sources have {parts[0]}")
-        found = found or [each for each in self.aliases if _same(each.name, parts[0])]
+        found = found or [each for each in self.aliases if _is_same_name(each.name, parts[0])]
         if found:
-            return _only(found, parts, parts[0]), tuple(parts[1:])
+            return _pick_single(found, parts, parts[0]), tuple(parts[1:])
         return None if self.outer is None else self.outer.find(parts)
 
     def beside(self, other: Scope) -> Scope:
@@ -159,19 +159,19 @@ class Scope:
         return pa.schema([(name, data_type or pa.null()) for name, data_type in self._columns.items()])
 
     def expression(self, tree: exp.Expr, now: Now) -> Expr:
-        """The expression that a part of a query means, bound to the columns of the sources."""
+        """Return the expression of a syntax tree, bound to the columns of the sources."""
         if not isinstance(tree, exp.Condition | exp.Interval | exp.Tuple):
-            raise NotModelled(f"{tree.key} is no value")
+            raise NotModelled(f"{tree.key} is not a value")
         if next(tree.find_all(exp.Query, exp.Window), None) is not None:
             raise NotModelled("a subquery or a window in an expression")
         for call in tree.find_all(exp.Anonymous):
             if not is_scalar(call.name):
-                raise NotModelled(f"the function {call.name} may be one of many rows")
-        named, values = self._with_symbols(tree)
+                raise NotModelled(f"the function {call.name} may not be scalar")
+        named, values = self._replace_names(tree)
         zone = now.moment.tzinfo or UTC
         try:
             if zone is not UTC and not name_zones(named, zone):
-                raise NotModelled("a time of the zone of the session")
+                raise NotModelled("a timestamp that depends on the session time zone")
             found = stop_clocks(expression_of(named), lambda: now.moment)
             if zone is not UTC:
                 found = place_times(found, self._columns, zone)
@@ -179,24 +179,24 @@ class Scope:
             raise NotModelled(str(error)) from error
         meant = substitute(found, values) if values else found
         if now.on_spark and not compares_as_spark(meant, self._columns, is_utc=zone is UTC):
-            # Bound, it would be about other values than Spark's.
-            raise NotModelled("a comparison that Spark makes of other types")
+            # Binding would compare other values than Spark does.
+            raise NotModelled("a comparison for which Spark casts to other types")
         return self.bound(meant)
 
     def bound(self, expr: Expr) -> Expr:
-        """An expression over the columns of the sources, with their types."""
+        """Bind an expression to the columns of the sources."""
         typed = [name for name, data_type in self._columns.items() if data_type is not None]
         try:
             return bind(expr, self._schema, typed=typed)
         except ExpressionError as error:
             raise NotModelled(str(error)) from error
 
-    def _with_symbols(self, tree: exp.Expr) -> tuple[exp.Expr, dict[str, Expr]]:
-        """The tree with symbols in the place of names, and the values of symbols that are no columns themselves."""
+    def _replace_names(self, tree: exp.Expr) -> tuple[exp.Expr, dict[str, Expr]]:
+        """Return the tree with names replaced by column ids, and the values of those that are not columns."""
         root = exp.Paren(this=tree.copy())
         name_fields(root)
         for pipe in list(root.find_all(exp.DPipe)):
-            # The same under its other name, of which the types of arguments are known.
+            # concat is the same function, and its argument types are known.
             pipe.replace(exp.Anonymous(this="concat", expressions=[pipe.this, pipe.expression]))
         values: dict[str, Expr] = {}
         for top, parts in list(chains(root)):
@@ -205,19 +205,19 @@ class Scope:
                 raise NotModelled(f"no column {'.'.join(parts)}")
             column, inner = found
             match column.value:
-                case Column((symbol,)):
+                case Column((column_id,)):
                     pass
                 case value:
                     if not is_deterministic(value):
-                        raise NotModelled(f"{column.name} has another value each time")
-                    symbol = f"value of {column.name}"
-                    values[symbol] = value
-            top.replace(_placed(symbol_tree(symbol, inner), top))
+                        raise NotModelled(f"{column.name} is not deterministic")
+                    column_id = f"value of {column.name}"
+                    values[column_id] = value
+            top.replace(_copy_position(symbol_tree(column_id, inner), top))
         return root.this, values
 
 
 def chains(tree: exp.Expr) -> Iterator[tuple[exp.Expr, tuple[str, ...]]]:
-    """Each name with all its parts, as in `a.b.c`, that is not inside of a subquery."""
+    """Yield each column reference of a tree with all parts of its name, as in `a.b.c`."""
     for column in tree.find_all(exp.Column):
         parts = parts_of(column)
         top: exp.Expr = column
@@ -230,14 +230,14 @@ def chains(tree: exp.Expr) -> Iterator[tuple[exp.Expr, tuple[str, ...]]]:
 
 
 def parts_of(named: exp.Expr) -> tuple[str, ...]:
-    """The parts of the name of a column or of a table."""
+    """Return the parts of a column's or table's name."""
     keys = [key for key in ("catalog", "db", "table", "this") if named.args.get(key) is not None]
     if any(not isinstance(named.args[key], exp.Identifier) for key in keys):
-        raise NotModelled("a name that is none")
+        raise NotModelled("a name that is not an identifier")
     return tuple(Name.of(named.args[key]) for key in keys)
 
 
-def _only(found: Sequence[Field], parts: Sequence[str], name: str) -> Field:
+def _pick_single(found: Sequence[Field], parts: Sequence[str], name: str) -> Field:
     if len(found) > 1 and isinstance(name, Name) and name.is_exact:
         found = [field for field in found if field.name == name] or found
     if len(found) == 1:
@@ -247,61 +247,61 @@ def _only(found: Sequence[Field], parts: Sequence[str], name: str) -> Field:
 
 
 def refuse_twins(fields: Sequence[Field]) -> None:
-    """Raise where two columns differ only by case, which engines do not tell apart."""
+    """Raise if two columns differ only by case, which engines do not distinguish."""
     known: dict[str, str] = {}
     for name in (each.name for each in fields):
         other = known.setdefault(name.casefold(), name)
         if other != name:
             raise AmbiguousColumn(
-                f"the name {other!r} fits several columns: {other!r}, {name!r}. Between back-ticks a name is "
-                f"taken exactly, where the query is one that can be planned: write `{other}`"
+                f"the name {other!r} matches several columns: {other!r}, {name!r}. Back-ticks match a name "
+                f"exactly, if the query is one that can be planned: write `{other}`"
             )
 
 
-def symbol_tree(symbol: str, inner: Sequence[str] = ()) -> exp.Expr:
-    """A column of a plan as text: between back-ticks, because symbols have dots."""
-    tree: exp.Expr = exp.Column(this=exp.to_identifier(symbol, quoted=True))
+def symbol_tree(column_id: str, inner: Sequence[str] = ()) -> exp.Expr:
+    """Return the syntax tree of a plan column. Its column id is quoted because it contains dots."""
+    tree: exp.Expr = exp.Column(this=exp.to_identifier(column_id, quoted=True))
     for name in inner:
         tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
     return tree
 
 
-def _placed(named: exp.Expr, given: exp.Expr) -> exp.Expr:
-    """The name of a column of a plan at the place of the name that was given, which messages tell."""
+def _copy_position(named: exp.Expr, given: exp.Expr) -> exp.Expr:
+    """Return `named` with the position of `given` in the query, for messages."""
     column = named.find(exp.Column)
-    places = [each.meta for each in given.find_all(exp.Identifier) if "start" in each.meta]
-    if column is not None and places:
-        column.this.meta.update(min(places, key=lambda place: int(place["start"])))
+    positions = [each.meta for each in given.find_all(exp.Identifier) if "start" in each.meta]
+    if column is not None and positions:
+        column.this.meta.update(min(positions, key=lambda position: int(position["start"])))
     return named
 
 
-def hidden_name(symbol: str) -> str:
-    """A name for what a query does not name itself, which no query can give to anything."""
-    return f"\x00{symbol}"
+def hidden_name(column_id: str) -> str:
+    """Return an internal name for a column, which no query can use."""
+    return f"\x00{column_id}"
 
 
 def name_fields(tree: exp.Expr) -> None:
-    """Let structs tell the names of their fields, which they have from columns that have other names in a plan."""
+    """Write field names into struct calls: they come from column names, which differ in a plan."""
     for call in list(tree.find_all(exp.Anonymous)):
         match call.name.lower():
             case "struct":
-                call.replace(_with_names(call))
+                call.replace(_name_struct_fields(call))
             case "arrays_zip":
-                call.replace(_zipped_with_names(call))
+                call.replace(_name_zipped_fields(call))
 
 
-def _with_names(struct: exp.Anonymous) -> exp.Expr:
+def _name_struct_fields(struct: exp.Anonymous) -> exp.Expr:
     parts: list[exp.Expr] = []
-    for place, each in enumerate(struct.expressions):
+    for index, each in enumerate(struct.expressions):
         # The variable of a lambda function is an identifier.
         is_named = isinstance(each, exp.Alias | exp.Column | exp.Dot | exp.Identifier)
-        name = each.output_name if is_named and each.output_name else f"col{place + 1}"
+        name = each.output_name if is_named and each.output_name else f"col{index + 1}"
         parts += [exp.Literal.string(name), each.this if isinstance(each, exp.Alias) else each]
     return exp.Anonymous(this="named_struct", expressions=parts)
 
 
-def _zipped_with_names(call: exp.Anonymous) -> exp.Expr:
-    """Each list with the name of its field behind it: `arrays_zip(a AS x)` is what only Tamis writes."""
+def _name_zipped_fields(call: exp.Anonymous) -> exp.Expr:
+    """Return the call with a field name after each list. `arrays_zip(a AS x)` is internal syntax of Tamis."""
     named: list[exp.Expr] = []
     for each in call.expressions:
         name = each.output_name if isinstance(each, exp.Column | exp.Dot) else ""
@@ -309,9 +309,9 @@ def _zipped_with_names(call: exp.Anonymous) -> exp.Expr:
     return exp.Anonymous(this="arrays_zip", expressions=named)
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_name(one: str, other: str) -> bool:
     return one.casefold() == other.casefold()
 
 
-def _folded(parts: Sequence[str]) -> tuple[str, ...]:
+def _fold_parts(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part.casefold() for part in parts)

@@ -1,7 +1,7 @@
-"""Parts of a plan that stand in it several times, up to the names of their columns: they are run once.
+"""Common subplans: parts of a plan that occur several times, up to their column ids, and run once.
 
-A common table expression is planned for each of its uses. Where the rules have made no difference between two of them,
-there is nothing to gain by running both.
+A common table expression is planned for each of its uses. If two of them are still equal after the rules, running both
+would be a waste.
 """
 
 from __future__ import annotations
@@ -34,98 +34,101 @@ from tamis.pushdown.symbols import is_deterministic, substitute
 
 
 def shared_parts(plan: Node) -> dict[int, int]:
-    """For nodes that are worth it, by their ids, a number that equal ones share; others are not in it."""
+    """Return a number for each node of a common subplan, by the node's `id()`. Equal subplans share a number."""
     scans = [(node.connector, node.handle) for node in walk_plan(plan) if isinstance(node, TableScan)]
     if len(set(scans)) == len(scans):
         return {}
     numbers: dict[Node, list[int]] = {}
     for node in walk_plan(plan):
-        # What only filters and renames a scan streams through the engine, and would be held where it is shared.
+        # A node that only filters or renames a scan streams through the engine; sharing would materialise it.
         if isinstance(node, Aggregate | Join | TopN | Limit) or is_sum(node):
-            named = _Renaming().node(node)
+            named = _Renamer().node(node)
             if named is not None:
                 numbers.setdefault(named, []).append(id(node))
     groups = [members for members in numbers.values() if len(members) > 1]
     return {member: number for number, members in enumerate(groups) for member in members}
 
 
-class _Renaming:
-    """Gives the columns of a part of a plan names by their places, so that equal parts compare equal."""
+class _Renamer:
+    """Renames the columns of a subplan by their order, so that equal subplans compare equal."""
 
     def __init__(self) -> None:
         self._names: dict[str, Column] = {}
 
     def node(self, node: Node) -> Node | None:
-        """The part with other names; None where it cannot be told what it means, or where that varies."""
+        """Return the subplan with renamed columns; None if it contains SQL text, literal rows or random values."""
         sources = [self.node(source) for source in sources_of(node)]
         if None in sources or isinstance(node, Sql | Values):
             return None
         below = [source for source in sources if source is not None]
         match node:
             case TableScan():
-                return replace(node, columns=self._outputs(node.columns))
+                return replace(node, columns=self._rename_outputs(node.columns))
             case Union():
-                return replace(node, sources=tuple(below), columns=self._outputs(node.columns))
+                return replace(node, sources=tuple(below), columns=self._rename_outputs(node.columns))
             case Filter(predicate=predicate):
                 return (
-                    None if (kept := self._expr(predicate)) is None else replace(node, source=below[0], predicate=kept)
+                    None
+                    if (kept := self._rename_expr(predicate)) is None
+                    else replace(node, source=below[0], predicate=kept)
                 )
             case Project():
-                outputs = self._named(node.outputs)
+                outputs = self._rename_named(node.outputs)
                 return None if outputs is None else replace(node, source=below[0], outputs=outputs)
             case Aggregate():
-                return self._aggregate(node, below[0])
+                return self._rename_aggregate(node, below[0])
             case Join():
-                return self._join(node, below[0], below[1])
+                return self._rename_join(node, below[0], below[1])
             case Sort() | TopN():
-                keys = self._keys(node.keys)
+                keys = self._rename_keys(node.keys)
                 return None if keys is None else replace(node, source=below[0], keys=keys)
             case Limit():
                 return replace(node, source=below[0])
 
-    def _name(self, symbol: str) -> str:
-        found = self._names.setdefault(symbol, Column((f"c{len(self._names)}",)))
+    def _new_name(self, column_id: str) -> str:
+        found = self._names.setdefault(column_id, Column((f"c{len(self._names)}",)))
         return found.path[0]
 
-    def _outputs(self, outputs: Sequence[Output]) -> tuple[Output, ...]:
-        return tuple(Output(self._name(each.name), each.type) for each in outputs)
+    def _rename_outputs(self, outputs: Sequence[Output]) -> tuple[Output, ...]:
+        return tuple(Output(self._new_name(each.name), each.type) for each in outputs)
 
-    def _expr(self, expr: Expr) -> Expr | None:
+    def _rename_expr(self, expr: Expr) -> Expr | None:
         return substitute(expr, self._names) if is_deterministic(expr) else None
 
-    def _named(self, given: Sequence[Named]) -> tuple[Named, ...] | None:
-        values = [self._expr(each.expr) for each in given]
+    def _rename_named(self, given: Sequence[Named]) -> tuple[Named, ...] | None:
+        values = [self._rename_expr(each.expr) for each in given]
         if None in values:
             return None
         pairs = zip(given, values, strict=True)
-        return tuple(Named(self._name(each.name), value) for each, value in pairs if value is not None)
+        return tuple(Named(self._new_name(each.name), value) for each, value in pairs if value is not None)
 
-    def _keys(self, keys: Sequence[SortKey]) -> tuple[SortKey, ...] | None:
-        values = [self._expr(key.expr) for key in keys]
+    def _rename_keys(self, keys: Sequence[SortKey]) -> tuple[SortKey, ...] | None:
+        values = [self._rename_expr(key.expr) for key in keys]
         if None in values:
             return None
         return tuple(replace(key, expr=value) for key, value in zip(keys, values, strict=True) if value is not None)
 
-    def _aggregate(self, node: Aggregate, source: Node) -> Node | None:
+    def _rename_aggregate(self, node: Aggregate, source: Node) -> Node | None:
         aggregates = []
         for call in node.aggregates:
-            args = [self._expr(arg) for arg in call.args]
-            kept = None if call.filter is None else self._expr(call.filter)
+            args = [self._rename_expr(arg) for arg in call.args]
+            kept = None if call.filter is None else self._rename_expr(call.filter)
             if None in args or (kept is None) is not (call.filter is None):
                 return None
             known = tuple(arg for arg in args if arg is not None)
             aggregates.append(replace(call, name="", args=known, filter=kept))
-        keys = self._named(node.keys)
+        keys = self._rename_named(node.keys)
         if keys is None:
             return None
         named = [
-            replace(each, name=self._name(call.name)) for each, call in zip(aggregates, node.aggregates, strict=True)
+            replace(each, name=self._new_name(call.name))
+            for each, call in zip(aggregates, node.aggregates, strict=True)
         ]
         return Aggregate(source, keys, tuple(named))
 
-    def _join(self, node: Join, left: Node, right: Node) -> Node | None:
-        sides = [self._expr(each) for pair in node.criteria for each in pair]
-        kept = None if node.filter is None else self._expr(node.filter)
+    def _rename_join(self, node: Join, left: Node, right: Node) -> Node | None:
+        sides = [self._rename_expr(each) for pair in node.criteria for each in pair]
+        kept = None if node.filter is None else self._rename_expr(node.filter)
         if None in sides or (kept is None) is not (node.filter is None):
             return None
         known = [each for each in sides if each is not None]

@@ -1,4 +1,4 @@
-"""Syntax of Spark that sqlglot does not turn into DuckDB's: lateral views, WITH ROLLUP, `any`, `range`, `UNPIVOT`."""
+"""Spark syntax that sqlglot does not translate to DuckDB: lateral views, WITH ROLLUP, `any`, `range`, `UNPIVOT`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tamis.pushdown.spark_aggregates import NAMES, put_in_words
 from tamis.pushdown.spark_generators import GENERATORS, unnest_generators
 from tamis.pushdown.spark_recursion import bound_recursion
 
-_CHANGED = ("lateral", "range", "with", "grouping", "any", "some", "every", "unpivot", "unnest", "values",
-            *GENERATORS, *NAMES)  # fmt: skip
-_WORDS = re.compile(rf"\b({'|'.join(_CHANGED)})\b", re.IGNORECASE)
+_TRANSLATED_KEYWORDS = ("lateral", "range", "with", "grouping", "any", "some", "every", "unpivot", "unnest", "values",
+                        *GENERATORS, *NAMES)  # fmt: skip
+_KEYWORDS = re.compile(rf"\b({'|'.join(_TRANSLATED_KEYWORDS)})\b", re.IGNORECASE)
 
 
 def in_duckdb_syntax(text: str) -> str:
-    """The text with joins of unnested lists in the place of lateral views.
+    """Return the text with Spark syntax replaced, for example lateral views by joins of unnested lists.
 
     >>> in_duckdb_syntax("SELECT x FROM t LATERAL VIEW explode(xs) e AS x")
     'SELECT x FROM t CROSS JOIN LATERAL (SELECT duckdb_unnest(xs) AS `x`) AS e'
     """
-    if not _WORDS.search(text):
+    if not _KEYWORDS.search(text):
         return text
     tree = sqlglot.parse_one(text, read=SparkCalls)
     for table in tree.find_all(exp.Table):
@@ -38,9 +38,9 @@ def in_duckdb_syntax(text: str) -> str:
         _rename_aggregate(each)
     put_in_words(tree)
     for group in tree.find_all(exp.Group):
-        _bracket_keys(group)
+        _normalise_keys(group)
     for pivot in list(tree.find_all(exp.Pivot)):
-        _keep_partly_null(pivot)
+        _keep_partly_null_rows(pivot)
     for values in list(tree.find_all(exp.Values)):
         _name_columns(values)
     for clause in list(tree.find_all(exp.With)):
@@ -53,7 +53,7 @@ _AGGREGATES = {"any": "duckdb_bool_or", "some": "duckdb_bool_or", "every": "duck
 
 
 def _rename_aggregate(call: exp.Expr) -> None:
-    """`any(x > 5)`, which is a comparison with all of a list elsewhere."""
+    """Translate the aggregate `any(x > 5)`; in other dialects `any` compares with the items of a list."""
     if isinstance(call, exp.Anonymous) and call.name.lower() in _AGGREGATES:
         call.set("this", _AGGREGATES[call.name.lower()])
     elif isinstance(call, exp.Any) and not isinstance(call.parent, exp.Binary):
@@ -62,12 +62,12 @@ def _rename_aggregate(call: exp.Expr) -> None:
             call.replace(exp.Anonymous(this="duckdb_bool_or", expressions=[value]))
 
 
-def _bracket_keys(group: exp.Group) -> None:
-    """`GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`, and `GROUP BY a, b GROUPING SETS (…)` without the keys,
-    which are only told there."""
+def _normalise_keys(group: exp.Group) -> None:
+    """Write `GROUP BY a, b WITH ROLLUP` as `GROUP BY ROLLUP (a, b)`, and drop the keys of `GROUP BY a, b GROUPING SETS
+    (…)`, which only declare them."""
     if group.args.get("grouping_sets"):
         group.set("expressions", [])
-    _leave_out_empty(group)
+    _drop_empty_groups(group)
     for key in ("rollup", "cube"):
         for each in group.args.get(key) or ():
             if not each.expressions and group.expressions:
@@ -75,8 +75,8 @@ def _bracket_keys(group: exp.Group) -> None:
                 group.set("expressions", [])
 
 
-def _leave_out_empty(group: exp.Group) -> None:
-    """Of no rows there are no groups, even of the set (), unless there is no other set."""
+def _drop_empty_groups(group: exp.Group) -> None:
+    """Add a HAVING so that no rows give no groups. In Spark even the set () gives none, unless it is the only set."""
     sets = [each for part in group.expressions if isinstance(part, exp.GroupingSets) for each in part.expressions]
     is_empty = [isinstance(each, exp.Tuple) and not each.expressions for each in sets]
     select = group.parent
@@ -90,20 +90,20 @@ def _leave_out_empty(group: exp.Group) -> None:
 
 
 def _name_columns(values: exp.Values) -> None:
-    """The columns of VALUES are col1, col2, … where nobody names them."""
+    """Name the columns of VALUES col1, col2, … if the query does not name them."""
     alias = values.args.get("alias")
     if (alias is not None and alias.columns) or not values.expressions:
         return
     first = values.expressions[0]
     width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
     name = alias.this if alias is not None else exp.to_identifier("values", quoted=True)
-    columns = [exp.to_identifier(f"col{place + 1}") for place in range(width)]
+    columns = [exp.to_identifier(f"col{index + 1}") for index in range(width)]
     if isinstance(values.parent, exp.From | exp.Join):
         values.set("alias", exp.TableAlias(this=name, columns=columns))
 
 
-def _keep_partly_null(pivot: exp.Pivot) -> None:
-    """UNPIVOT of several values leaves out rows in which all of them are NULL: DuckDB does where one of them is."""
+def _keep_partly_null_rows(pivot: exp.Pivot) -> None:
+    """Make UNPIVOT of several values drop a row only if all of them are NULL. DuckDB drops it if one of them is."""
     values = pivot.expressions[0] if pivot.args.get("unpivot") and pivot.expressions else None
     source = pivot.parent
     if not isinstance(values, exp.Tuple) or pivot.args.get("include_nulls") or not isinstance(source, exp.Expr):
@@ -113,10 +113,10 @@ def _keep_partly_null(pivot: exp.Pivot) -> None:
     alias = pivot.args.get("alias")
     pivot.set("alias", None)
     pivot.set("include_nulls", True)
-    is_there = [
+    not_null = [
         exp.Not(this=exp.Is(this=exp.column(each.copy()), expression=exp.null())) for each in values.expressions
     ]
     rows = exp.Subquery(alias=alias)
     source.replace(rows)
     found = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
-    rows.set("this", found.where(exp.or_(*is_there), copy=False))
+    rows.set("this", found.where(exp.or_(*not_null), copy=False))

@@ -1,6 +1,6 @@
-"""How many arguments functions of groups and of windows take in Spark: DuckDB gives others a meaning of its own.
+"""The number of arguments of Spark's aggregate and window functions. DuckDB accepts others with its own meaning.
 
-`max(x, 2)` would be the list of the two largest values there, and `count()` a count of rows.
+In DuckDB `max(x, 2)` is the list of the two largest values, and `count()` a count of rows.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _ARITIES: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 
 _FLAGGED = frozenset(("any_value", "first", "first_value", "last", "last_value", "mode"))
-"""Functions whose second argument says whether they leave out NULL, or which value they pick."""
+"""Functions whose second argument is a flag: whether they ignore NULL, or which value they pick."""
 
 
 def check_arity(call: exp.Anonymous) -> None:
-    """Raise where a function of groups has more or fewer arguments than Spark gives to it."""
+    """Raise if an aggregate or window function has more or fewer arguments than in Spark."""
     name = call.name.lower()
     fewest, most = _ARITIES.get(name, (0, _ANY))
     args = [each for arg in call.expressions for each in (arg.expressions if isinstance(arg, exp.Distinct) else [arg])]
     if name == "count" and any(isinstance(arg, exp.Column) and isinstance(arg.this, exp.Star) for arg in args):
-        raise no_syntax(call, "count takes no * of one table", "Write count(*), or name the columns")
+        raise no_syntax(call, "count does not accept t.*", "Write count(*), or name the columns")
     if any(isinstance(arg, exp.Star) or isinstance(arg.this, exp.Star) for arg in args):
-        # As many as there are columns.
+        # A star has an unknown number of columns.
         return
     if not fewest <= len(args) <= most:
-        raise _wrong_number(call, fewest, most, len(args))
+        raise _make_error(call, fewest, most, len(args))
     if name in _FLAGGED and len(args) == 2 and not isinstance(args[1], exp.Boolean):
-        raise no_syntax(call, f"the second argument of {call.name} is TRUE or FALSE")
+        raise no_syntax(call, f"the second argument of {call.name} must be TRUE or FALSE")
 
 
-def _wrong_number(call: exp.Anonymous, fewest: int, most: int, given: int) -> ParseError:
+def _make_error(call: exp.Anonymous, fewest: int, most: int, given: int) -> ParseError:
     if most == _ANY:
         wanted = f"at least {counted(fewest, 'argument')}"
     elif fewest == most:

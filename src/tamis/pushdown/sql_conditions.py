@@ -1,13 +1,13 @@
-"""What must be a condition is one: DuckDB makes a boolean of numbers, texts and NULL, where Spark refuses them.
+"""Type checks for conditions: DuckDB casts numbers, strings and NULL to booleans where Spark refuses them.
 
 | where                           | Spark refuses                      |
 |---------------------------------|------------------------------------|
 | WHERE, ON, CASE WHEN            | all but booleans                   |
-| if(x, …), AND, OR, NOT          | all but booleans and NULL; after AND, OR and NOT a text is read as a boolean |
+| if(x, …), AND, OR, NOT          | all but booleans and NULL; AND, OR and NOT cast a string to a boolean |
 | bool_and, count_if, …           | numbers and times                  |
 | sum, avg, …                     | booleans and times                 |
 
-Types are looked for only where a tree tells them: of constants, of arithmetic and of columns whose types are known.
+Only literals, arithmetic and columns of known types are checked.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from tamis.types import is_number, is_text
 
 Kind: TypeAlias = OneOf["boolean", "number", "text", "null", "time"]
 
-_TESTS = frozenset(("any", "some", "every", "bool_and", "bool_or", "count_if"))
-_SUMS = frozenset((
+_BOOLEAN_AGGREGATES = frozenset(("any", "some", "every", "bool_and", "bool_or", "count_if"))
+_NUMERIC_AGGREGATES = frozenset((
     "sum", "avg", "mean", "std", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "skewness",
     "kurtosis", "try_sum", "try_avg",
 ))  # fmt: skip
-_NAMES = {"number": "a number", "text": "a text", "null": "NULL", "time": "a time", "boolean": "a boolean"}
+_KIND_NAMES = {"number": "a number", "text": "a text", "null": "NULL", "time": "a time", "boolean": "a boolean"}
 _ARITHMETIC = (exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
 
 
 def check_conditions(select: exp.Expr, scope: Scope | None = None) -> None:
-    """Raise where a SELECT has something else in the place of a condition. A scope tells the types of columns."""
+    """Raise if a SELECT has another value where it needs a condition. The scope has the types of columns."""
 
     def kind(node: exp.Expr) -> Kind | None:
-        return _kind(node, scope)
+        return _find_kind(node, scope)
 
-    for node in _own_nodes(select):
+    for node in _iter_own_nodes(select):
         match node:
             case exp.Where():
-                _refuse(node.this, kind, "WHERE", ("number", "text", "null", "time"))
+                _refuse_kinds(node.this, kind, "WHERE", ("number", "text", "null", "time"))
             case exp.Join(args={"on": exp.Expr() as condition}):
-                _refuse(condition, kind, "ON", ("number", "text", "null", "time"))
+                _refuse_kinds(condition, kind, "ON", ("number", "text", "null", "time"))
             case exp.Case() if node.this is None:
                 for each in node.args["ifs"]:
-                    _refuse(each.this, kind, "CASE WHEN", ("number", "text", "null", "time"))
+                    _refuse_kinds(each.this, kind, "CASE WHEN", ("number", "text", "null", "time"))
             case exp.If() if not isinstance(node.parent, exp.Case):
-                _refuse(node.this, kind, "if", ("number", "text", "time"))
+                _refuse_kinds(node.this, kind, "if", ("number", "text", "time"))
             case exp.And() | exp.Or():
                 for operand in (node.this, node.expression):
-                    _refuse(operand, kind, node.key.upper(), ("number", "time"))
+                    _refuse_kinds(operand, kind, node.key.upper(), ("number", "time"))
             case exp.Not():
-                _refuse(node.this, kind, "NOT", ("number", "time"))
+                _refuse_kinds(node.this, kind, "NOT", ("number", "time"))
             case exp.Anonymous():
                 _check_call(node, kind)
             case _:
@@ -64,25 +64,29 @@ def check_conditions(select: exp.Expr, scope: Scope | None = None) -> None:
 
 def _check_call(call: exp.Anonymous, kind: Callable[[exp.Expr], Kind | None]) -> None:
     name = call.name.lower()
-    if name in _TESTS and len(call.expressions) == 1:
-        _refuse(call.expressions[0], kind, call.name, ("number", "time"))
-    elif name in _SUMS and len(call.expressions) == 1:
+    if name in _BOOLEAN_AGGREGATES and len(call.expressions) == 1:
+        _refuse_kinds(call.expressions[0], kind, call.name, ("number", "time"))
+    elif name in _NUMERIC_AGGREGATES and len(call.expressions) == 1:
         value = call.expressions[0]
         value = value.expressions[0] if isinstance(value, exp.Distinct) else value
         if (found := kind(value)) in ("boolean", "time"):
             assert found is not None
-            raise no_syntax(value, f"{call.name} takes a number, not {_NAMES[found]}", "Write count_if(x), or a cast")
+            raise no_syntax(
+                value, f"{call.name} takes a number, not {_KIND_NAMES[found]}", "Write count_if(x), or a cast"
+            )
 
 
-def _refuse(node: exp.Expr, kind: Callable[[exp.Expr], Kind | None], word: str, refused: tuple[Kind, ...]) -> None:
+def _refuse_kinds(
+    node: exp.Expr, kind: Callable[[exp.Expr], Kind | None], word: str, refused: tuple[Kind, ...]
+) -> None:
     found = kind(node)
     if found in refused:
         assert found is not None
-        raise no_syntax(node, f"{word} takes a condition, not {_NAMES[found]}", "Compare it, as in id <> 0")
+        raise no_syntax(node, f"{word} takes a condition, not {_KIND_NAMES[found]}", "Compare it, as in id <> 0")
 
 
-def _kind(node: exp.Expr, scope: Scope | None) -> Kind | None:
-    """What values of a tree are; None where that is not known."""
+def _find_kind(node: exp.Expr, scope: Scope | None) -> Kind | None:
+    """Return the kind of value of a tree; None if it is unknown."""
     while isinstance(node, exp.Paren):
         node = node.this
     match node:
@@ -93,7 +97,7 @@ def _kind(node: exp.Expr, scope: Scope | None) -> Kind | None:
         case exp.Boolean():
             return "boolean"
         case exp.Column() if scope is not None and isinstance(node.this, exp.Identifier):
-            return _kind_of_type(_type_of(node, scope))
+            return _classify_type(_find_type(node, scope))
         case exp.Neg() if isinstance(node.this, exp.Literal):
             return "number"
         case _ if isinstance(node, _ARITHMETIC) and _has_number(node, scope):
@@ -103,12 +107,12 @@ def _kind(node: exp.Expr, scope: Scope | None) -> Kind | None:
 
 
 def _has_number(node: exp.Expr, scope: Scope | None) -> bool:
-    """Whether both sides of an arithmetic operation are numbers, and not dates and intervals."""
+    """Return whether both sides of an arithmetic operation are numbers, not dates or intervals."""
     sides = [side for side in (node.args.get("this"), node.args.get("expression")) if side is not None]
-    return all(_kind(side, scope) == "number" for side in sides)
+    return all(_find_kind(side, scope) == "number" for side in sides)
 
 
-def _type_of(column: exp.Column, scope: Scope) -> pa.DataType | None:
+def _find_type(column: exp.Column, scope: Scope) -> pa.DataType | None:
     if isinstance(column.parent, exp.Dot):
         return None
     try:
@@ -124,7 +128,7 @@ def _type_of(column: exp.Column, scope: Scope) -> pa.DataType | None:
     return data_type
 
 
-def _kind_of_type(data_type: pa.DataType | None) -> Kind | None:
+def _classify_type(data_type: pa.DataType | None) -> Kind | None:
     if data_type is None:
         return None
     if pa.types.is_boolean(data_type):
@@ -136,8 +140,8 @@ def _kind_of_type(data_type: pa.DataType | None) -> Kind | None:
     return "time" if pa.types.is_date(data_type) or pa.types.is_timestamp(data_type) else None
 
 
-def _own_nodes(select: exp.Expr) -> Iterator[exp.Expr]:
-    """The nodes of a SELECT outside of its subqueries."""
+def _iter_own_nodes(select: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the nodes of a SELECT outside of its subqueries."""
     waiting = list(select.iter_expressions())
     while waiting:
         node = waiting.pop()
@@ -150,15 +154,15 @@ def _own_nodes(select: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def check_names(select: exp.Select) -> None:
-    """Raise where a name means nothing, or two things, in Spark, and DuckDB takes one of them."""
-    _check_order_of_distinct(select)
+    """Raise if a name is unknown or ambiguous in Spark, but DuckDB accepts it."""
+    _check_distinct_order(select)
     for source in (select.args.get("from_"), *(select.args.get("joins") or ())):
         if source is not None:
-            _check_twins(select, source.this)
+            _check_duplicate_names(select, source.this)
 
 
-def _output_names(select: exp.Expr) -> dict[str, list[exp.Expr]]:
-    """The names of the columns of a query, each with all that it names."""
+def _collect_output_names(select: exp.Expr) -> dict[str, list[exp.Expr]]:
+    """Return the output names of a query, each with all of its expressions."""
     while isinstance(select, exp.SetOperation | exp.Subquery):
         select = select.this
     found: dict[str, list[exp.Expr]] = {}
@@ -168,54 +172,56 @@ def _output_names(select: exp.Expr) -> dict[str, list[exp.Expr]]:
     return found
 
 
-def _check_order_of_distinct(select: exp.Select) -> None:
-    """After DISTINCT there are only the columns of the SELECT to sort by."""
+def _check_distinct_order(select: exp.Select) -> None:
+    """Raise if SELECT DISTINCT is sorted by a column that is not selected."""
     order = select.args.get("order")
     has_groups = select.args.get("group") is not None or select.args.get("having") is not None
     if order is None or select.args.get("distinct") is None or has_groups:
         return
     if any(each.is_star or isinstance(each, exp.Aliases) for each in select.expressions):
         return
-    names = _output_names(select)
+    names = _collect_output_names(select)
     for column in order.find_all(exp.Column):
         if column.find_ancestor(exp.Select) is not select or column.find_ancestor(exp.AggFunc, exp.Window):
             continue
         if not any(part.name.casefold() in names for part in column.parts):
             raise no_syntax(
                 column,
-                f"{column.name} is no column of SELECT DISTINCT, so that rows cannot be sorted by it",
-                "Select it too, or sort by what is selected",
+                f"{column.name} is not in the list of SELECT DISTINCT, so it cannot be in ORDER BY",
+                "Select it too, or sort by a selected column",
             )
 
 
-def _check_twins(select: exp.Select, source: exp.Expr) -> None:
-    """A name that a subquery gives to two values stands for neither."""
-    query: exp.Expr | None = source if isinstance(source, exp.Subquery) else _common(source)
+def _check_duplicate_names(select: exp.Select, source: exp.Expr) -> None:
+    """Raise if a SELECT uses a name that a subquery gives to two columns."""
+    query: exp.Expr | None = source if isinstance(source, exp.Subquery) else _find_common(source)
     alias = source.args.get("alias")
     if query is None or (alias is not None and alias.columns):
         return
-    twins = {name for name, named in _output_names(query).items() if len(named) > 1 and not _is_one_column(named)}
+    twins = {
+        name for name, named in _collect_output_names(query).items() if len(named) > 1 and not _is_one_column(named)
+    }
     if not twins:
         return
     own = {each.alias.casefold() for each in select.expressions if isinstance(each, exp.Alias)}
-    for column in _own_nodes(select):
+    for column in _iter_own_nodes(select):
         if not isinstance(column, exp.Column) or column.name.casefold() not in twins:
             continue
         is_of_source = not column.table or column.table.casefold() == source.alias_or_name.casefold()
         is_above = column.find_ancestor(exp.Order, exp.Having) is not None and column.name.casefold() in own
         if is_of_source and not is_above:
             raise no_syntax(
-                column, f"{column.name} is ambiguous: the subquery has two such columns", "Give them other names"
+                column, f"{column.name} is ambiguous: the subquery has two columns of that name", "Rename one of them"
             )
 
 
 def _is_one_column(named: list[exp.Expr]) -> bool:
-    """Whether a name stands for one column of a source several times; an alias makes a new one each time."""
+    """Return whether a repeated name refers to the same source column each time. An alias makes a new column."""
     return all(isinstance(each, exp.Column) and each == named[0] for each in named)
 
 
-def _common(source: exp.Expr) -> exp.Expr | None:
-    """The common table expression that a table names, where it tells its columns by itself."""
+def _find_common(source: exp.Expr) -> exp.Expr | None:
+    """Return the common table expression that a table refers to, if it has no column aliases."""
     if not isinstance(source, exp.Table) or source.args.get("db") is not None:
         return None
     node = source.parent

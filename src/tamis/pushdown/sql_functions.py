@@ -1,6 +1,6 @@
-"""Which functions of a query see one row, which see a group, and which make several rows of one.
+"""Classification of SQL functions: scalar functions, aggregates, and generators.
 
-A function of which nothing is known may be any of them: what it stands in is not modelled, and runs as text.
+An unknown function may be any of these: the SQL around it is unsupported, and runs as text.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from sqlglot.dialects.spark import Spark
 
 from tamis.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from tamis.expr.sql_refusals import AGGREGATES as _SPARK_AGGREGATES
-from tamis.scan.spark_collections import BUILDERS as _OF_COLLECTIONS
+from tamis.scan.spark_collections import BUILDERS as _COLLECTION_FUNCTIONS
 from tamis.scan.spark_macros import FUNCTIONS as _MACROS
-from tamis.scan.spark_text import BUILDERS as _TEXTS
-from tamis.scan.spark_time import BUILDERS as _TIMES
+from tamis.scan.spark_text import BUILDERS as _TEXT_FUNCTIONS
+from tamis.scan.spark_time import BUILDERS as _TIME_FUNCTIONS
 
-_OF_SQLGLOT = frozenset(
+_SQLGLOT_AGGREGATES = frozenset(
     name.lower() for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.AggFunc) for name in kind.sql_names()
 )
 
 AGGREGATES = _SPARK_AGGREGATES - {"grouping", "grouping_id"}
-"""Functions that see a group, of which a plan can have calls."""
+"""Aggregate functions that a plan can contain."""
 
-_MANY_ROWS = frozenset({
+_NOT_SCALAR = frozenset({
     "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple",
     "unnest", "generate_series", "range", "variant_explode", "variant_explode_outer", "generate_subscripts",
     "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value", "window",
     "session_window", "window_time", "input_file_name", "input_file_block_start", "input_file_block_length",
     "spark_partition_id", "monotonically_increasing_id",
 })  # fmt: skip
-"""Functions that make several rows of one, or whose value depends on other rows or on where a row is read."""
+"""Functions that return several rows, or whose value depends on other rows or on where a row is read."""
 
 _SCALAR = frozenset(name.lower() for name in Spark.Parser.FUNCTIONS) | FUNCTIONS.keys() | _MACROS.keys() | {
-    *_OF_COLLECTIONS, *_TEXTS, *_TIMES,
+    *_COLLECTION_FUNCTIONS, *_TEXT_FUNCTIONS, *_TIME_FUNCTIONS,
     "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "decimal", "len",
     "date", "timestamp", "timestamp_ntz", "timestamp_ltz", "isnull", "isnotnull", "mod", "negative", "nvl", "ifnull",
     "ucase", "lcase", "char_length", "character_length", "dayofmonth", "dateadd", "datediff", "date_diff", "if",
@@ -53,17 +53,17 @@ def is_aggregate(name: str) -> bool:
 
 
 def is_scalar(name: str) -> bool:
-    """Whether a function is known to give one value for one row, and nothing of other rows."""
+    """Return whether a function is known to be scalar: one value for one row, independent of other rows."""
     lowered = name.lower()
-    if lowered in _SPARK_AGGREGATES or lowered in _MANY_ROWS:
+    if lowered in _SPARK_AGGREGATES or lowered in _NOT_SCALAR:
         return False
     if lowered in FUNCTIONS or lowered in NOT_DETERMINISTIC:
         return True
-    return lowered in _SCALAR and lowered not in _OF_SQLGLOT
+    return lowered in _SCALAR and lowered not in _SQLGLOT_AGGREGATES
 
 
 def is_known(name: str) -> bool:
-    """Whether anything is known of a function; an engine may have others."""
+    """Return whether a function is known. An engine may have others."""
     lowered = name.lower()
-    known = (_SCALAR, FUNCTIONS, NOT_DETERMINISTIC, _SPARK_AGGREGATES, _MANY_ROWS, _OF_SQLGLOT)
+    known = (_SCALAR, FUNCTIONS, NOT_DETERMINISTIC, _SPARK_AGGREGATES, _NOT_SCALAR, _SQLGLOT_AGGREGATES)
     return any(lowered in each for each in known)

@@ -1,4 +1,4 @@
-"""Groups of a query: the keys, the calls of aggregate functions, and expressions over both."""
+"""Aggregation in a query: grouping keys, aggregate calls, and expressions over both."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tamis.types import is_number
 
 
 def has_aggregates(tree: exp.Select) -> bool:
-    """Whether a SELECT makes groups."""
+    """Return whether a SELECT aggregates."""
     if tree.args.get("group") is not None or tree.args.get("having") is not None:
         return True
     order = tree.args.get("order")
     parts = [*tree.expressions, *(order.expressions if order is not None else ())]
-    return any(_calls(part) for part in parts)
+    return any(_find_calls(part) for part in parts)
 
 
-def _calls(tree: exp.Expr) -> list[exp.Expr]:
-    """The calls of aggregate functions in a tree, each with its FILTER."""
+def _find_calls(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the aggregate calls in a tree, each with its FILTER."""
     found: list[exp.Expr] = []
     stack = [tree]
     while stack:
@@ -45,56 +45,56 @@ def _calls(tree: exp.Expr) -> list[exp.Expr]:
 
 
 class Grouping:
-    """Collects what an Aggregate has to compute while the expressions above it are read."""
+    """Collects the keys and calls of an Aggregate node while the expressions above it are resolved."""
 
-    def __init__(self, scope: Scope, symbols: Symbols, now: Now) -> None:
+    def __init__(self, scope: Scope, column_ids: Symbols, now: Now) -> None:
         self._scope = scope
-        self._symbols = symbols
+        self._column_ids = column_ids
         self._now = now
         self.keys: list[Named] = []
         self.calls: list[AggregateCall] = []
-        self._key_symbols: dict[Expr, Column] = {}
+        self._key_columns: dict[Expr, Column] = {}
         self._beside: list[Field] = []
 
     def add_beside(self, fields: Sequence[Field]) -> None:
-        """Values that stand beside each group: of subqueries with one row."""
+        """Add values that are joined to each group: those of scalar subqueries."""
         self._beside += fields
 
     def add_key(self, value: Expr, label: str) -> None:
-        if value in self._key_symbols:
+        if value in self._key_columns:
             return
         if not columns_of(value) or not is_deterministic(value):
-            raise NotModelled("a group by a constant, or by what is another one each time")
+            raise NotModelled("a grouping key that is constant or not deterministic")
         data_type = type_of(value)
         match value:
-            case Column((symbol,)):
+            case Column((column_id,)):
                 pass
             case _:
-                symbol = self._symbols.fresh(label)
-        self.keys.append(Named(symbol, value))
-        self._key_symbols[value] = Column((symbol,), type=data_type)
+                column_id = self._column_ids.fresh(label)
+        self.keys.append(Named(column_id, value))
+        self._key_columns[value] = Column((column_id,), type=data_type)
 
     def value(self, tree: exp.Expr, aliases: Sequence[Field]) -> Expr:
-        """An expression over the groups."""
+        """Return an expression over the groups."""
         root = exp.Paren(this=tree.copy())
-        for call in _calls(root):
-            call.replace(symbol_tree(hidden_name(self._call(call))))
-        scope = self._scope.with_fields([*self._outputs(), *self._beside]).with_aliases(aliases)
+        for call in _find_calls(root):
+            call.replace(symbol_tree(hidden_name(self._add_call(call))))
+        scope = self._scope.with_fields([*self._make_fields(), *self._beside]).with_aliases(aliases)
         return self.above(scope.expression(root.this, self._now))
 
-    def _outputs(self) -> list[Field]:
-        """What the groups have, under names that no query gives to anything."""
+    def _make_fields(self) -> list[Field]:
+        """Return the columns of the groups under internal names."""
         keys = [(key.name, type_of(key.expr)) for key in self.keys]
         calls = [(call.name, call.type) for call in self.calls]
         return [Field.of(hidden_name(name), name, data_type) for name, data_type in (*keys, *calls)]
 
     def above(self, value: Expr) -> Expr:
-        """A value over the columns of the sources, as one over the groups."""
+        """Rewrite a value over the columns of the sources to one over the groups."""
 
         def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
-            return self._key_symbols.get(node) or with_args(node, args)
+            return self._key_columns.get(node) or with_args(node, args)
 
-        found = fold(value, combine, lambda node: () if node in self._key_symbols else operands_of(node))
+        found = fold(value, combine, lambda node: () if node in self._key_columns else operands_of(node))
         known = {*(key.name for key in self.keys), *(call.name for call in self.calls)}
         known |= {field.value.path[0] for field in self._beside if isinstance(field.value, Column)}
         for column in columns_of(found):
@@ -102,14 +102,14 @@ class Grouping:
                 raise NotModelled(f"{column.name} is neither a key nor inside of an aggregate function")
         return found
 
-    def _call(self, tree: exp.Expr) -> str:
-        """The symbol of a call."""
+    def _add_call(self, tree: exp.Expr) -> str:
+        """Return the column id of a call, adding the call if it is new."""
         kept = None
         if isinstance(tree, exp.Filter):
             kept = self._scope.expression(tree.expression.this, self._now)
             tree = tree.this
         if not isinstance(tree, exp.Anonymous) or not is_aggregate(tree.name):
-            raise NotModelled("a filter of what is no aggregate function")
+            raise NotModelled("a FILTER of a function that is not an aggregate")
         function = tree.name.lower()
         given = tree.expressions
         distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
@@ -122,32 +122,32 @@ class Grouping:
         if function == "count" and len(given) > 1:
             raise NotModelled("a count of several columns")
         args = tuple(self._scope.expression(each, self._now) for each in given)
-        wanted = AggregateCall("", function, args, distinct, kept, _type_of(function, args))
+        wanted = AggregateCall("", function, args, distinct, kept, _infer_type(function, args))
         for known in self.calls:
             if replace(known, name="") == wanted:
                 return known.name
-        name = self._symbols.fresh(function)
+        name = self._column_ids.fresh(function)
         self.calls.append(replace(wanted, name=name))
         return name
 
 
 def has_map(data_type: pa.DataType | None) -> bool:
-    """Whether values of a type are maps, or have maps in them."""
+    """Return whether a type is a map or contains one."""
     if data_type is None:
         return False
     if pa.types.is_map(data_type):
         return True
-    return any(has_map(data_type.field(place).type) for place in range(data_type.num_fields))
+    return any(has_map(data_type.field(index).type) for index in range(data_type.num_fields))
 
 
 def refuse_maps(data_types: Sequence[pa.DataType | None], reason: str) -> None:
-    """Raise where a value that is to be compared has a map in it, which has no order and no equality."""
+    """Raise if values that are compared contain a map, which has no order and no equality."""
     if any(map(has_map, data_types)):
-        raise TypeMismatch(f"{reason}, and a map cannot be compared. Compare map_entries(m), or leave it out")
+        raise TypeMismatch(f"{reason}, and maps cannot be compared. Compare map_entries(m), or drop the column")
 
 
-def _type_of(function: str, args: Sequence[Expr]) -> pa.DataType | None:
-    """The type that the embedded engine gives to an aggregate, where it is known."""
+def _infer_type(function: str, args: Sequence[Expr]) -> pa.DataType | None:
+    """Return the type that the embedded engine gives to an aggregate, if it is known."""
     first = type_of(args[0]) if args else None
     match function:
         case "count" | "count_if":

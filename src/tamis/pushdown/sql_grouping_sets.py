@@ -1,8 +1,8 @@
-"""The keys of GROUP BY in one form: positions for ALL, and one list of GROUPING SETS for ROLLUP, CUBE and all others.
+"""Normalisation of GROUP BY: ALL becomes positions, and ROLLUP, CUBE and the like become one list of GROUPING SETS.
 
     GROUP BY a, ROLLUP (b, 2)    GROUP BY GROUPING SETS ((a, b, c), (a, b), (a))
 
-A key that no set has is NULL in every row: `GROUP BY a, b GROUPING SETS ((a))`.
+A key that is in no set is NULL in every row, like b in `GROUP BY a, b GROUPING SETS ((a))`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tamis.expr.sql_refusals import AGGREGATES
 from tamis.pushdown.sql_trees import text_of
 
 MOST_SETS = 4096
-"""As many grouping sets as CUBE has with 12 columns; more than that are refused."""
+"""The maximum number of grouping sets: those of a CUBE with 12 columns."""
 
 
 def has_aggregate(tree: exp.Expr) -> bool:
-    """Whether an expression has an aggregate function that is not a window function."""
+    """Return whether an expression has an aggregate function that is not a window function."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -41,7 +41,7 @@ def has_aggregate(tree: exp.Expr) -> bool:
     return False
 
 
-def _unaliased(item: exp.Expr) -> exp.Expr:
+def _drop_alias(item: exp.Expr) -> exp.Expr:
     return item.this if isinstance(item, exp.Alias) else item
 
 
@@ -49,23 +49,23 @@ def _is_star(item: exp.Expr) -> bool:
     return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
 
-def _position(tree: exp.Expr) -> int | None:
+def _parse_position(tree: exp.Expr) -> int | None:
     is_number = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
     return int(tree.name) if is_number else None
 
 
 def check_positions(select: exp.Select) -> None:
-    """The positions in ORDER BY and GROUP BY are those of columns."""
+    """Raise if a position in ORDER BY or GROUP BY does not refer to a column."""
     items = select.expressions
     order, group = select.args.get("order"), select.args.get("group")
-    if group is not None and any(map(_is_star, items)) and any(_position(each) for each in group.expressions):
-        raise no_syntax(group, "a position in GROUP BY needs columns by name, and there is a *", "Name the columns")
-    if any(map(_is_star, items)) or any(isinstance(_unaliased(each), exp.Anonymous | exp.Aliases) for each in items):
+    if group is not None and any(map(_is_star, items)) and any(_parse_position(each) for each in group.expressions):
+        raise no_syntax(group, "a position in GROUP BY cannot be combined with a *", "Name the columns")
+    if any(map(_is_star, items)) or any(isinstance(_drop_alias(each), exp.Anonymous | exp.Aliases) for each in items):
         return  # a function may have several columns
     for each in order.expressions if order is not None else ():
-        position = _position(each.this)
+        position = _parse_position(each.this)
         if position is not None and not 0 < position <= len(items):
-            raise no_syntax(each, f"ORDER BY {position} is the position of a column, and there are {len(items)}")
+            raise no_syntax(each, f"ORDER BY {position} is not a column position: the SELECT has {len(items)} columns")
 
 
 def normalise_groups(select: exp.Select) -> None:
@@ -73,10 +73,10 @@ def normalise_groups(select: exp.Select) -> None:
     if group is None:
         return
     if group.args.get("all") and not group.expressions:
-        _number_groups(select, group)
+        _expand_group_by_all(select, group)
         return
     if group.args.get("all") is not None or group.args.get("totals"):
-        raise no_syntax(group, "GROUP BY takes ALL, expressions, or grouping sets")
+        raise no_syntax(group, "GROUP BY accepts ALL, expressions, or grouping sets")
     kinds = (exp.GroupingSets, exp.Rollup, exp.Cube)
     has_sets = any(isinstance(each, kinds) for each in group.expressions)
     if any(isinstance(each, exp.Tuple) and not each.expressions for each in group.expressions):
@@ -85,12 +85,12 @@ def normalise_groups(select: exp.Select) -> None:
         _GroupingSets(select, group).write()
 
 
-def _number_groups(select: exp.Select, group: exp.Group) -> None:
-    """GROUP BY ALL: the columns without aggregate functions."""
+def _expand_group_by_all(select: exp.Select, group: exp.Group) -> None:
+    """Replace GROUP BY ALL by the positions of the columns without aggregate functions."""
     if any(map(_is_star, select.expressions)) or any(isinstance(each, exp.Aliases) for each in select.expressions):
         return
-    positions = [place + 1 for place, each in enumerate(select.expressions) if not has_aggregate(each)]
-    numbers = [exp.Literal.number(place) for place in positions]
+    positions = [index + 1 for index, each in enumerate(select.expressions) if not has_aggregate(each)]
+    numbers = [exp.Literal.number(position) for position in positions]
     select.set("group", exp.Group(expressions=numbers) if numbers else None)
 
 
@@ -98,87 +98,89 @@ _Set = tuple[exp.Expr, ...]
 
 
 class _GroupingSets:
-    """The grouping sets of a SELECT, as one list of expressions each."""
+    """The grouping sets of a SELECT, each as a list of expressions."""
 
     def __init__(self, select: exp.Select, group: exp.Group) -> None:
         self._select = select
         self._group = group
         self._keys: dict[str, exp.Expr] = {}
-        """All grouping expressions, in the order in which they are named."""
+        """All grouping expressions, in order of appearance."""
 
     def write(self) -> None:
         group = self._group
-        named = [self._element(each) for each in group.expressions]
+        named = [self._expand_element(each) for each in group.expressions]
         if group.args.get("grouping_sets"):
-            # GROUP BY a, b GROUPING SETS (…): the expressions before say which keys there are.
-            sets = [each for part in group.args["grouping_sets"] for each in self._element(part)]
+            # GROUP BY a, b GROUPING SETS (…): the expressions before only declare the keys.
+            sets = [each for part in group.args["grouping_sets"] for each in self._expand_element(part)]
         else:
-            for kind, expand in (("rollup", _prefixes), ("cube", _subsets)):
+            for kind, expand in (("rollup", _expand_rollup), ("cube", _expand_cube)):
                 if group.args.get(kind):
                     named = [expand([single[0] for single in named])]
-            sets = _product(named)
+            sets = _combine_sets(named)
         if len(sets) > MOST_SETS:
-            raise no_syntax(group, f"GROUP BY has {len(sets)} grouping sets, and at most {MOST_SETS} are taken")
-        used = {_canonical(key) for each in sets for key in each}
+            raise no_syntax(group, f"GROUP BY has {len(sets)} grouping sets, and at most {MOST_SETS} are supported")
+        used = {_canonicalise(key) for each in sets for key in each}
         self._replace_keys(used)
         tuples = [exp.Tuple(expressions=[key.copy() for key in each]) for each in sets]
         self._select.set("group", exp.Group(expressions=[exp.GroupingSets(expressions=tuples)]))
 
-    def _element(self, tree: exp.Expr) -> list[_Set]:
+    def _expand_element(self, tree: exp.Expr) -> list[_Set]:
         match tree:
             case exp.GroupingSets():
-                return [each for part in tree.expressions for each in self._element(part)]
+                return [each for part in tree.expressions for each in self._expand_element(part)]
             case exp.Rollup():
-                return _prefixes([self._element(part)[0] for part in tree.expressions])
+                return _expand_rollup([self._expand_element(part)[0] for part in tree.expressions])
             case exp.Cube():
-                return _subsets([self._element(part)[0] for part in tree.expressions])
+                return _expand_cube([self._expand_element(part)[0] for part in tree.expressions])
             case exp.Tuple():
-                return [tuple(key for part in tree.expressions for key in self._element(part)[0])]
+                return [tuple(key for part in tree.expressions for key in self._expand_element(part)[0])]
             case exp.Paren():
-                return self._element(tree.this)
+                return self._expand_element(tree.this)
             case _:
-                return [(self._key(tree),)]
+                return [(self._add_key(tree),)]
 
-    def _key(self, tree: exp.Expr) -> exp.Expr:
-        position = _position(tree)
+    def _add_key(self, tree: exp.Expr) -> exp.Expr:
+        position = _parse_position(tree)
         if position is not None:
             items = self._select.expressions
             if not 0 < position <= len(items) or any(map(_is_star, items[:position])):
-                raise no_syntax(tree, f"GROUP BY {position} is the position of a column, and there are {len(items)}")
-            tree = _unaliased(items[position - 1])
+                raise no_syntax(
+                    tree, f"GROUP BY {position} is not a column position: the SELECT has {len(items)} columns"
+                )
+            tree = _drop_alias(items[position - 1])
             if has_aggregate(tree):
                 raise no_syntax(tree, f"GROUP BY {position} is the position of an aggregate function")
-        return self._keys.setdefault(_canonical(tree), tree)
+        return self._keys.setdefault(_canonicalise(tree), tree)
 
     def _replace_keys(self, used: set[str]) -> None:
-        """Spell keys in one way; one that is in no set is NULL, and `grouping_id` has arguments."""
-        for part in self._parts_above():
+        """Normalise the uses of keys: one spelling, NULL for keys in no set, and arguments for `grouping_id`."""
+        for part in self._iter_parts_above():
             for node in list(part.walk(prune=lambda each: isinstance(each, exp.Query))):
                 if node.parent is None and node is not part:
-                    continue  # inside of what was replaced
-                self._replace(node, used)
+                    continue  # inside of a replaced node
+                self._normalise_use(node, used)
 
-    def _parts_above(self) -> Iterator[exp.Expr]:
+    def _iter_parts_above(self) -> Iterator[exp.Expr]:
         yield from list(self._select.expressions)
         for key in ("having", "qualify", "order"):
             if self._select.args.get(key) is not None:
                 yield self._select.args[key]
 
-    def _replace(self, node: exp.Expr, used: set[str]) -> None:
+    def _normalise_use(self, node: exp.Expr, used: set[str]) -> None:
         is_id = isinstance(node, exp.Column) and not node.table and node.name.lower() == "grouping__id"
         if is_id or (isinstance(node, exp.Anonymous) and node.name.lower() == "grouping_id" and not node.expressions):
-            self._put(node, self._identity(used))
+            self._replace_node(node, self._make_grouping_id(used))
             return
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("grouping", "grouping_id"):
             for each in node.expressions:
-                if _canonical(each) not in self._keys:
-                    raise no_syntax(node, f"{node.name} takes grouping expressions, and {text_of(each)} is not one")
-            if not all(_canonical(each) in used for each in node.expressions):
-                raise no_syntax(node, f"{node.name} takes expressions of a grouping set here")
+                if _canonicalise(each) not in self._keys:
+                    raise no_syntax(node, f"{node.name} needs grouping expressions, and {text_of(each)} is not one")
+            if not all(_canonicalise(each) in used for each in node.expressions):
+                raise no_syntax(node, f"{node.name} needs expressions that are in a grouping set")
             return
         if isinstance(node, exp.Identifier | exp.Literal) or self._is_in_call(node):
             return
-        name = _canonical(node)
+        name = _canonicalise(node)
         key = self._keys.get(name)
         if key is None:
             return
@@ -186,22 +188,22 @@ class _GroupingSets:
             never = exp.Filter(
                 this=exp.Anonymous(this="any_value", expressions=[key.copy()]), expression=exp.Where(this=exp.false())
             )
-            self._put(node, never)
+            self._replace_node(node, never)
         elif node.sql() != key.sql():
-            self._put(node, key.copy())
+            self._replace_node(node, key.copy())
 
-    def _put(self, node: exp.Expr, value: exp.Expr) -> None:
+    def _replace_node(self, node: exp.Expr, value: exp.Expr) -> None:
         if node.parent is self._select and node.arg_key == "expressions":
             name = node.name if isinstance(node, exp.Column) else text_of(node)
             value = exp.alias_(value, name, quoted=True)
         node.replace(value)
 
-    def _identity(self, used: set[str]) -> exp.Expr:
-        """The bits of all keys; those of keys that are in no set are always 1."""
+    def _make_grouping_id(self, used: set[str]) -> exp.Expr:
+        """Return the bit vector of all keys; the bit of a key in no set is always 1."""
         found: exp.Expr = exp.cast(exp.Literal.number(0), "bigint")
         terms: list[exp.Expr] = []
-        for place, (name, key) in enumerate(reversed(self._keys.items())):
-            weight = exp.Literal.number(2**place)
+        for bit_index, (name, key) in enumerate(reversed(self._keys.items())):
+            weight = exp.Literal.number(2**bit_index)
             if name not in used:
                 terms.append(weight)
                 continue
@@ -212,7 +214,7 @@ class _GroupingSets:
         return exp.Paren(this=found)
 
     def _is_in_call(self, node: exp.Expr) -> bool:
-        """Whether a value is one of rows, not of groups: an argument of an aggregate function."""
+        """Return whether a value is an argument of an aggregate function, so that it is over rows, not groups."""
         parent = node.parent
         while parent is not None and parent is not self._select:
             if isinstance(parent, exp.Anonymous) and parent.name.lower() in AGGREGATES:
@@ -222,13 +224,13 @@ class _GroupingSets:
         return False
 
 
-def _canonical(tree: exp.Expr) -> str:
-    """The text of an expression, the same for `a + b` and `b + a`."""
+def _canonicalise(tree: exp.Expr) -> str:
+    """Return a canonical text of an expression, the same for `a + b` and `b + a`."""
     match tree:
         case exp.Paren():
-            return _canonical(tree.this)
+            return _canonicalise(tree.this)
         case exp.Add() | exp.Mul() | exp.And() | exp.Or() | exp.EQ():
-            operands = sorted(_canonical(each) for each in _operands(tree, type(tree)))
+            operands = sorted(_canonicalise(each) for each in _flatten_operands(tree, type(tree)))
             return f"({f' {tree.key} '.join(operands)})"
         case exp.Column() | exp.Identifier():
             return ".".join(part.name.casefold() for part in tree.find_all(exp.Identifier))
@@ -240,33 +242,33 @@ def _canonical(tree: exp.Expr) -> str:
             )
 
 
-def _operands(tree: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+def _flatten_operands(tree: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     if isinstance(tree, exp.Paren):
-        return _operands(tree.this, kind) if isinstance(tree.this, kind) else [tree]
+        return _flatten_operands(tree.this, kind) if isinstance(tree.this, kind) else [tree]
     if type(tree) is not kind or (kind is exp.EQ and tree.parent is not None and isinstance(tree.parent, exp.EQ)):
         return [tree]
-    return [*_operands(tree.this, kind), *_operands(tree.expression, kind)]
+    return [*_flatten_operands(tree.this, kind), *_flatten_operands(tree.expression, kind)]
 
 
-def _prefixes(parts: Sequence[_Set]) -> list[_Set]:
-    return [_joined(parts[:count]) for count in range(len(parts), -1, -1)]
+def _expand_rollup(parts: Sequence[_Set]) -> list[_Set]:
+    return [_join_sets(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
-def _subsets(parts: Sequence[_Set]) -> list[_Set]:
+def _expand_cube(parts: Sequence[_Set]) -> list[_Set]:
     counts = range(len(parts), -1, -1)
     if len(parts) > 12:
         return [()] * (2 ** len(parts))
-    return [_joined(each) for count in counts for each in combinations(parts, count)]
+    return [_join_sets(each) for count in counts for each in combinations(parts, count)]
 
 
-def _joined(parts: Sequence[_Set]) -> _Set:
+def _join_sets(parts: Sequence[_Set]) -> _Set:
     return tuple(key for part in parts for key in part)
 
 
-def _product(elements: Sequence[list[_Set]]) -> list[_Set]:
+def _combine_sets(elements: Sequence[list[_Set]]) -> list[_Set]:
     total = 1
     for each in elements:
         total *= len(each)
     if total > MOST_SETS:
         return [()] * total
-    return [_joined(each) for each in product(*elements)]
+    return [_join_sets(each) for each in product(*elements)]

@@ -1,8 +1,8 @@
-"""Names in a query that mean nothing, or several things, told in the words of whoever wrote it.
+"""Errors for unknown and ambiguous names in a query, phrased with the names that the user wrote.
 
-An engine that refuses a query speaks of its inputs, which have names of ours. Here the tree is looked at as it was
-written, with the columns that the session knows. Nothing is decided by that: it is asked when an engine refused, or
-to find out whether an engine should be asked, and where a source is one that only engines know it tells nothing.
+An engine that rejects a query reports internal names. This module resolves the names in the original syntax tree
+against the columns that the session knows. Its result is advisory: it is used after an engine has rejected a query, or
+to decide whether to try an engine. It reports nothing for sources that only engines know.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _Fields = tuple[pa.Field, ...]
 
 
 def wrong_name(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
-    """The first name that is no column of what its query reads from, or one of several; None where none is found."""
+    """Return an error for the first unknown or ambiguous name of a query; None if there is none."""
 
     def work() -> ExpressionError | None:
-        names = _Names(tables)
+        names = _NameChecker(tables)
         names.query(tree, {}, None)
-        return min(names.wrong, key=lambda each: each[0], default=(0, None))[1]
+        return min(names.errors, key=lambda each: each[0], default=(0, None))[1]
 
     try:
         return work()
@@ -43,59 +43,59 @@ def wrong_name(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
 
 
 def has_unknown_function(tree: exp.Expr) -> bool:
-    """Whether a query calls a function of which nothing is known: an engine may have it."""
+    """Return whether a query calls a function that Tamis does not know. An engine may have it."""
     return any(not is_known(call.name) for call in tree.find_all(exp.Anonymous))
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Something in FROM. Its columns are None where only an engine knows them."""
+    """An item of FROM. Its columns are None if only an engine knows them."""
 
     name: tuple[str, ...]
     fields: _Fields | None
     table: str = ""
-    """The name that it has outside of this query, where that is another."""
+    """The name of the table, if the query uses an alias."""
 
     def is_called(self, parts: Sequence[str]) -> bool:
         count = len(parts)
-        return 0 < count <= len(self.name) and _folded(self.name[-count:]) == _folded(parts)
+        return 0 < count <= len(self.name) and _fold_parts(self.name[-count:]) == _fold_parts(parts)
 
     def has(self, name: str) -> bool:
         return any(each.name.casefold() == name.casefold() for each in self.fields or ())
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         return self.table or ".".join(self.name) or "the subquery"
 
 
 @dataclass
 class _Level:
-    """What names can mean in one SELECT."""
+    """The names that are visible in one SELECT."""
 
     sources: list[_Source]
     aliases: set[str] = field(default_factory=set)
     merged: set[str] = field(default_factory=set)
-    """Columns that USING made of two."""
+    """Columns that USING merges."""
     outer: _Level | None = None
 
     @property
-    def is_told(self) -> bool:
+    def has_known_columns(self) -> bool:
         return all(source.fields is not None for source in self.sources)
 
 
-class _Names:
+class _NameChecker:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self.wrong: list[tuple[int, ExpressionError]] = []
+        self.errors: list[tuple[int, ExpressionError]] = []
 
     # --- Queries ------------------------------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr, commons: Mapping[str, _Fields | None], outer: _Level | None) -> _Fields | None:
-        """Look through a query; its columns, where they can be told."""
-        commons = self._commons(tree, commons, outer)
+        """Check the names of a query; return its columns, if they are known."""
+        commons = self._check_commons(tree, commons, outer)
         match tree:
             case exp.Select():
-                return self._select(tree, commons, outer)
+                return self._check_select(tree, commons, outer)
             case exp.SetOperation():
                 found = self.query(tree.this, commons, outer)
                 self.query(tree.expression, commons, outer)
@@ -106,10 +106,10 @@ class _Names:
         level = _Level([_Source((), found)], outer=outer)
         for key in ("order", "limit", "offset"):
             if tree.args.get(key) is not None:
-                self._look_through(tree.args[key], level, commons)
+                self._check_names(tree.args[key], level, commons)
         return found
 
-    def _commons(
+    def _check_commons(
         self, tree: exp.Expr, commons: Mapping[str, _Fields | None], outer: _Level | None
     ) -> Mapping[str, _Fields | None]:
         clause = tree.args.get("with_")
@@ -121,15 +121,17 @@ class _Names:
             if clause.recursive or not isinstance(each.this, exp.Query):
                 known[name] = None
             else:
-                known[name] = _renamed(self.query(each.this, known, outer), each.args.get("alias"))
+                known[name] = _rename_fields(self.query(each.this, known, outer), each.args.get("alias"))
         return known
 
-    def _select(self, tree: exp.Select, commons: Mapping[str, _Fields | None], outer: _Level | None) -> _Fields | None:
+    def _check_select(
+        self, tree: exp.Select, commons: Mapping[str, _Fields | None], outer: _Level | None
+    ) -> _Fields | None:
         level = _Level([], outer=outer)
         if tree.args.get("from_") is not None:
-            self._add(tree.args["from_"].this, level, commons)
+            self._add_source(tree.args["from_"].this, level, commons)
         for join in tree.args.get("joins") or ():
-            self._join(join, level, commons)
+            self._check_join(join, level, commons)
         for view in tree.args.get("laterals") or ():
             level.sources.append(_Source((view.alias,), None))
         if tree.args.get("pivots"):
@@ -139,17 +141,17 @@ class _Names:
             if key not in ("from_", "joins", "laterals", "with_"):
                 for part in value if isinstance(value, list) else [value]:
                     if isinstance(part, exp.Expr):
-                        self._look_through(part, level, commons)
+                        self._check_names(part, level, commons)
         for join in tree.args.get("joins") or ():
             if join.args.get("on") is not None:
-                self._look_through(join.args["on"], level, commons)
-        return self._columns(tree, level)
+                self._check_names(join.args["on"], level, commons)
+        return self._find_outputs(tree, level)
 
-    def _columns(self, tree: exp.Select, level: _Level) -> _Fields | None:
+    def _find_outputs(self, tree: exp.Select, level: _Level) -> _Fields | None:
         found: list[pa.Field] = []
         for each in tree.expressions:
             if isinstance(each, exp.Star) and not any(each.args.values()):
-                if not level.is_told:
+                if not level.has_known_columns:
                     return None
                 found += [field for source in level.sources for field in source.fields or ()]
             elif isinstance(each, exp.Aliases) or has_free_star(each) or may_be_several(each):
@@ -160,14 +162,14 @@ class _Names:
 
     # --- Sources ------------------------------------------------------------------------------------------------------
 
-    def _add(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
-        level.sources.append(self._source(tree, level, commons))
+    def _add_source(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
+        level.sources.append(self._make_source(tree, level, commons))
         for join in tree.args.get("joins") or ():
-            self._join(join, level, commons)
+            self._check_join(join, level, commons)
 
-    def _join(self, join: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
+    def _check_join(self, join: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
         before = list(level.sources)
-        self._add(join.this, level, commons)
+        self._add_source(join.this, level, commons)
         after = level.sources[len(before) :]
         for using in join.args.get("using") or ():
             level.merged.add(using.name.casefold())
@@ -175,31 +177,31 @@ class _Names:
                 if all(source.fields is not None for source in side) and not any(
                     source.has(using.name) for source in side
                 ):
-                    self._unknown(using, (using.name,), side)
+                    self._add_unknown(using, (using.name,), side)
         if join.args.get("method"):
             names = [{each.name.casefold() for source in side for each in source.fields or ()}
                      for side in (before, after)]  # fmt: skip
             level.merged |= names[0] & names[1]
         if join.args.get("kind") in ("SEMI", "ANTI"):
-            # Its columns are known in the condition alone.
+            # Its columns are visible in the join condition only.
             level.merged |= {each.name.casefold() for source in after for each in source.fields or ()}
 
-    def _source(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> _Source:
+    def _make_source(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> _Source:
         alias = tree.args.get("alias")
         is_changed = any(tree.args.get(key) for key in ("pivots", "laterals"))
         match tree:
             case exp.Table() if has_plain_name(tree):
                 parts = parts_of_table(tree)
                 folded = tree.name.casefold()
-                fields = commons[folded] if len(parts) == 1 and folded in commons else self._of_table(parts)
+                fields = commons[folded] if len(parts) == 1 and folded in commons else self._find_table_columns(parts)
                 name, table = ((tree.alias,), ".".join(parts)) if tree.alias else (parts, "")
             case exp.Subquery(this=exp.Query() as inner):
                 fields, name, table = self.query(inner, commons, level.outer), (tree.alias,), ""
             case _:
                 fields, name, table = None, (tree.alias,), ""
-        return _Source(tuple(filter(None, name)), None if is_changed else _renamed(fields, alias), table)
+        return _Source(tuple(filter(None, name)), None if is_changed else _rename_fields(fields, alias), table)
 
-    def _of_table(self, parts: tuple[str, ...]) -> _Fields | None:
+    def _find_table_columns(self, parts: tuple[str, ...]) -> _Fields | None:
         found = self._tables.scan(parts, Symbols())
         if found is None:
             return None
@@ -207,25 +209,27 @@ class _Names:
 
     # --- Names --------------------------------------------------------------------------------------------------------
 
-    def _look_through(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
+    def _check_names(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
         stack = [tree]
         while stack:
             node = stack.pop()
             if isinstance(node, exp.Query):
                 self.query(node, commons, level)
             elif isinstance(node, exp.Column):
-                self._look_at(node, level)
+                self._check_column(node, level)
             elif isinstance(node, exp.Star):
-                self._look_at_star(node, level)
+                self._check_star(node, level)
             else:
                 stack += node.iter_expressions()
 
-    def _look_at(self, column: exp.Column, level: _Level) -> None:
+    def _check_column(self, column: exp.Column, level: _Level) -> None:
         if isinstance(column.this, exp.Star):
-            self._look_at_star(column.this, level)
+            self._check_star(column.this, level)
             parts = tuple(column.args[key].name for key in ("catalog", "db", "table") if column.args.get(key))
-            if level.is_told and not any(source.is_called(parts) or _has(source, parts) for source in level.sources):
-                self._no_source(column, (*parts, "*"), level)
+            if level.has_known_columns and not any(
+                source.is_called(parts) or _has_column(source, parts) for source in level.sources
+            ):
+                self._add_unknown_source(column, (*parts, "*"), level)
             return
         try:
             top, parts = next(chains(column))
@@ -236,132 +240,135 @@ class _Names:
             if self._is_found(top, parts, around):
                 return
             around = around.outer
-        self._not_found(top, parts, level)
+        self._add_not_found(top, parts, level)
 
-    def _look_at_star(self, star: exp.Star, level: _Level) -> None:
+    def _check_star(self, star: exp.Star, level: _Level) -> None:
         for each in star.args.get("except_") or ():
-            if level.is_told and not any(source.has(each.name) for source in level.sources):
-                self._unknown(each, (each.name,), level.sources)
+            if level.has_known_columns and not any(source.has(each.name) for source in level.sources):
+                self._add_unknown(each, (each.name,), level.sources)
 
     def _is_found(self, top: exp.Expr, parts: Sequence[str], level: _Level) -> bool:
-        """Whether the search ends here: it is a column, or is wrong in a way that was told, or may be anything."""
+        """Return whether the search ends at this level: the name is found, or its error is recorded, or it may be a
+        column that only the engine knows."""
         for count in range(len(parts) - 1, 0, -1):
             called = [source for source in level.sources if source.is_called(parts[:count])]
             if any(source.fields is None for source in called):
                 return True
             if any(source.has(parts[count]) for source in called):
-                self._look_inside(top, parts[count:], called)
+                self._check_fields(top, parts[count:], called)
                 return True
         owners = [source for source in level.sources if source.has(parts[0])]
         folded = parts[0].casefold()
-        if len(owners) > 1 and folded not in level.merged and level.is_told:
-            self._several(top, parts, owners)
+        if len(owners) > 1 and folded not in level.merged and level.has_known_columns:
+            self._add_ambiguous(top, parts, owners)
         elif owners:
-            self._look_inside(top, parts, owners)
+            self._check_fields(top, parts, owners)
         return (
             bool(owners)
             or folded in level.aliases
-            or not level.is_told
+            or not level.has_known_columns
             or (len(parts) == 1 and any(source.is_called(parts) for source in level.sources))
         )
 
-    def _look_inside(self, top: exp.Expr, parts: Sequence[str], owners: Sequence[_Source]) -> None:
-        """Whether a column has the fields that are asked of it."""
-        fields = [each for source in owners for each in source.fields or () if _same(each.name, parts[0])]
+    def _check_fields(self, top: exp.Expr, parts: Sequence[str], owners: Sequence[_Source]) -> None:
+        """Check that a column has the requested fields."""
+        fields = [each for source in owners for each in source.fields or () if _is_same_name(each.name, parts[0])]
         if len(parts) > 1 and len(fields) == 1 and not pa.types.is_null(fields[0].type):
-            self._resolve(top, parts, fields, owners[0].shown)
+            self._resolve(top, parts, fields, owners[0].display_name)
 
-    def _not_found(self, top: exp.Expr, parts: Sequence[str], level: _Level) -> None:
+    def _add_not_found(self, top: exp.Expr, parts: Sequence[str], level: _Level) -> None:
         around: _Level | None = level
         while around is not None:
             for count in range(len(parts) - 1, 0, -1):
                 called = [source for source in around.sources if source.is_called(parts[:count])]
                 if called:
-                    return self._unknown(top, parts[count:], called)
+                    return self._add_unknown(top, parts[count:], called)
             around = around.outer
         if len(parts) > 1:
-            return self._no_source(top, parts, level)
+            return self._add_unknown_source(top, parts, level)
         if level.sources:
-            return self._unknown(top, parts, level.sources)
-        return self._add_wrong(top, UnknownColumn(f"no column {parts[0]!r}{_place(top)}: there is no FROM"))
+            return self._add_unknown(top, parts, level.sources)
+        return self._add_error(
+            top, UnknownColumn(f"no column {parts[0]!r}{_format_position(top)}: there is no FROM clause")
+        )
 
-    def _unknown(self, top: exp.Expr, parts: Sequence[str], sources: Sequence[_Source]) -> None:
+    def _add_unknown(self, top: exp.Expr, parts: Sequence[str], sources: Sequence[_Source]) -> None:
         fields = {each.name.casefold(): each for source in sources for each in source.fields or ()}
-        shown = " and ".join(dict.fromkeys(source.shown for source in sources))
-        self._resolve(top, parts, list(fields.values()), shown)
+        display_name = " and ".join(dict.fromkeys(source.display_name for source in sources))
+        self._resolve(top, parts, list(fields.values()), display_name)
 
-    def _resolve(self, top: exp.Expr, parts: Sequence[str], fields: Sequence[pa.Field], shown: str) -> None:
+    def _resolve(self, top: exp.Expr, parts: Sequence[str], fields: Sequence[pa.Field], display_name: str) -> None:
         column = Column(tuple(map(str, parts)), position=position_of(top))
         try:
-            resolve(column, pa.schema(fields), shown, "query", context=_comparison(top, column))
+            resolve(column, pa.schema(fields), display_name, "query", context=_find_comparison(top, column))
         except ExpressionError as error:
-            self._add_wrong(top, error)
+            self._add_error(top, error)
 
-    def _several(self, top: exp.Expr, parts: Sequence[str], owners: Sequence[_Source]) -> None:
+    def _add_ambiguous(self, top: exp.Expr, parts: Sequence[str], owners: Sequence[_Source]) -> None:
         names = [".".join(source.name) for source in owners]
         both = ", ".join(names[:-1]) + f" and {names[-1]}"
         if len(set(map(str.casefold, names))) < len(names):
-            way_out = f"Give each its own alias in FROM: several are called {names[0]}"
+            remedy = f"Give each its own alias in FROM: several are called {names[0]}"
         else:
-            way_out = "Write " + " or ".join(f"{name}.{'.'.join(parts)}" for name in names)
-        self._add_wrong(top, AmbiguousColumn(f"{parts[0]!r} is a column of {both}{_place(top)}. {way_out}"))
+            remedy = "Write " + " or ".join(f"{name}.{'.'.join(parts)}" for name in names)
+        self._add_error(top, AmbiguousColumn(f"{parts[0]!r} is a column of {both}{_format_position(top)}. {remedy}"))
 
-    def _no_source(self, top: exp.Expr, parts: Sequence[str], level: _Level) -> None:
+    def _add_unknown_source(self, top: exp.Expr, parts: Sequence[str], level: _Level) -> None:
         names = [".".join(source.name) for source in level.sources if source.name]
-        hidden = next((source for source in level.sources if _same(source.table, parts[0])), None)
+        hidden = next((source for source in level.sources if _is_same_name(source.table, parts[0])), None)
         near = difflib.get_close_matches(parts[0].casefold(), [name.casefold() for name in names], n=1, cutoff=0.6)
         if hidden is not None:
             hint = f"It has the alias {hidden.name[0]}: write {hidden.name[0]}.{'.'.join(parts[1:])}"
         else:
             meant = [name for name in names if name.casefold() in near]
             hint = f"Did you mean {meant[0]!r}? " if meant else ""
-            hint += f"In FROM: {', '.join(names) or 'nothing that has a name'}."
-        self._add_wrong(
+            hint += f"In FROM: {', '.join(names) or 'no named source'}."
+        self._add_error(
             top,
             UnknownColumn(
-                f"no column {'.'.join(parts)!r}{_place(top)}: nothing in FROM is called {parts[0]!r}. {hint}"
+                f"no column {'.'.join(parts)!r}{_format_position(top)}: nothing in FROM is called {parts[0]!r}. {hint}"
             ),
         )
 
-    def _add_wrong(self, top: exp.Expr, error: ExpressionError) -> None:
-        self.wrong.append((position_of(top) or 0, error))
+    def _add_error(self, top: exp.Expr, error: ExpressionError) -> None:
+        self.errors.append((position_of(top) or 0, error))
 
 
-def _place(tree: exp.Expr) -> str:
+def _format_position(tree: exp.Expr) -> str:
     position = position_of(tree)
     return "" if position is None else f" (at: query, {place_in_text(position)})"
 
 
-def _comparison(top: exp.Expr, column: Column) -> Expr | None:
-    """What a name is compared with: next to a column of texts it may have been meant as a text."""
+def _find_comparison(top: exp.Expr, column: Column) -> Expr | None:
+    """Return the comparison around a name, for hints: beside a string column it may be an unquoted string."""
     if not isinstance(top.parent, exp.Binary | exp.In):
         return None
     others = [each for each in top.parent.iter_expressions() if each is not top and isinstance(each, exp.Column)]
     return Call("=", (column, *(Column((each.name,)) for each in others)))
 
 
-def _renamed(fields: _Fields | None, alias: exp.Expr | None) -> _Fields | None:
+def _rename_fields(fields: _Fields | None, alias: exp.Expr | None) -> _Fields | None:
     names = [column.name for column in (alias.args.get("columns") or ())] if alias is not None else []
     if fields is None or len(names) > len(fields):
         return None
     return (*(each.with_name(name) for each, name in zip(fields, names, strict=False)), *fields[len(names) :])
 
 
-def _has(source: _Source, parts: Sequence[str]) -> bool:
-    """Whether a source has a column of this name, with the name of the source before it or without."""
+def _has_column(source: _Source, parts: Sequence[str]) -> bool:
+    """Return whether a source has a column of this name, qualified by the source or not."""
     return source.has(parts[0]) or (source.is_called(parts[:-1]) and source.has(parts[-1]))
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_name(one: str, other: str) -> bool:
     return one.casefold() == other.casefold()
 
 
-def _folded(parts: Sequence[str]) -> tuple[str, ...]:
+def _fold_parts(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part.casefold() for part in parts)
 
 
 def quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[str]:
-    """Comparisons of constants of which one is the name of a column: `"region" = 'eu'` compares two texts."""
+    """Yield comparisons of literals where one spells a column name: `"region" = 'eu'` compares two strings."""
     names = {name.casefold() for name in columns}
     for each in tree.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.In):
         sides = [each.this, *(each.expressions if isinstance(each, exp.In) else [each.expression])]

@@ -1,12 +1,12 @@
-"""A query in one form, whichever engine runs it, and an error for what Spark's SQL does not have.
+"""Normalisation of a query for all engines, with an error for syntax that Spark SQL does not have.
 
-sqlglot reads more than Spark does: `SELECT DISTINCT ON`, `ASOF JOIN`, `{'a': 1}`. An engine may give such syntax a
-meaning of its own, so it is refused here, by name. What Spark writes in several ways is put into one:
+sqlglot parses more than Spark does: `SELECT DISTINCT ON`, `ASOF JOIN`, `{'a': 1}`. An engine may give such syntax its
+own meaning, so this module refuses it. Equivalent forms of Spark SQL become one:
 
-| as written                          | here                                                                       |
+| as written                          | normalised                                                                 |
 |-------------------------------------|----------------------------------------------------------------------------|
 | `GROUP BY ALL`                      | the positions of the columns without aggregate functions                   |
-| `ROLLUP`, `CUBE`, `GROUPING SETS`   | one `GROUPING SETS` of expressions; positions are the columns they mean    |
+| `ROLLUP`, `CUBE`, `GROUPING SETS`   | one `GROUPING SETS` of expressions, with positions resolved to columns     |
 | `grouping_id()`, `grouping__id`     | `grouping_id` of all keys                                                  |
 | `LIMIT 1 + 1`                       | `LIMIT 2`                                                                  |
 | `LEFT JOIN u`, without a condition  | `LEFT JOIN u ON TRUE`                                                      |
@@ -36,17 +36,17 @@ from tamis.types import is_type_name, type_from_name
 
 
 def normalise_query(tree: exp.Query) -> exp.Query:
-    """A query in one form; `ParseError` where Spark's SQL has no such syntax. The tree is changed."""
+    """Normalise a query in place and return it; raise `ParseError` for syntax that Spark SQL does not have."""
     for node in list(tree.walk()):
         refuse_foreign_syntax(node)
         if isinstance(node, exp.Anonymous):
             check_arity(node)
     for join in tree.find_all(exp.Join):
-        _give_condition(join)
+        _add_join_condition(join)
     for call in list(tree.find_all(exp.Kwarg)):
-        _give_position(call)
+        _resolve_named_arguments(call)
     for node in tree.find_all(exp.Limit, exp.Offset):
-        node.set("expression", _row_count(node))
+        node.set("expression", _make_row_count(node))
     for clause in tree.find_all(exp.With):
         check_commons(clause)
     for select in list(tree.find_all(exp.Select)):
@@ -54,12 +54,12 @@ def normalise_query(tree: exp.Query) -> exp.Query:
         check_names(select)
         check_positions(select)
         normalise_groups(select)
-        _spell_out_aliases(select)
+        _replace_having_aliases(select)
     return tree
 
 
-def _spell_out_aliases(select: exp.Select) -> None:
-    """HAVING without FROM: the engine does not tell the types of names that stand for constants there."""
+def _replace_having_aliases(select: exp.Select) -> None:
+    """Replace aliases in a HAVING without FROM: the engine does not resolve the types of aliases of constants there."""
     having = select.args.get("having")
     if having is None or select.args.get("from_") is not None:
         return
@@ -77,19 +77,19 @@ _SELECT_CLAUSES = frozenset((
     "limit", "offset", "laterals", "sort", "cluster", "distribute", "with_", "sample", "pivots", "kind",
 ))  # fmt: skip
 
-_NO_SUCH_SYNTAX: dict[type[exp.Expr], tuple[str, str]] = {
+_FOREIGN_SYNTAX: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Fetch: ("Spark's SQL has no FETCH", "Write LIMIT"),
-    exp.Lock: ("Spark's SQL has no FOR UPDATE", "Leave it out"),
-    exp.Into: ("Spark's SQL has no SELECT INTO", "Leave it out"),
+    exp.Lock: ("Spark's SQL has no FOR UPDATE", "Remove it"),
+    exp.Into: ("Spark's SQL has no SELECT INTO", "Remove it"),
 }
 
 _JOIN_KINDS = frozenset(("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"))
 
 
 def refuse_foreign_syntax(node: exp.Expr) -> None:
-    """Raise where a node is syntax that Spark does not have; types get their one name."""
+    """Raise if a node is syntax that Spark does not have. Type names are normalised."""
     refuse_foreign_value(node)
-    for kind, (message, hint) in _NO_SUCH_SYNTAX.items():
+    for kind, (message, hint) in _FOREIGN_SYNTAX.items():
         if isinstance(node, kind):
             raise no_syntax(node, message, hint)
     match node:
@@ -104,7 +104,7 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
                 raise no_syntax(node, f"Spark's SQL has no SELECT AS {node.args['kind']}")
         case exp.Star():
             if (node.args.get("replace") or node.args.get("rename")) and not node.meta.get(GENERATED):
-                raise no_syntax(node, "* takes no REPLACE and no RENAME", "Write * EXCEPT (x), and the column anew")
+                raise no_syntax(node, "* does not accept REPLACE or RENAME", "Write * EXCEPT (x), and add the column")
             if isinstance(node.parent, exp.Binary) or node.args.get("ilike"):
                 raise no_syntax(node, "* is not a value", "Name the column")
         case exp.Join():
@@ -112,7 +112,7 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
             if method not in ("", "NATURAL") or name not in _JOIN_KINDS:
                 raise no_syntax(node, f"Spark's SQL has no {method or name} JOIN")
         case exp.SetOperation() if any(node.args.get(key) for key in ("by_name", "side", "kind", "on")):
-            raise no_syntax(node, "Spark's set operations go by the position of columns", "Leave BY NAME out")
+            raise no_syntax(node, "Spark's set operations match columns by position", "Remove BY NAME")
         case exp.WindowSpec() if node.args.get("exclude"):
             raise no_syntax(node, "Spark's windows have no EXCLUDE")
         case exp.WindowSpec() if str(node.args.get("kind")).upper() == "GROUPS":
@@ -120,21 +120,21 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
         case exp.Order() if isinstance(node.parent, exp.Anonymous):
             raise no_syntax(
                 node,
-                f"{node.parent.name} takes no ORDER BY among its arguments",
+                f"{node.parent.name} does not accept ORDER BY among its arguments",
                 "Sort the rows in a subquery, or the list with array_sort",
             )
         case exp.Alias() if not isinstance(node.args.get("alias"), exp.Identifier):
-            raise no_syntax(node, "an alias is a name", "Write a field as a.b")
+            raise no_syntax(node, "an alias must be a name", "Write a field as a.b")
         case exp.CTE() if any(node.args.get(key) for key in ("scalar", "materialized", "key_expressions")):
-            raise no_syntax(node, "a common table expression is NAME AS (query)")
+            raise no_syntax(node, "a common table expression must be NAME AS (query)")
         case exp.Pivot() if any(node.args.get(key) for key in ("using", "into", "group")) or not node.args.get(
             "fields"
         ):
-            raise no_syntax(node, "Spark's PIVOT is PIVOT (sum(x) FOR y IN (…))")
+            raise no_syntax(node, "Spark's PIVOT must be PIVOT (sum(x) FOR y IN (…))")
         case exp.Table() if any(node.args.get(key) for key in ("only", "partition", "changes", "rows_from")):
-            raise no_syntax(node, "a table is a name here")
-        case exp.WithinGroup() if _function_name(node.this) not in _ORDERED_SETS:
-            raise no_syntax(node, f"{_function_name(node.this)} takes no WITHIN GROUP")
+            raise no_syntax(node, "a table must be a plain name")
+        case exp.WithinGroup() if _find_function_name(node.this) not in _ORDERED_SETS:
+            raise no_syntax(node, f"{_find_function_name(node.this)} does not accept WITHIN GROUP")
         case exp.DataType() if isinstance(node.this, exp.DType):
             _normalise_type(node, node.this)
         case exp.Window():
@@ -145,15 +145,15 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
             _check_order(node, node.parent)
         case exp.TableSample(args={"percent": exp.Literal() as share}) if float(share.name) > 100:
             raise no_syntax(node, f"a sample has at most 100 percent of the rows, not {share.name}")
-        case exp.Anonymous() if node.name.lower() == "nth_value" and _position_of_value(node) == 0:
+        case exp.Anonymous() if node.name.lower() == "nth_value" and _parse_nth_position(node) == 0:
             raise no_syntax(node, "nth_value counts from 1")
         case exp.Subquery() if isinstance(node.parent, exp.From | exp.Join):
-            _check_closed(node)
+            _check_lateral_reference(node)
         case exp.Interval() if (
             isinstance(node.unit, exp.Var) and node.unit.name.upper().removesuffix("S") not in _UNITS
         ):
             raise no_syntax(
-                node, f"{node.unit.name.lower()!r} is no unit of time", f"Units: {', '.join(_UNITS).lower()}"
+                node, f"invalid unit of time {node.unit.name.lower()!r}", f"Units: {', '.join(_UNITS).lower()}"
             )
         case _:
             pass
@@ -170,13 +170,13 @@ _UNITS = (
 
 
 def _normalise_type(node: exp.DataType, kind: exp.DType) -> None:
-    """Give a type the one name that engines share; `ParseError` for a type that neither Spark nor `tamis.types` has."""
+    """Give a type the name that engines share; raise `ParseError` for a type unknown to Spark and `tamis.types`."""
     name = str(node.args["kind"]) if kind is exp.DType.USERDEFINED else kind.name
     if kind is exp.DType.DECIMAL and not node.expressions:
         # DuckDB's default would be DECIMAL(18, 3).
         node.set("expressions", [exp.DataTypeParam(this=exp.Literal.number(number)) for number in (10, 0)])
     elif name.upper() == "VOID":
-        raise no_syntax(node, "a cast to VOID has one value", "Write NULL")
+        raise no_syntax(node, "a cast to VOID is always NULL", "Write NULL")
     elif kind is exp.DType.USERDEFINED and is_type_name(name):
         if pa.types.is_time(type_from_name(name)):  # DuckDB has one name for all times of day
             node.set("this", exp.DType.TIME)
@@ -186,33 +186,33 @@ def _normalise_type(node: exp.DataType, kind: exp.DType) -> None:
 
 
 def _check_pivot(pivot: exp.Pivot) -> None:
-    """The values of a PIVOT are constants: DuckDB takes a column for a text with its name."""
+    """Raise if a value of a PIVOT is not a constant. DuckDB reads a column there as a string with its name."""
     for field in pivot.args.get("fields") or ():
         for each in field.expressions if isinstance(field, exp.In) else ():
             value = each.this if isinstance(each, exp.Alias | exp.PivotAlias) else each
             if next(value.find_all(exp.Column), None) is not None:
-                raise no_syntax(each, "the values of PIVOT are constants", "Write a text as 'text'")
+                raise no_syntax(each, "the values of PIVOT must be constants", "Write a string as 'text'")
             if any(call.name.lower() == "map" for call in value.find_all(exp.Anonymous)):
-                raise no_syntax(each, "PIVOT compares values, and a map cannot be compared")
+                raise no_syntax(each, "PIVOT compares values, and maps cannot be compared")
 
 
 def _check_order(order: exp.Order, select: exp.Select) -> None:
-    """A test with a subquery is sorted by only where it is a column or a key."""
+    """Raise if ORDER BY has an IN or EXISTS with a subquery that is neither a column nor a grouping key."""
     group = select.args.get("group")
     known = {text_of(each.unalias()) for each in (*select.expressions, *(group.expressions if group else ()))}
     for test in order.find_all(exp.In, exp.Exists):
         if (isinstance(test, exp.Exists) or test.args.get("query")) and text_of(test) not in known:
-            raise no_syntax(test, "ORDER BY takes no IN and no EXISTS with a subquery", "Select it under a name")
+            raise no_syntax(test, "ORDER BY does not accept IN or EXISTS with a subquery", "Select it under an alias")
 
 
-def _position_of_value(call: exp.Anonymous) -> int | None:
+def _parse_nth_position(call: exp.Anonymous) -> int | None:
     position = call.expressions[1] if len(call.expressions) == 2 else None
     is_number = isinstance(position, exp.Literal) and not position.is_string and position.name.isdecimal()
     return int(position.name) if is_number and position is not None else None
 
 
-def _check_closed(subquery: exp.Subquery) -> None:
-    """A subquery in FROM sees its neighbours only after LATERAL: DuckDB lets it always."""
+def _check_lateral_reference(subquery: exp.Subquery) -> None:
+    """Raise if a subquery in FROM refers to its neighbours without LATERAL, which DuckDB allows."""
     inner, around = subquery.this, subquery.parent.parent if subquery.parent is not None else None
     if not isinstance(inner, exp.Select) or inner.args.get("from_") is not None or around is None:
         return
@@ -229,15 +229,15 @@ _ORDERED_SETS = frozenset(("percentile_cont", "percentile_disc", "mode", "listag
 _WHOLE_PARTITION = frozenset(("percentile_cont", "percentile_disc", "percentile", "median"))
 
 
-def _function_name(node: exp.Expr) -> str:
+def _find_function_name(node: exp.Expr) -> str:
     while isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
     return node.name.lower() if isinstance(node, exp.Anonymous) else node.key
 
 
 def _check_window(window: exp.Window) -> None:
-    """Percentiles are of whole partitions."""
-    name = _function_name(window.this)
+    """Raise if the window of a percentile has an order or a frame: percentiles need whole partitions."""
+    name = _find_function_name(window.this)
     if name not in _WHOLE_PARTITION:
         return
     spec: exp.Expr | None = window
@@ -248,11 +248,11 @@ def _check_window(window: exp.Window) -> None:
         spec = known.get(named.name.lower())
     for each in (window, spec):
         if each is not None and (each.args.get("order") is not None or each.args.get("spec") is not None):
-            raise no_syntax(window, f"{name} is of a whole partition: its window has no ORDER BY and no frame")
+            raise no_syntax(window, f"{name} needs a whole partition: its window cannot have ORDER BY or a frame")
 
 
-def _give_condition(join: exp.Join) -> None:
-    """An outer or a semi join without a condition has all pairs of rows."""
+def _add_join_condition(join: exp.Join) -> None:
+    """Add ON TRUE to an outer or semi join without a condition."""
     if join.kind == "CROSS" and (join.args.get("on") is not None or join.args.get("using")):
         join.set("kind", "INNER")
     has_condition = join.args.get("on") is not None or join.args.get("using") or join.args.get("method")
@@ -273,34 +273,34 @@ _PARAMETERS: dict[str, tuple[tuple[str, exp.Expr | None], ...]] = {
         ("otherchar", exp.null()),
     ),
 }  # fmt: skip
-"""The parameters of functions that take arguments by name, and what they are without one."""
+"""The parameters of functions that accept named arguments, with their defaults."""
 
 
-def _give_position(argument: exp.Kwarg) -> None:
+def _resolve_named_arguments(argument: exp.Kwarg) -> None:
     call = argument.parent
     if not isinstance(call, exp.Anonymous):
-        raise no_syntax(argument, "only arguments of functions have names")
+        raise no_syntax(argument, "only arguments of functions can be named")
     names = [each.this.name.lower() for each in call.expressions if isinstance(each, exp.Kwarg)]
     if not names:
         return
     known = _PARAMETERS.get(call.name.lower())
     if known is None:
-        raise no_syntax(argument, f"{call.name} takes no arguments by name", "Give them by position")
+        raise no_syntax(argument, f"{call.name} does not accept named arguments", "Pass them by position")
     values: dict[str, exp.Expr] = {}
-    for place, each in enumerate(call.expressions):
+    for index, each in enumerate(call.expressions):
         if isinstance(each, exp.Kwarg):
             name = each.this.name.lower()
             if name not in dict(known):
                 raise no_syntax(each, f"{call.name} has no parameter {name}")
             value = each.expression
-        elif any(isinstance(before, exp.Kwarg) for before in call.expressions[:place]) or place >= len(known):
-            raise no_syntax(each, f"{call.name}: an argument by position stands before those by name")
+        elif any(isinstance(before, exp.Kwarg) for before in call.expressions[:index]) or index >= len(known):
+            raise no_syntax(each, f"{call.name}: positional arguments must precede named ones")
         else:
-            name, value = known[place][0], each
+            name, value = known[index][0], each
         if name in values:
-            raise no_syntax(each, f"{call.name} is given {name} twice")
+            raise no_syntax(each, f"{call.name} has two values for {name}")
         values[name] = value
-    last = max(place for place, (name, _) in enumerate(known) if name in values)
+    last = max(index for index, (name, _) in enumerate(known) if name in values)
     arguments: list[exp.Expr] = []
     for name, default in known[: last + 1]:
         given = values.get(name, default)
@@ -315,47 +315,48 @@ def _give_position(argument: exp.Kwarg) -> None:
 _INTEGERS = ("TINYINT", "SMALLINT", "INT")
 
 
-def _row_count(node: exp.Expr) -> exp.Expr:
-    """The number of a LIMIT or OFFSET: a constant int that is not NULL and not negative."""
+def _make_row_count(node: exp.Expr) -> exp.Expr:
+    """Return the number of a LIMIT or OFFSET as a literal: a constant int that is not NULL and not negative."""
     given = node.expression
     if isinstance(node, exp.Limit) and given.name.upper() == "ALL" and isinstance(given, exp.Column | exp.Var):
         return given
     if any(value for key, value in node.args.items() if key != "expression"):
-        raise no_syntax(node, f"{node.key.upper()} is a number of rows")
-    value = _whole_number(given)
+        raise no_syntax(node, f"{node.key.upper()} must be a number of rows")
+    value = _evaluate_integer(given)
     if value is None or not 0 <= value < 2**31:
         raise ParseError(
-            f"{node.key.upper()} is a constant whole number of rows, not {text_of(given)}", position=position_of(given)
+            f"{node.key.upper()} must be a constant whole number of rows, not {text_of(given)}",
+            position=position_of(given),
         )
     return exp.Literal.number(value)
 
 
-def _whole_number(tree: exp.Expr) -> int | None:
+def _evaluate_integer(tree: exp.Expr) -> int | None:
     match tree:
         case exp.Literal() if not tree.is_string and tree.name.isdecimal():
             return int(tree.name)
         case exp.Paren():
-            return _whole_number(tree.this)
+            return _evaluate_integer(tree.this)
         case exp.Neg():
-            value = _whole_number(tree.this)
+            value = _evaluate_integer(tree.this)
             return None if value is None else -value
         case exp.Add() | exp.Sub() | exp.Mul():
-            one, other = _whole_number(tree.this), _whole_number(tree.expression)
+            one, other = _evaluate_integer(tree.this), _evaluate_integer(tree.expression)
             if one is None or other is None:
                 return None
             return (
                 one + other if isinstance(tree, exp.Add) else one - other if isinstance(tree, exp.Sub) else one * other
             )
         case exp.Cast() if getattr(tree.to.this, "name", "") in _INTEGERS:
-            return _whole_number(tree.this)
+            return _evaluate_integer(tree.this)
         case exp.Anonymous():
-            return _constant_number(tree)
+            return _evaluate_call(tree)
         case _:
             return None
 
 
-def _constant_number(call: exp.Anonymous) -> int | None:
-    """The value of a function of constants, where it is a whole number."""
+def _evaluate_call(call: exp.Anonymous) -> int | None:
+    """Return the value of a function of constants if it is an integer."""
     try:
         bound = bind(expression_of(call), pa.schema([]))
         if columns_of(bound) or not can_evaluate(bound):

@@ -1,11 +1,11 @@
-"""SQL text to a plan, as far as the nodes of a plan go.
+"""The planner: it turns SQL into a logical plan, as far as plan nodes support it.
 
     SELECT region, sum(amount) AS total FROM orders WHERE day > '2024-01-01' GROUP BY region ORDER BY total LIMIT 3
 
     TableScan(orders) ─▶ Filter(day > …) ─▶ Aggregate(region; sum(amount)) ─▶ TopN(sum, 3) ─▶ Project(region, total)
 
-A SELECT with something that is not modelled stays text, over plans of the tables and subqueries that it reads from:
-`tamis.pushdown.sql_rest`. What is sorted and limited stands below the last projection, nearer to the scan.
+A SELECT with unsupported SQL stays text, over plans of the tables and subqueries that it reads from:
+`tamis.pushdown.sql_rest`. Sorts and limits are below the last projection, nearer to the scan.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from tamis.pushdown.symbols import Symbols, is_deterministic
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """The plan of a query, and the names of its columns; None where only the engine knows them."""
+    """The plan of a query, and the names of its columns; None if only the engine knows them."""
 
     plan: Node
     names: tuple[str, ...] | None
     doubts: tuple[ExpressionError, ...] = ()
-    """What our own binder did not like about parts that stayed text: the reason, should the engine not either."""
+    """Errors that Tamis' binder found in unsupported SQL. They explain why, if the engine rejects it too."""
 
 
 def read_query(text: str) -> exp.Query:
-    """The tree of a query; `ParseError` where the text is something else."""
+    """Parse a query; raise `ParseError` if the text is another statement."""
     tree = read_statement(text, lambda tree: tree)
     if isinstance(tree, exp.Values):
         tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
@@ -68,8 +68,7 @@ def read_query(text: str) -> exp.Query:
 
 
 def plan_query(tree: exp.Query, tables: Tables, *, now: Now | None = None, plain: bool = False) -> PlannedQuery:
-    """The plan of a query. With `plain` it is one text over all rows of its tables, for engines to make of it what
-    they can."""
+    """Plan a query. With `plain` the plan is a single SQL text over all rows of its tables, for the engine to try."""
 
     def work() -> PlannedQuery:
         return _Planner(tables, tree, now or Now(datetime.now(UTC))).whole(plain=plain)
@@ -82,22 +81,22 @@ def plan_query(tree: exp.Query, tables: Tables, *, now: Now | None = None, plain
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """What a SELECT returns under a label: a tree, or the value of a column that a star stands for."""
+    """An item of a SELECT list with its label: a syntax tree, or the value of a column that a star expands to."""
 
     label: str
     tree: exp.Expr | None
     value: Expr | None = None
 
 
-_MODELLED = {"with_", "expressions", "hint", "distinct", "from_", "joins", "where", "group", "having", "order", "limit",
-             "offset"}  # fmt: skip
+_SUPPORTED_CLAUSES = {"with_", "expressions", "hint", "distinct", "from_", "joins", "where", "group", "having", "order",
+                      "limit", "offset"}  # fmt: skip
 
 
 class _Planner:
     def __init__(self, tables: Tables, tree: exp.Query, now: Now) -> None:
         self.tables = tables
         self.now = now
-        self.symbols = Symbols()
+        self.column_ids = Symbols()
         self.commons_planned = 0
         self._tree = tree
         self._rest = RestOfQuery(self, tree)
@@ -106,21 +105,21 @@ class _Planner:
     def whole(self, *, plain: bool) -> PlannedQuery:
         if not plain:
             try:
-                planned = self._modelled(self._tree, {})
+                planned = self._plan_supported(self._tree, {})
                 known = tuple(field.name for field in planned.fields)
                 if not known:
-                    raise ParseError("the query has no columns", hint="Leave one in, or count the rows")
+                    raise ParseError("the query has no columns", hint="Select at least one, or count the rows")
                 return PlannedQuery(planned.node, known, tuple(self._doubts))
             except NotModelled as reason:
-                self._note(reason)
-                self.symbols = Symbols()
+                self._record_doubt(reason)
+                self.column_ids = Symbols()
             try:
-                text, inputs, told = self._rest.upper(self._tree, with_commons(self._tree, {}))
-                return PlannedQuery(Sql(text, inputs, ()), told, tuple(self._doubts))
+                text, inputs, output_names = self._rest.upper(self._tree, with_commons(self._tree, {}))
+                return PlannedQuery(Sql(text, inputs, ()), output_names, tuple(self._doubts))
             except NotModelled:
                 pass
-        # What was planned in vain has no claim on names.
-        self.symbols = Symbols()
+        # The failed attempt must not reserve column ids.
+        self.column_ids = Symbols()
         text, inputs = self._rest.text(self._tree, {}, plain=plain)
         try:
             names = tuple(self._rest.names(self._tree))
@@ -128,42 +127,42 @@ class _Planner:
             names = None
         return PlannedQuery(Sql(text, inputs, ()), names, tuple(self._doubts))
 
-    def _note(self, reason: NotModelled) -> None:
+    def _record_doubt(self, reason: NotModelled) -> None:
         if isinstance(reason.__cause__, ExpressionError):
             self._doubts.append(reason.__cause__)
 
     def query(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
-        for attempt in (self._modelled, self._upper):
+        for attempt in (self._plan_supported, self._plan_as_text):
             try:
                 return attempt(tree, commons)
             except NotModelled as reason:
-                self._note(reason)
+                self._record_doubt(reason)
         return self._rest.planned(tree, commons)
 
-    def _upper(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
+    def _plan_as_text(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
         return self._rest.planned_upper(tree, with_commons(tree, commons))
 
-    def _modelled(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
+    def _plan_supported(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
         commons = with_commons(tree, commons)
         match tree:
             case exp.Select():
-                return self._select(tree, commons)
+                return self._plan_select(tree, commons)
             case exp.Union() if not tree.args.get("distinct"):
-                return self._finished(tree, self._union(tree, commons))
+                return self._finish(tree, self._plan_union(tree, commons))
             case exp.Union():
-                return self._finished(tree, _distinct(self._union(tree, commons)))
+                return self._finish(tree, _distinct(self._plan_union(tree, commons)))
             case exp.Intersect() | exp.Except():
-                return self._finished(tree, self._difference(tree, commons))
+                return self._finish(tree, self._plan_set_difference(tree, commons))
             case exp.Subquery(this=exp.Query() as inner):
                 only(tree, {"this", "with_", "order", "limit", "offset"})
-                return self._finished(tree, self.query(inner, commons))
+                return self._finish(tree, self.query(inner, commons))
             case _:
                 raise NotModelled(tree.key)
 
     # --- SELECT -------------------------------------------------------------------------------------------------------
 
-    def _select(self, tree: exp.Select, commons: Mapping[str, Common]) -> Planned:
-        only(tree, _MODELLED)
+    def _plan_select(self, tree: exp.Select, commons: Mapping[str, Common]) -> Planned:
+        only(tree, _SUPPORTED_CLAUSES)
         if tree.args.get("from_") is None:
             raise NotModelled("no FROM")
         node, scope = plan_from(self, tree, commons)
@@ -174,30 +173,30 @@ class _Planner:
             node = filtered(self, node, scope, where.this, commons)
         beside = OneRowQueries(self, commons)
         tree = beside.taken_out(tree)
-        items = self._items(tree, scope)
+        items = self._expand_items(tree, scope)
         if has_aggregates(tree):
-            return self._grouped(tree, node, scope, items, beside)
+            return self._plan_grouped(tree, node, scope, items, beside)
         node = beside.joined(node)
         scope = scope.with_fields(beside.fields) if beside.fields else scope
         fields: list[Field] = []
         for item in items:
-            value = item.value if item.tree is None else self._value(item.tree, scope.with_aliases(fields))
+            value = item.value if item.tree is None else self._resolve(item.tree, scope.with_aliases(fields))
             assert value is not None
             fields.append(Field(item.label, value, type_of(value)))
         if tree.args.get("distinct") is not None:
             return self._distinct(tree, node, fields)
-        keys = [self._sort_key(each, fields, scope) for each in _ordered(tree)]
-        return self._project(self._order_and_limit(tree, node, keys), fields)
+        keys = [self._plan_sort_key(each, fields, scope) for each in _get_sort_items(tree)]
+        return self._add_projection(self._add_sort_and_limit(tree, node, keys), fields)
 
-    def _value(self, tree: exp.Expr, scope: Scope) -> Expr:
+    def _resolve(self, tree: exp.Expr, scope: Scope) -> Expr:
         return scope.expression(tree, self.now)
 
-    def _grouped(
+    def _plan_grouped(
         self, tree: exp.Select, node: Node, scope: Scope, items: Sequence[_Item], beside: OneRowQueries
     ) -> Planned:
-        grouping = Grouping(scope, self.symbols, self.now)
+        grouping = Grouping(scope, self.column_ids, self.now)
         grouping.add_beside(beside.fields)
-        self._add_keys(tree, grouping, scope, items)
+        self._add_grouping_keys(tree, grouping, scope, items)
         fields: list[Field] = []
         for item in items:
             if item.tree is None:
@@ -214,51 +213,51 @@ class _Planner:
         keys = []
         is_distinct = tree.args.get("distinct") is not None
         if not is_distinct:
-            keys = [self._sort_key(each, fields, scope, grouping) for each in _ordered(tree)]
+            keys = [self._plan_sort_key(each, fields, scope, grouping) for each in _get_sort_items(tree)]
         node = beside.joined(Aggregate(node, tuple(grouping.keys), tuple(grouping.calls)))
         if kept is not None:
             node = Filter(node, kept)
         if is_distinct:
             return self._distinct(tree, node, fields)
-        return self._project(self._order_and_limit(tree, node, keys), fields)
+        return self._add_projection(self._add_sort_and_limit(tree, node, keys), fields)
 
-    def _add_keys(self, tree: exp.Select, grouping: Grouping, scope: Scope, items: Sequence[_Item]) -> None:
+    def _add_grouping_keys(self, tree: exp.Select, grouping: Grouping, scope: Scope, items: Sequence[_Item]) -> None:
         group = tree.args.get("group")
         if group is None:
             return
         only(group, {"expressions"})
         for each in group.expressions:
             item = None
-            if (place := place_of(each)) is not None:
-                item = items[place - 1] if 0 < place <= len(items) else None
+            if (position := place_of(each)) is not None:
+                item = items[position - 1] if 0 < position <= len(items) else None
                 if item is None:
-                    raise NotModelled(f"no column {place}")
+                    raise NotModelled(f"no column {position}")
             elif isinstance(each, exp.Column) and not each.table and scope.find((each.name,)) is None:
                 item = next((item for item in items if item.label.casefold() == each.name.casefold()), None)
             if item is None:
-                grouping.add_key(self._value(each, scope), each.name or "key")
+                grouping.add_key(self._resolve(each, scope), each.name or "key")
             elif item.tree is None:
                 assert item.value is not None
                 grouping.add_key(item.value, item.label)
             else:
-                grouping.add_key(self._value(item.tree, scope), item.label)
+                grouping.add_key(self._resolve(item.tree, scope), item.label)
 
     def _distinct(self, tree: exp.Select, node: Node, fields: Sequence[Field]) -> Planned:
         only(tree.args["distinct"], set())
-        return self._finished(tree, _distinct(self._project(node, fields)))
+        return self._finish(tree, _distinct(self._add_projection(node, fields)))
 
-    def _items(self, tree: exp.Select, scope: Scope) -> list[_Item]:
+    def _expand_items(self, tree: exp.Select, scope: Scope) -> list[_Item]:
         found: list[_Item] = []
         for each in tree.expressions:
             match each:
                 case exp.Star():
-                    found += _starred(each, scope.visible())
+                    found += _expand_star(each, scope.visible())
                 case exp.Column(this=exp.Star() as star):
                     parts = [
                         each.args[key].name for key in ("catalog", "db", "table") if each.args.get(key) is not None
                     ]
                     inner = [] if any(star.args.values()) else scope.fields_of(parts)
-                    found += [_Item(name, tree) for name, tree in inner] or _starred(star, scope.of_relation(parts))
+                    found += [_Item(name, tree) for name, tree in inner] or _expand_star(star, scope.of_relation(parts))
                 case exp.Alias():
                     found.append(_Item(each.alias, each.this))
                 case exp.Aliases():
@@ -267,19 +266,19 @@ class _Planner:
                     found.append(_Item(label_of(each, scope), each))
         return found
 
-    def _project(self, node: Node, fields: Sequence[Field]) -> Planned:
+    def _add_projection(self, node: Node, fields: Sequence[Field]) -> Planned:
         outputs: list[Named] = []
-        taken: set[str] = set()
+        used: set[str] = set()
         named: list[Field] = []
         for field in fields:
             match field.value:
-                case Column((symbol,)) if symbol not in taken:
+                case Column((column_id,)) if column_id not in used:
                     pass
                 case _:
-                    symbol = self.symbols.fresh(field.name)
-            taken.add(symbol)
-            outputs.append(Named(symbol, field.value))
-            named.append(Field.of(field.name, symbol, field.type))
+                    column_id = self.column_ids.fresh(field.name)
+            used.add(column_id)
+            outputs.append(Named(column_id, field.value))
+            named.append(Field.of(field.name, column_id, field.type))
         passed = [Named(output.name, Column((output.name,))) for output in outputs_of(node)]
         if passed == outputs:
             return Planned(node, tuple(named))
@@ -287,17 +286,17 @@ class _Planner:
 
     # --- Order and limit ----------------------------------------------------------------------------------------------
 
-    def _sort_key(
+    def _plan_sort_key(
         self, ordered: exp.Ordered, fields: Sequence[Field], scope: Scope, grouping: Grouping | None = None
     ) -> SortKey:
-        """What to sort by, in the columns below the projection: a name of the SELECT comes before one of a source."""
+        """Return a sort key over the columns below the projection. SELECT aliases precede source columns."""
         only(ordered, {"this", "desc", "nulls_first"})
         tree = ordered.this
         found = None
-        if (place := place_of(tree)) is not None:
-            if not 0 < place <= len(fields):
-                raise NotModelled(f"no column {place}")
-            found = fields[place - 1].value
+        if (position := place_of(tree)) is not None:
+            if not 0 < position <= len(fields):
+                raise NotModelled(f"no column {position}")
+            found = fields[position - 1].value
         elif isinstance(tree, exp.Column) and not tree.table:
             meant = {field.value for field in fields if field.name == tree.name}
             meant = meant or {field.value for field in fields if field.name.casefold() == tree.name.casefold()}
@@ -309,44 +308,44 @@ class _Planner:
         if found is None:
             refuse_two_meanings(tree, fields, scope)
             within = scope.with_aliases(fields)
-            found = self._value(tree, within) if grouping is None else grouping.value(tree, fields)
+            found = self._resolve(tree, within) if grouping is None else grouping.value(tree, fields)
         if not is_deterministic(found):
-            raise NotModelled("an order that is another one each time")
+            raise NotModelled("a sort key that is not deterministic")
         refuse_maps([type_of(found)], "ORDER BY compares values")
         return SortKey(found, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
 
-    def _order_and_limit(self, tree: exp.Expr, node: Node, keys: Sequence[SortKey]) -> Node:
-        """The rows in the order that a query asks for, no more than it asks for."""
-        count, offset = self._bounds(tree)
+    def _add_sort_and_limit(self, tree: exp.Expr, node: Node, keys: Sequence[SortKey]) -> Node:
+        """Add the sort and the limit of a query to a node."""
+        count, offset = self._parse_limit_and_offset(tree)
         if keys and count is not None and not offset:
             return TopN(node, tuple(keys), count)
         node = Sort(node, tuple(keys)) if keys else node
         return node if count is None and not offset else Limit(node, UNLIMITED if count is None else count, offset)
 
-    def _bounds(self, tree: exp.Expr) -> tuple[int | None, int]:
+    def _parse_limit_and_offset(self, tree: exp.Expr) -> tuple[int | None, int]:
         limit, offset = tree.args.get("limit"), tree.args.get("offset")
         if limit is not None:
             only(limit, {"expression"})
         if offset is not None:
             only(offset, {"expression"})
         is_all = limit is not None and limit.expression.name.upper() == "ALL"
-        count = None if limit is None or is_all else _whole(limit.expression)
-        return count, 0 if offset is None else _whole(offset.expression)
+        count = None if limit is None or is_all else _parse_row_count(limit.expression)
+        return count, 0 if offset is None else _parse_row_count(offset.expression)
 
-    def _finished(self, tree: exp.Expr, planned: Planned) -> Planned:
-        """What is sorted and limited after it has its columns: set operations, DISTINCT."""
+    def _finish(self, tree: exp.Expr, planned: Planned) -> Planned:
+        """Add the sort and the limit to a plan that already has its columns: a set operation or DISTINCT."""
         scope = Scope().with_fields(planned.fields)
-        keys = [self._sort_key(each, planned.fields, scope) for each in _ordered(tree)]
-        return Planned(self._order_and_limit(tree, planned.node, keys), planned.fields)
+        keys = [self._plan_sort_key(each, planned.fields, scope) for each in _get_sort_items(tree)]
+        return Planned(self._add_sort_and_limit(tree, planned.node, keys), planned.fields)
 
     # --- Set operations -----------------------------------------------------------------------------------------------
 
-    def _union(self, tree: exp.Union, commons: Mapping[str, Common]) -> Planned:
-        _only_set(tree)
+    def _plan_union(self, tree: exp.Union, commons: Mapping[str, Common]) -> Planned:
+        _check_set_clauses(tree)
         sources = [self.query(tree.expression, commons)]
         left = tree.this
         while type(left) is exp.Union and not (left.args.get("distinct") or has_modifiers(left)):
-            _only_set(left)
+            _check_set_clauses(left)
             sources.append(self.query(left.expression, commons))
             left = left.this
         sources.append(self.query(left, commons))
@@ -355,21 +354,21 @@ class _Planner:
         if any(len(source.fields) != width for source in sources):
             raise NotModelled("a union of different widths")
         columns = []
-        for place, field in enumerate(sources[0].fields):
-            types = {source.fields[place].type for source in sources}
-            columns.append(Output(self.symbols.fresh(field.name), types.pop() if len(types) == 1 else None))
+        for index, field in enumerate(sources[0].fields):
+            types = {source.fields[index].type for source in sources}
+            columns.append(Output(self.column_ids.fresh(field.name), types.pop() if len(types) == 1 else None))
         names = [field.name for field in sources[0].fields]
-        nodes = tuple(self._project(source.node, source.fields).node for source in sources)
+        nodes = tuple(self._add_projection(source.node, source.fields).node for source in sources)
         fields = (Field.of(name, each.name, each.type) for name, each in zip(names, columns, strict=True))
         return Planned(Union(nodes, tuple(columns)), tuple(fields))
 
-    def _difference(self, tree: exp.SetOperation, commons: Mapping[str, Common]) -> Planned:
-        _only_set(tree)
+    def _plan_set_difference(self, tree: exp.SetOperation, commons: Mapping[str, Common]) -> Planned:
+        _check_set_clauses(tree)
         sides = [self.query(each, commons) for each in (tree.this, tree.expression)]
         refuse_maps([field.type for field in sides[0].fields], f"{tree.key.upper()} compares rows")
         operator = tree.key.upper() + ("" if tree.args.get("distinct") else " ALL")
-        symbols = [self.symbols.fresh(field.name) for field in sides[0].fields]
-        return self._rest.set_operation(operator, sides, symbols)
+        column_ids = [self.column_ids.fresh(field.name) for field in sides[0].fields]
+        return self._rest.set_operation(operator, sides, column_ids)
 
     def values(self, tree: exp.Values) -> Planned:
         return self._rest.values(tree)
@@ -385,18 +384,18 @@ def has_modifiers(tree: exp.Expr) -> bool:
     return any(tree.args.get(key) for key in exp.QUERY_MODIFIERS) or tree.args.get("with_") is not None
 
 
-def _only_set(tree: exp.Expr) -> None:
+def _check_set_clauses(tree: exp.Expr) -> None:
     only(tree, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
 
 
 def only(tree: exp.Expr, keys: set[str]) -> None:
-    """Refuse a tree that says more than is modelled."""
+    """Raise `NotModelled` if a tree has clauses other than the supported ones."""
     for key, value in tree.args.items():
         if key not in keys and value:
             raise NotModelled(f"{key} of {tree.key}")
 
 
-def _ordered(tree: exp.Expr) -> list[exp.Ordered]:
+def _get_sort_items(tree: exp.Expr) -> list[exp.Ordered]:
     order = tree.args.get("order")
     if order is None:
         return []
@@ -404,30 +403,30 @@ def _ordered(tree: exp.Expr) -> list[exp.Ordered]:
     return list(order.expressions)
 
 
-def _whole(tree: exp.Expr) -> int:
+def _parse_row_count(tree: exp.Expr) -> int:
     if not isinstance(tree, exp.Literal) or tree.is_string or not tree.name.isdecimal():
-        raise NotModelled("a limit that is no number")
+        raise NotModelled("a limit that is not a number")
     return int(tree.name)
 
 
 def place_of(tree: exp.Expr) -> int | None:
-    """The place of a column in the SELECT that a bare number means."""
-    is_place = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
-    return int(tree.name) if is_place else None
+    """Return the column position that a bare number in ORDER BY or GROUP BY means; None for other expressions."""
+    is_position = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
+    return int(tree.name) if is_position else None
 
 
-def _starred(star: exp.Star, fields: Sequence[Field]) -> list[_Item]:
+def _expand_star(star: exp.Star, fields: Sequence[Field]) -> list[_Item]:
     only(star, {"except_"})
     excepted = star.args.get("except_") or ()
     left_out = {each.name.casefold() for each in excepted}
     if not left_out <= {field.name.casefold() for field in fields}:
-        # The engine is asked, which does not take it.
-        raise NotModelled("a star except for something that it does not stand for")
+        # The engine will reject it and explain why.
+        raise NotModelled("a star with EXCEPT of an unknown column")
     return [_Item(field.name, None, field.value) for field in fields if field.name.casefold() not in left_out]
 
 
 def label_of(tree: exp.Expr, scope: Scope) -> str:
-    """The name of a column that has no alias: that of the column or field, or else the text."""
+    """Return the label of an item without an alias: the name of its column or field, or its text."""
     if isinstance(tree, exp.Column | exp.Dot):
         for top, parts in chains(exp.Paren(this=tree.copy())):
             found = scope.find(parts) if isinstance(top.parent, exp.Paren) else None
@@ -436,7 +435,7 @@ def label_of(tree: exp.Expr, scope: Scope) -> str:
 
 
 def refuse_two_meanings(tree: exp.Expr, fields: Sequence[Field], scope: Scope) -> None:
-    """Refuse a name that both a source and the SELECT give to different things: engines do not agree on it."""
+    """Raise `NotModelled` if a name is both a source column and another value's alias: engines disagree on it."""
     for column in tree.find_all(exp.Column):
         meant = {field.value for field in fields if field.name.casefold() == column.name.casefold()}
         found = scope.find((column.name,)) if meant and not column.table else None

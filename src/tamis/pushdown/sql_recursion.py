@@ -1,4 +1,4 @@
-"""Common table expressions: each has a name of its own, and a recursive one refers to itself where Spark allows it."""
+"""Checks of common table expressions: unique names, and self-references only where Spark allows them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_commons(clause: exp.With) -> None:
 
 
 def references(tree: exp.Expr, name: str) -> list[exp.Table]:
-    """The uses of a common table expression in a query."""
+    """Return the references to a common table expression in a query."""
     return [
         table for table in tree.find_all(exp.Table)
         if table.name.casefold() == name and table.args.get("db") is None and isinstance(table.this, exp.Identifier)
@@ -28,13 +28,13 @@ def references(tree: exp.Expr, name: str) -> list[exp.Table]:
 
 
 def recursive_parts(common: exp.CTE) -> tuple[exp.Expr, exp.Expr]:
-    """The first rows of a recursive query, and the part that refers to it."""
+    """Return the anchor part of a recursive query, and the recursive part, which refers to it."""
     body = common.this
     while isinstance(body, exp.Subquery) and not body.alias:
         body = body.this
     if not isinstance(body, exp.Union) or any(body.args.get(key) for key in ("order", "limit", "offset")):
         raise no_syntax(
-            common, f"the recursive query {common.alias} is one query, UNION ALL, and one that refers to it"
+            common, f"the recursive query {common.alias} must be a query, UNION ALL, and a query that refers to it"
         )
     return body.this, body.expression
 
@@ -43,19 +43,19 @@ def _check_recursive(common: exp.CTE, name: str) -> None:
     first, rest = recursive_parts(common)
     if common.this.unnest().args.get("distinct"):
         raise no_syntax(
-            common, f"the recursive query {common.alias} has a UNION, which is not supported", "Write UNION ALL"
+            common, f"the recursive query {common.alias} has UNION DISTINCT, which is not supported", "Write UNION ALL"
         )
     if references(first, name):
         raise no_syntax(common, f"the first part of the recursive query {common.alias} must not refer to it")
     for table in references(rest, name):
-        if reason := _wrong_reference(table, rest):
+        if reason := _find_wrong_reference(table, rest):
             raise no_syntax(
                 table, f"{common.alias} refers to itself {reason}", "Refer to it in FROM or in an inner join"
             )
 
 
-def _wrong_reference(table: exp.Table, whole: exp.Expr) -> str | None:
-    """Where a recursive query refers to itself and must not."""
+def _find_wrong_reference(table: exp.Table, whole: exp.Expr) -> str | None:
+    """Return where a recursive query refers to itself although it must not; None if the reference is valid."""
     node: exp.Expr = table
     while node is not whole:
         parent = node.parent
@@ -71,7 +71,7 @@ def _wrong_reference(table: exp.Table, whole: exp.Expr) -> str | None:
             case exp.Select() if node.arg_key not in ("from_", "joins", "laterals"):
                 return "in a subquery of an expression"
             case exp.Select():
-                if reason := _no_recursive_select(parent):
+                if reason := _find_wrong_clause(parent):
                     return reason
             case exp.Union() if not parent.args.get("distinct"):
                 pass
@@ -84,10 +84,10 @@ def _wrong_reference(table: exp.Table, whole: exp.Expr) -> str | None:
             case _:
                 return "in a subquery of an expression"
         node = parent
-    return _no_recursive_select(whole.unnest())
+    return _find_wrong_clause(whole.unnest())
 
 
-def _no_recursive_select(select: exp.Expr) -> str | None:
+def _find_wrong_clause(select: exp.Expr) -> str | None:
     if not isinstance(select, exp.Select):
         return None
     if select.args.get("group") or select.args.get("having") or any(map(has_aggregate, select.expressions)):

@@ -1,8 +1,8 @@
-"""Queries that stay text: windows, lateral views, subqueries in expressions, grouping sets, and all that is unknown.
+"""Unsupported SQL, which runs as text: windows, lateral views, subqueries in expressions, grouping sets and the like.
 
-In the text each table is replaced by a plan of its own, which has only the columns that the query mentions and, where
-outer joins allow it, the conditions on that table alone; so pruning works below the text all the same. Subqueries that
-can be planned by themselves are. The conditions stay in the text as well: they are copied, not moved.
+In the text each table is replaced by its own plan. The plan has only the columns that the query mentions and, where
+outer joins allow it, the conditions on that table alone, so that pruning works below the text. Subqueries that can be
+planned on their own are planned. The conditions stay in the text as well: they are copied, not moved.
 
     SELECT rank() OVER (ORDER BY o.amount) FROM orders o WHERE o.day = DATE '2024-01-01'
 
@@ -50,137 +50,139 @@ from tamis.pushdown.symbols import is_deterministic
 
 @dataclass
 class _Inputs:
-    """The plans that a text reads from."""
+    """The plans that a SQL text reads from."""
 
     text: str
-    """Of the whole query: no name of ours may stand anywhere in it."""
-    taken: list[str]
-    """All names that were given in the query."""
+    """The text of the whole query, which must not contain any generated name."""
+    generated_names: list[str]
+    """All names generated for the query."""
     found: list[tuple[str, Node]] = field(default_factory=list)
 
     def add(self, node: Node) -> exp.Table:
-        number = len(self.taken) + 1
+        number = len(self.generated_names) + 1
         while f"input_{number}" in self.text:
             number += 1
         name = f"input_{number}"
-        self.taken.append(name)
+        self.generated_names.append(name)
         self.found.append((name, node))
         return exp.Table(this=exp.to_identifier(name, quoted=True))
 
     def name_of_common(self) -> str:
-        """A name for a common table expression: with spaces, so that no engine has a table of it."""
-        name = f"common {len(self.taken) + 1} of the query"
-        self.taken.append(name)
+        """Return a new name for a common table expression, with spaces so that it is not the name of a table."""
+        name = f"common {len(self.generated_names) + 1} of the query"
+        self.generated_names.append(name)
         return name
 
 
-_NOTHING = Values(pa.table({}), ())
+_NO_PLAN = Values(pa.table({}), ())
 _MORE_COLUMNS = ("joins", "laterals", "pivots", "sample")
-"""What a query in brackets may have that changes its columns."""
+"""Clauses of a query in brackets that change its columns."""
 
 
 class RestOfQuery:
-    """Makes `Sql` nodes of what a planner cannot model."""
+    """Makes `Sql` nodes for unsupported SQL."""
 
     def __init__(self, queries: Queries, statement: exp.Expr) -> None:
         self._queries = queries
         self._statement = statement
-        self._taken: list[str] = []
+        self._generated_names: list[str] = []
 
     # --- Blocks -------------------------------------------------------------------------------------------------------
 
     def text(
         self, tree: exp.Expr, commons: Mapping[str, Common], *, plain: bool = False
     ) -> tuple[str, tuple[tuple[str, Node], ...]]:
-        """The text of a query, and the plans that it reads from."""
+        """Return the text of a query, and the plans that it reads from."""
         root = exp.Paren(this=tree.copy())
-        inputs = self._inputs()
+        inputs = self._make_inputs()
         self._rewrite(root.this, commons, {}, inputs, plain=plain)
         return text_of(root.this), tuple(inputs.found)
 
     def upper(
         self, tree: exp.Expr, commons: Mapping[str, Common]
     ) -> tuple[str, tuple[tuple[str, Node], ...], tuple[str, ...]]:
-        """The text of a SELECT over one plan of its FROM and WHERE, and the names of its columns."""
-        inputs = self._inputs()
-        # The name is needed before there is a plan that has it.
-        table = inputs.add(_NOTHING)
+        """Return the text of a SELECT over one plan of its FROM and WHERE, that plan, and the names of its columns."""
+        inputs = self._make_inputs()
+        # The text needs the name before the plan exists.
+        table = inputs.add(_NO_PLAN)
         found = upper_text(self._queries, tree, commons, table)
         return text_of(found.tree), ((table.name, found.node),), found.names
 
     def planned_upper(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
-        """The same as a node."""
+        """Return the result of `upper` as a node."""
         text, inputs, names = self.upper(tree, commons)
-        return self._wrapped(text, inputs, names)
+        return self._wrap(text, inputs, names)
 
     def planned(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned:
-        """A query as a node, where the names of its columns can be told."""
+        """Return a query as a node; raise `NotModelled` if the names of its columns are unknown."""
         names = self.names(tree)
         if not self._is_closed(tree, commons):
-            raise NotModelled("a query that depends on the one around it")
+            raise NotModelled("a correlated subquery")
         text, inputs = self.text(tree, commons)
-        return self._wrapped(text, inputs, names)
+        return self._wrap(text, inputs, names)
 
-    def _wrapped(self, text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> Planned:
-        symbols = [self._queries.symbols.fresh(name) for name in names]
-        columns = ", ".join(quoted(symbol) for symbol in symbols)
-        return _planned(f"SELECT * FROM ({text}) AS `rest`({columns})", inputs, names, symbols)
+    def _wrap(self, text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str]) -> Planned:
+        column_ids = [self._queries.column_ids.fresh(name) for name in names]
+        columns = ", ".join(quoted(column_id) for column_id in column_ids)
+        return _make_sql_node(f"SELECT * FROM ({text}) AS `rest`({columns})", inputs, names, column_ids)
 
-    def set_operation(self, operator: str, sides: Sequence[Planned], symbols: Sequence[str]) -> Planned:
-        """INTERSECT or EXCEPT of two plans."""
+    def set_operation(self, operator: str, sides: Sequence[Planned], column_ids: Sequence[str]) -> Planned:
+        """Return INTERSECT or EXCEPT of two plans as a node."""
         if len(sides[0].fields) != len(sides[1].fields):
             raise NotModelled("sides of different widths")
-        inputs = self._inputs()
+        inputs = self._make_inputs()
         texts = []
         for side in sides:
             columns = [exp.alias_(value_tree(each), name, quoted=True)
-                       for each, name in zip(side.fields, symbols, strict=True)]  # fmt: skip
+                       for each, name in zip(side.fields, column_ids, strict=True)]  # fmt: skip
             texts.append(text_of(exp.Select(expressions=columns, from_=exp.From(this=inputs.add(side.node)))))
         names = [each.name for each in sides[0].fields]
-        return _planned(f" {operator} ".join(texts), tuple(inputs.found), names, symbols)
+        return _make_sql_node(f" {operator} ".join(texts), tuple(inputs.found), names, column_ids)
 
     def values(self, tree: exp.Values) -> Planned:
-        """Rows that stand in the query."""
+        """Return the rows of VALUES as a node."""
         rows = tree.expressions
         width = len(rows[0].expressions) if isinstance(rows[0], exp.Tuple) else 1
         if any((len(row.expressions) if isinstance(row, exp.Tuple) else 1) != width for row in rows):
             raise NotModelled("rows of different widths")
         if next(tree.find_all(exp.Query, exp.Column), None) is not None:
-            raise NotModelled("rows that are no constants")
-        names = [f"col{place + 1}" for place in range(width)]
-        symbols = [self._queries.symbols.fresh(name) for name in names]
+            raise NotModelled("rows that are not constant")
+        names = [f"col{index + 1}" for index in range(width)]
+        column_ids = [self._queries.column_ids.fresh(name) for name in names]
         bare = tree.copy()
-        columns = [exp.to_identifier(name, quoted=True) for name in symbols]
+        columns = [exp.to_identifier(name, quoted=True) for name in column_ids]
         bare.set("alias", exp.TableAlias(this=exp.to_identifier("given", quoted=True), columns=columns))
         select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare))
-        return _planned(text_of(select), (), names, symbols)
+        return _make_sql_node(text_of(select), (), names, column_ids)
 
     @cached_property
-    def _text(self) -> str:
+    def _statement_text(self) -> str:
         return text_of(self._statement).lower()
 
-    def _inputs(self) -> _Inputs:
-        return _Inputs(self._text, self._taken)
+    def _make_inputs(self) -> _Inputs:
+        return _Inputs(self._statement_text, self._generated_names)
 
     def _is_closed(self, tree: exp.Expr, commons: Mapping[str, Common]) -> bool:
-        """Whether all names in a query are of its own sources. Where that is wrongly said, the engine complains."""
+        """Return whether a query uses only names of its own sources. If the answer is wrong, the engine reports it."""
         tables = list(tree.find_all(exp.Table))
         aliases = list(tree.find_all(exp.TableAlias))
         inner = {each.name.casefold() for each in (*tables, *aliases, *tree.find_all(exp.CTE))}
         inner |= {each.alias.casefold() for each in tree.find_all(exp.Alias)}
         inner |= {column.name.casefold() for each in aliases for column in each.columns}
         own_commons = inner_commons(tree)
-        is_told = True
+        has_known_columns = True
         for table in tables:
             if is_common(table, commons) or table.name.casefold() in own_commons:
-                # The names of its columns are not looked for.
-                is_told = False
+                # Its column names are not resolved here.
+                has_known_columns = False
             elif has_plain_name(table):
-                inner |= {each.name.casefold() for each in self._source(table, commons).fields}
-        return all(parts[0].casefold() in inner or (len(parts) == 1 and not is_told) for _, parts in chains(tree))
+                inner |= {each.name.casefold() for each in self._plan_source(table, commons).fields}
+        return all(
+            parts[0].casefold() in inner or (len(parts) == 1 and not has_known_columns) for _, parts in chains(tree)
+        )
 
     def names(self, tree: exp.Expr) -> list[str]:
-        """The names of the columns of a query, where it tells them."""
+        """Return the column names of a query; raise `NotModelled` if only the engine knows them."""
         while isinstance(tree, exp.SetOperation | exp.Subquery):
             if isinstance(tree, exp.Subquery) and any(tree.args.get(key) for key in _MORE_COLUMNS):
                 raise NotModelled("a query in brackets with joins")
@@ -213,29 +215,28 @@ class RestOfQuery:
         *,
         plain: bool,
     ) -> None:
-        """Put inputs in the place of tables and of subqueries; `kept` are common table expressions of the text, with
-        the names that they get.
+        """Replace tables and subqueries by inputs. `kept` maps the common table expressions of the text to new names.
 
-        No table has such names: what is taken here for one of them, an engine can take for nothing else.
+        No table has such a name, so an engine cannot confuse them with one.
         """
         clause = tree.args.get("with_")
         for each in [] if clause is None else clause.expressions:
             and_itself = {**kept, each.alias.casefold(): inputs.name_of_common()}
             is_recursive = each.parent.recursive
-            self._nested(each.this, commons, and_itself if is_recursive else kept, inputs, plain=plain)
+            self._rewrite_nested(each.this, commons, and_itself if is_recursive else kept, inputs, plain=plain)
             kept = and_itself
             alias = each.args["alias"]
             alias.set("this", exp.to_identifier(kept[each.alias.casefold()], quoted=True))
         tables, nested = parts_of_block(tree)
         for query in nested:
-            self._nested(query, commons, kept, inputs, plain=plain)
-        conditions = {} if plain else self._conditions(tree, tables, commons, kept)
+            self._rewrite_nested(query, commons, kept, inputs, plain=plain)
+        conditions = {} if plain else self._find_conditions(tree, tables, commons, kept)
         for table in tables:
             if table.args.get("db") is not None and not table.alias and has_plain_name(table):
                 shorten_names(tree, parts_of_table(table))
-            self._table(table, commons, kept, inputs, conditions.get(id(table)), plain=plain)
+            self._replace_table(table, commons, kept, inputs, conditions.get(id(table)), plain=plain)
 
-    def _nested(
+    def _rewrite_nested(
         self, query: exp.Expr, commons: Mapping[str, Common], kept: Mapping[str, str], inputs: _Inputs, *, plain: bool
     ) -> None:
         uses_text = any(table.name.casefold() in kept for table in query.find_all(exp.Table))
@@ -245,13 +246,13 @@ class RestOfQuery:
             except NotModelled:
                 pass
             else:
-                query.replace(_select_from(inputs.add(planned.node), planned.fields))
+                query.replace(_make_select(inputs.add(planned.node), planned.fields))
                 return
         if commons:
             commons = {name: each for name, each in commons.items() if name not in kept}
         self._rewrite(query, commons, kept, inputs, plain=plain)
 
-    def _table(
+    def _replace_table(
         self,
         table: exp.Table,
         commons: Mapping[str, Common],
@@ -271,16 +272,16 @@ class RestOfQuery:
         if condition is not None:
             planned, predicate = condition.planned, condition.predicate
         else:
-            planned, predicate = self._source(table, commons), None
+            planned, predicate = self._plan_source(table, commons), None
         node = planned.node if predicate is None else Filter(planned.node, predicate)
-        fields = planned.fields if plain or self._needs_all else self._needed(planned.fields)
+        fields = planned.fields if plain or self._needs_all else self._drop_unmentioned(planned.fields)
         refuse_twins(fields)
         if len(fields) < len(planned.fields):
-            node = Project(node, tuple(Named(_symbol(each), each.value) for each in fields))
+            node = Project(node, tuple(Named(_get_column_id(each), each.value) for each in fields))
         source = inputs.add(node)
-        # A sample of rows stands before the alias of what it is taken of.
+        # TABLESAMPLE precedes the alias of its source.
         source.set("sample", table.args.get("sample"))
-        replaced = exp.Subquery(this=_select_from(source, fields))
+        replaced = exp.Subquery(this=_make_select(source, fields))
         for key, value in table.args.items():
             if key not in ("this", "db", "catalog", "sample") and value:
                 replaced.set(key, value)
@@ -288,51 +289,51 @@ class RestOfQuery:
             replaced.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
         table.replace(replaced)
 
-    def _source(self, table: exp.Table, commons: Mapping[str, Common]) -> Planned:
+    def _plan_source(self, table: exp.Table, commons: Mapping[str, Common]) -> Planned:
         if is_common(table, commons):
             return plan_common(self._queries, commons[table.name.casefold()])
-        found = self._queries.tables.scan(parts_of_table(table), self._queries.symbols)
+        found = self._queries.tables.scan(parts_of_table(table), self._queries.column_ids)
         if found is None:
             raise TableNotFound(
                 f"no table {'.'.join(parts_of_table(table))!r}: register it with c.register(name, table)"
             )
         return found
 
-    # --- What a table is asked for ------------------------------------------------------------------------------------
+    # --- Columns and conditions of tables -----------------------------------------------------------------------------
 
     @cached_property
-    def _mentioned(self) -> frozenset[str]:
+    def _mentioned_names(self) -> frozenset[str]:
         return frozenset(each.name.casefold() for each in self._statement.find_all(exp.Identifier))
 
     @cached_property
     def _needs_all(self) -> bool:
-        """Whether the query may mean columns that it does not mention."""
+        """Whether the query may read columns that it does not mention."""
         statement = self._statement
         return (
             has_free_star(statement)
             or any(join.args.get("method") for join in statement.find_all(exp.Join))
             or next(statement.find_all(exp.Pivot), None) is not None
             or any(call.name.lower() in ("columns", "unnest") for call in statement.find_all(exp.Anonymous))
-            # A row as a whole, by the name of its table.
+            # A table name as a column is its whole row.
             or any(
-                not column.table and column.name.casefold() in self._sources
+                not column.table and column.name.casefold() in self._source_names
                 for column in statement.find_all(exp.Column)
             )
         )
 
     @cached_property
-    def _sources(self) -> frozenset[str]:
+    def _source_names(self) -> frozenset[str]:
         """The names of all sources of rows."""
         found = self._statement.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral, exp.Values)
         return frozenset(name.casefold() for each in found for name in (each.alias, each.name) if name)
 
-    def _needed(self, fields: Sequence[Field]) -> tuple[Field, ...]:
-        return tuple(each for each in fields if each.name.casefold() in self._mentioned)
+    def _drop_unmentioned(self, fields: Sequence[Field]) -> tuple[Field, ...]:
+        return tuple(each for each in fields if each.name.casefold() in self._mentioned_names)
 
-    def _conditions(
+    def _find_conditions(
         self, tree: exp.Expr, tables: Sequence[exp.Table], commons: Mapping[str, Common], kept: Mapping[str, str]
     ) -> dict[int, _Condition]:
-        """For tables of a SELECT what their rows must satisfy, so far as that is about one table alone."""
+        """Return for each table of a SELECT the conditions of WHERE on that table alone."""
         where = tree.args.get("where")
         if not isinstance(tree, exp.Select) or where is None or tree.args.get("from_") is None:
             return {}
@@ -344,14 +345,14 @@ class RestOfQuery:
             if not any(each is table for each in tables) or table.name.casefold() in kept:
                 continue
             if not has_plain_name(table):
-                continue  # a function that returns rows
-            planned = self._source(table, commons)
+                continue  # a table function
+            planned = self._plan_source(table, commons)
             name = (table.alias,) if table.alias else parts_of_table(table)
             scopes[id(table)] = planned, Relation(name, planned.fields)
         together = Scope(tuple(relation for _, relation in scopes.values()))
         found: dict[int, list[Expr]] = {}
         for conjunct in conjuncts(where.this):
-            owner = self._owner(conjunct, together, scopes, has_merged)
+            owner = self._find_owner(conjunct, together, scopes, has_merged)
             if owner is None:
                 continue
             try:
@@ -363,10 +364,10 @@ class RestOfQuery:
         return {key: _Condition(planned, and_(*found[key]) if key in found else None)
                 for key, (planned, _) in scopes.items()}  # fmt: skip
 
-    def _owner(
+    def _find_owner(
         self, conjunct: exp.Expr, together: Scope, scopes: Mapping[int, tuple[Planned, Relation]], has_merged: bool
     ) -> int | None:
-        """The table that a condition is about, if it is about one."""
+        """Return the only table that a condition refers to; None if there are several, or if it is unclear."""
         if next(conjunct.find_all(exp.Query), None) is not None:
             return None
         owners: set[int | None] = set()
@@ -378,8 +379,8 @@ class RestOfQuery:
                     for relation in together.relations
                     for count in range(1, len(parts))
                 )
-                # `a.b` may be a column of a source that is not looked at here.
-                is_doubtful = is_bare and (has_merged or (len(parts) > 1 and parts[0].casefold() in self._sources))
+                # `a.b` may be a column of a source outside of `together`.
+                is_doubtful = is_bare and (has_merged or (len(parts) > 1 and parts[0].casefold() in self._source_names))
                 if found is None or is_doubtful:
                     return None
                 owners.add(next(key for key, (_, relation) in scopes.items() if found[0] in relation.fields))
@@ -394,24 +395,26 @@ class _Condition:
     predicate: Expr | None
 
 
-def _symbol(field: Field) -> str:
+def _get_column_id(field: Field) -> str:
     match field.value:
-        case Column((symbol,)):
-            return symbol
+        case Column((column_id,)):
+            return column_id
         case _:
-            raise NotModelled("a column that is computed")
+            raise NotModelled("a computed column")
 
 
 def value_tree(field: Field) -> exp.Expr:
-    return symbol_tree(_symbol(field))
+    return symbol_tree(_get_column_id(field))
 
 
-def _select_from(table: exp.Table, fields: Sequence[Field]) -> exp.Select:
+def _make_select(table: exp.Table, fields: Sequence[Field]) -> exp.Select:
     columns = [exp.alias_(value_tree(each), each.name, quoted=True) for each in fields]
     return exp.Select(expressions=columns or [exp.Literal.number(1)], from_=exp.From(this=table))
 
 
-def _planned(text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str], symbols: Sequence[str]) -> Planned:
-    columns = tuple(Output(symbol) for symbol in symbols)
-    fields = tuple(Field.of(name, symbol, None) for name, symbol in zip(names, symbols, strict=True))
+def _make_sql_node(
+    text: str, inputs: tuple[tuple[str, Node], ...], names: Sequence[str], column_ids: Sequence[str]
+) -> Planned:
+    columns = tuple(Output(column_id) for column_id in column_ids)
+    fields = tuple(Field.of(name, column_id, None) for name, column_id in zip(names, column_ids, strict=True))
     return Planned(Sql(text, inputs, columns), fields)

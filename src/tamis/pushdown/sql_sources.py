@@ -1,4 +1,4 @@
-"""The FROM of a query as a plan: tables, subqueries, common table expressions, and the joins between them."""
+"""Planning of FROM: tables, subqueries, common table expressions, and the joins between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.pushdown.symbols import Symbols
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, and its columns as the query names them."""
+    """A plan, and its columns under their names in the query."""
 
     node: Node
     fields: tuple[Field, ...]
@@ -26,40 +26,40 @@ class Planned:
 
 @dataclass(frozen=True)
 class Common:
-    """A common table expression: planned anew wherever it is used, so that each use is pushed down by itself."""
+    """A common table expression. Each use is planned separately, so that filters are pushed into each one."""
 
     tree: exp.Expr
     columns: tuple[str, ...]
     others: Mapping[str, Common]
     is_one: bool
-    """Whether it must not be planned anew for each use: it is recursive, or its rows are others each time."""
+    """Whether it must run only once: it is recursive, or its rows vary between runs."""
 
 
 class Tables(Protocol):
-    """Where the tables of a query are found."""
+    """Resolves the tables of a query."""
 
     @property
     def has_policies(self) -> bool: ...
 
     def check(self, text: str, tree: exp.Expr) -> None:
-        """Raise AccessDenied where a query names what nobody may look at."""
+        """Raise AccessDenied if a query refers to something that policies forbid."""
         ...
 
-    def scan(self, name: tuple[str, ...], symbols: Symbols) -> Planned | None:
-        """All rows and columns of a table that somebody may see; None where there is no such table."""
+    def scan(self, name: tuple[str, ...], column_ids: Symbols) -> Planned | None:
+        """Return a scan of all rows and columns of a table that the user may see; None if there is no such table."""
         ...
 
 
 MOST_COMMONS = 100
-"""So many uses of common table expressions are planned each by itself: inside of each other they double each time."""
+"""The maximum number of uses that are planned separately: nested common table expressions double at each level."""
 
 
 class Queries(Protocol):
-    """What sources need of the planner of whole queries."""
+    """The part of the planner that other modules use."""
 
     commons_planned: int
     tables: Tables
-    symbols: Symbols
+    column_ids: Symbols
     now: Now
 
     def query(self, tree: exp.Expr, commons: Mapping[str, Common]) -> Planned: ...
@@ -68,24 +68,24 @@ class Queries(Protocol):
 
 
 def with_commons(tree: exp.Expr, commons: Mapping[str, Common]) -> Mapping[str, Common]:
-    """The common table expressions that are known inside of a query."""
+    """Return the common table expressions that are visible inside of a query."""
     clause = tree.args.get("with_")
     if clause is None:
         return commons
     known = dict(commons)
     for each in clause.expressions:
         if not isinstance(each, exp.CTE) or each.args.get("scalar"):
-            raise NotModelled("a WITH that names no table")
+            raise NotModelled("a WITH entry that is not a table")
         name = each.alias.casefold()
         columns = tuple(column.name for column in each.args["alias"].columns)
         tables = each.this.find_all(exp.Table)
         is_recursive = clause.recursive and any(table.name.casefold() == name for table in tables)
-        known[name] = Common(each.this, columns, dict(known), is_recursive or _varies(tree, each))
+        known[name] = Common(each.this, columns, dict(known), is_recursive or _is_nondeterministic(tree, each))
     return known
 
 
-def _varies(tree: exp.Expr, common: exp.CTE) -> bool:
-    """Whether a common table expression is used several times, and would have other rows each time."""
+def _is_nondeterministic(tree: exp.Expr, common: exp.CTE) -> bool:
+    """Return whether a common table expression is used several times, and its rows vary between runs."""
     name = common.alias.casefold()
     if sum(table.name.casefold() == name for table in tree.find_all(exp.Table)) < 2:
         return False
@@ -100,38 +100,38 @@ def is_common(table: exp.Table, commons: Mapping[str, Common]) -> bool:
 
 
 def plan_from(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> tuple[Node, Scope]:
-    """The sources of a SELECT joined, and their columns."""
-    return _joined(queries, tree.args["from_"].this, tree.args.get("joins") or (), commons)
+    """Plan the FROM of a SELECT; return the plan and the scope of its columns."""
+    return _plan_joins(queries, tree.args["from_"].this, tree.args.get("joins") or (), commons)
 
 
-def _joined(
+def _plan_joins(
     queries: Queries, first: exp.Expr, joins: Sequence[exp.Expr], commons: Mapping[str, Common]
 ) -> tuple[Node, Scope]:
-    node, scope = _source(queries, first, commons)
+    node, scope = _plan_source(queries, first, commons)
     has_comma = False
     for join in joins:
         side = join.args.get("side", "")
         if has_comma and side in ("RIGHT", "FULL"):
-            # A comma binds less than JOIN: what comes before it has no part in that join.
+            # JOIN binds stronger than a comma: the sources before the comma are not part of the join.
             raise NotModelled("an outer join after a comma")
         has_comma |= not (join.args.get("kind") or side or join.args.get("on") or join.args.get("using"))
-        node, scope = _join(queries, node, scope, join, commons)
+        node, scope = _plan_join(queries, node, scope, join, commons)
     return node, scope
 
 
-_PLAIN = {"this", "alias", "db", "catalog", "joins"}
+_SUPPORTED_CLAUSES = {"this", "alias", "db", "catalog", "joins"}
 
 
-def _source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> tuple[Node, Scope]:
-    _only(tree, _PLAIN if not isinstance(tree, exp.Values) else {"expressions", "alias"})
+def _plan_source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> tuple[Node, Scope]:
+    _check_clauses(tree, _SUPPORTED_CLAUSES if not isinstance(tree, exp.Values) else {"expressions", "alias"})
     match tree:
         case exp.Table() if has_plain_name(tree):
-            planned = _table(queries, tree, commons)
+            planned = _plan_table(queries, tree, commons)
             name = (tree.alias,) if tree.alias else parts_of_table(tree)
         case exp.Subquery(this=exp.Query() as query):
             planned, name = queries.query(query, commons), (tree.alias,)
         case exp.Subquery(this=exp.Table() as table) if not tree.alias:
-            return _joined(queries, table, tree.args.get("joins") or (), commons)
+            return _plan_joins(queries, table, tree.args.get("joins") or (), commons)
         case exp.Values():
             planned, name = queries.values(tree), (tree.alias,)
         case _:
@@ -145,12 +145,12 @@ def _source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]) -> 
         return planned.node, scope
     node = planned.node
     for join in tree.args["joins"]:
-        node, scope = _join(queries, node, scope, join, commons)
+        node, scope = _plan_join(queries, node, scope, join, commons)
     return node, scope
 
 
 def has_plain_name(table: exp.Table) -> bool:
-    """Whether a table is called by names alone, and not by a function that tells one."""
+    """Return whether a table is given by plain identifiers, not by a table function."""
     return all(isinstance(part, exp.Identifier) for part in table.parts)
 
 
@@ -160,10 +160,10 @@ def parts_of_table(table: exp.Table) -> tuple[str, ...]:
     return tuple(part.name for part in table.parts)
 
 
-def _table(queries: Queries, table: exp.Table, commons: Mapping[str, Common]) -> Planned:
+def _plan_table(queries: Queries, table: exp.Table, commons: Mapping[str, Common]) -> Planned:
     if is_common(table, commons):
         return plan_common(queries, commons[table.name.casefold()])
-    found = queries.tables.scan(parts_of_table(table), queries.symbols)
+    found = queries.tables.scan(parts_of_table(table), queries.column_ids)
     if found is None:
         raise NotModelled(f"no table {'.'.join(parts_of_table(table))}")
     return found
@@ -172,7 +172,7 @@ def _table(queries: Queries, table: exp.Table, commons: Mapping[str, Common]) ->
 def plan_common(queries: Queries, common: Common) -> Planned:
     queries.commons_planned += 1
     if common.is_one or queries.commons_planned > MOST_COMMONS:
-        raise NotModelled("a common table expression that is to be run once")
+        raise NotModelled("a common table expression that must run once")
     planned = queries.query(common.tree, common.others)
     return Planned(planned.node, renamed(planned.fields, common.columns)) if common.columns else planned
 
@@ -180,13 +180,14 @@ def plan_common(queries: Queries, common: Common) -> Planned:
 def renamed(fields: Sequence[Field], names: Sequence[str]) -> tuple[Field, ...]:
     if len(names) != len(fields):
         raise ExpressionError(
-            f"{counted(len(names), 'name')} given for {counted(len(fields), 'column')}: {', '.join(names)}. Name all"
+            f"found {counted(len(names), 'name')} for {counted(len(fields), 'column')}: {', '.join(names)}. "
+            "Name all columns"
         )
     return tuple(Field(name, field.value, field.type) for name, field in zip(names, fields, strict=True))
 
 
-def _only(tree: exp.Expr, keys: set[str]) -> None:
-    """Refuse a tree that says more than is modelled."""
+def _check_clauses(tree: exp.Expr, keys: set[str]) -> None:
+    """Raise `NotModelled` if a tree has clauses other than the supported ones."""
     for key, value in tree.args.items():
         if key not in keys and value:
             raise NotModelled(f"{key} of {tree.key}")
@@ -194,7 +195,7 @@ def _only(tree: exp.Expr, keys: set[str]) -> None:
 
 # --- Joins ------------------------------------------------------------------------------------------------------------
 
-_KINDS: dict[tuple[str, str], JoinKind] = {
+_JOIN_KINDS: dict[tuple[str, str], JoinKind] = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "cross",
     ("LEFT", ""): "left", ("LEFT", "OUTER"): "left", ("RIGHT", ""): "right", ("RIGHT", "OUTER"): "right",
     ("FULL", ""): "full", ("FULL", "OUTER"): "full",
@@ -202,15 +203,15 @@ _KINDS: dict[tuple[str, str], JoinKind] = {
 }  # fmt: skip
 
 
-def _join(
+def _plan_join(
     queries: Queries, left: Node, left_scope: Scope, join: exp.Expr, commons: Mapping[str, Common]
 ) -> tuple[Node, Scope]:
-    _only(join, {"this", "on", "using", "side", "kind", "method", "hint"})
-    kind = _KINDS.get((join.args.get("side") or "", join.args.get("kind") or ""))
+    _check_clauses(join, {"this", "on", "using", "side", "kind", "method", "hint"})
+    kind = _JOIN_KINDS.get((join.args.get("side") or "", join.args.get("kind") or ""))
     method = join.args.get("method")
     if kind is None or method not in (None, "", "NATURAL"):
         raise NotModelled(f"the join {join.args.get('side')} {join.args.get('kind')} {method}")
-    right, right_scope = _source(queries, join.this, commons)
+    right, right_scope = _plan_source(queries, join.this, commons)
     both = left_scope.beside(right_scope)
     using = [each.name for each in join.args.get("using") or ()]
     if method == "NATURAL":
@@ -220,7 +221,7 @@ def _join(
     pairs: list[tuple[Expr, Expr]] = []
     rest: list[Expr] = []
     if using:
-        pairs, both = _using(using, left_scope, right_scope, both, kind)
+        pairs, both = _merge_using(using, left_scope, right_scope, both, kind)
     elif on is not None:
         pairs, rest = split_condition(both.expression(on, queries.now), left, right)
     elif kind not in ("inner", "cross"):
@@ -232,7 +233,7 @@ def _join(
 
 
 def split_condition(condition: Expr, left: Node, right: Node) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
-    """The pairs that must be equal, each with its left side first, and the other conjuncts."""
+    """Split a join condition into equal pairs, each with its left side first, and the other conjuncts."""
     of_left = {output.name for output in outputs_of(left)}
     of_right = {output.name for output in outputs_of(right)}
     pairs: list[tuple[Expr, Expr]] = []
@@ -253,7 +254,7 @@ def _is_over(expr: Expr, names: set[str]) -> bool:
     return bool(columns) and all(column.path[0] in names for column in columns)
 
 
-def _using(
+def _merge_using(
     names: Sequence[str], left: Scope, right: Scope, both: Scope, kind: JoinKind
 ) -> tuple[list[tuple[Expr, Expr]], Scope]:
     pairs: list[tuple[Expr, Expr]] = []
@@ -278,7 +279,7 @@ def _using(
                 value = one.value
         merged.append(Field(one.name, value, one.type))
     earlier = tuple(field for field in both.merged if field.value not in hidden)
-    # Only columns are hidden by what they are: a value that was merged before is replaced by name.
+    # Only columns are hidden by value. A value that was merged before is replaced by name.
     columns = frozenset(value for value in hidden if isinstance(value, Column))
     return pairs, Scope(both.relations, (*merged, *earlier), both.hidden | columns)
 
@@ -287,27 +288,27 @@ def _using(
 
 
 def name_columns_of_stars(select: exp.Expr, scope: Scope) -> None:
-    """Put columns in the place of stars among arguments, as in `struct(*)`; `count(*)` alone counts rows.
+    """Expand stars among arguments in place, as in `struct(*)`. `count(*)` stays.
 
-    The tree is changed, unless a name would not tell which column is meant.
+    A star stays if the name of one of its columns would be ambiguous.
     """
     for call in list(select.find_all(exp.Anonymous)):
         if call.find_ancestor(exp.Select) is not select:
             continue
-        places = [call, *(each for each in call.expressions if isinstance(each, exp.Distinct))]
-        for place in places:
-            if place is call and call.name.lower() == "count":
+        parents = [call, *(each for each in call.expressions if isinstance(each, exp.Distinct))]
+        for parent in parents:
+            if parent is call and call.name.lower() == "count":
                 continue
             stars = [
-                each for each in place.expressions if isinstance(each, exp.Star) or isinstance(each.this, exp.Star)
+                each for each in parent.expressions if isinstance(each, exp.Star) or isinstance(each.this, exp.Star)
             ]
             if stars and not scope.merged:
-                _name_columns(place, scope)
+                _expand_stars(parent, scope)
 
 
-def _name_columns(place: exp.Expr, scope: Scope) -> None:
+def _expand_stars(parent: exp.Expr, scope: Scope) -> None:
     found: list[exp.Expr] = []
-    for each in place.expressions:
+    for each in parent.expressions:
         is_qualified = isinstance(each, exp.Column) and isinstance(each.this, exp.Star)
         if not is_qualified and not isinstance(each, exp.Star):
             found.append(each)
@@ -323,4 +324,4 @@ def _name_columns(place: exp.Expr, scope: Scope) -> None:
                 return
             table = relation.name[-1] if relation.name else None
             found += [exp.column(field.name, table=table, quoted=True) for field in relation.fields]
-    place.set("expressions", found)
+    parent.set("expressions", found)

@@ -1,10 +1,10 @@
-"""Subqueries inside of expressions as joins, where that means the same.
+"""Unnesting of subqueries in expressions: they become joins where the meaning is the same.
 
     WHERE a IN (SELECT b FROM …)                          semi join on a = b
     WHERE [NOT] EXISTS (SELECT … FROM t WHERE t.b = a)    semi or anti join on the conditions over both queries
-    … > (SELECT max(b) FROM …)                            cross join with the one row of an aggregate without groups
+    … > (SELECT max(b) FROM …)                            cross join with the single row of an ungrouped aggregate
 
-`NOT IN` is not among them: one NULL in the subquery makes it NULL for every row.
+`NOT IN` is not supported: one NULL in the subquery makes it NULL for every row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tamis.pushdown.sql_trees import conjuncts, text_of
 
 
 def filtered(queries: Queries, node: Node, scope: Scope, where: exp.Expr, commons: Mapping[str, Common]) -> Node:
-    """The rows of a node that satisfy a WHERE."""
+    """Add a WHERE to a node, with its subqueries as joins."""
     plain: list[exp.Expr] = []
     nested: list[exp.Expr] = []
     for each in conjuncts(where):
@@ -32,18 +32,18 @@ def filtered(queries: Queries, node: Node, scope: Scope, where: exp.Expr, common
     if plain:
         node = Filter(node, and_(*(scope.expression(each, queries.now) for each in plain)))
     for each in nested:
-        node = _nested(queries, node, scope, each, commons)
+        node = _apply_condition(queries, node, scope, each, commons)
     return node
 
 
-def _nested(queries: Queries, node: Node, scope: Scope, tree: exp.Expr, commons: Mapping[str, Common]) -> Node:
+def _apply_condition(queries: Queries, node: Node, scope: Scope, tree: exp.Expr, commons: Mapping[str, Common]) -> Node:
     match tree:
         case exp.In() if tree.args.get("query") is not None:
-            return _member(queries, node, scope, tree, commons)
+            return _join_in(queries, node, scope, tree, commons)
         case exp.Exists(this=exp.Select() as inner):
-            return _existing(queries, node, scope, inner, commons, is_there=True)
+            return _join_exists(queries, node, scope, inner, commons, is_semi=True)
         case exp.Not(this=exp.Exists(this=exp.Select() as inner)):
-            return _existing(queries, node, scope, inner, commons, is_there=False)
+            return _join_exists(queries, node, scope, inner, commons, is_semi=False)
     beside = OneRowQueries(queries, commons)
     root = exp.Select(expressions=[tree.copy()])
     (taken,) = beside.taken_out(root).expressions
@@ -51,7 +51,7 @@ def _nested(queries: Queries, node: Node, scope: Scope, tree: exp.Expr, commons:
     return Filter(beside.joined(node), condition)
 
 
-def _member(queries: Queries, node: Node, scope: Scope, tree: exp.In, commons: Mapping[str, Common]) -> Node:
+def _join_in(queries: Queries, node: Node, scope: Scope, tree: exp.In, commons: Mapping[str, Common]) -> Node:
     inner = tree.args["query"]
     inner = inner.this if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Query) else inner
     if isinstance(tree.this, exp.Tuple):
@@ -62,20 +62,20 @@ def _member(queries: Queries, node: Node, scope: Scope, tree: exp.In, commons: M
         raise NotModelled("IN a subquery of several columns")
     field = planned.fields[0]
     condition = scope.with_fields(planned.fields).bound(Call("=", (value, field.value)))
-    return _joined(node, planned.node, condition, is_there=True)
+    return _make_join(node, planned.node, condition, is_semi=True)
 
 
-_PLAIN = {"expressions", "from_", "joins", "where", "hint"}
+_SUPPORTED_CLAUSES = {"expressions", "from_", "joins", "where", "hint"}
 
 
-def _existing(
-    queries: Queries, node: Node, scope: Scope, tree: exp.Select, commons: Mapping[str, Common], *, is_there: bool
+def _join_exists(
+    queries: Queries, node: Node, scope: Scope, tree: exp.Select, commons: Mapping[str, Common], *, is_semi: bool
 ) -> Node:
-    if any(value and key not in _PLAIN for key, value in tree.args.items()) or has_aggregates(tree):
-        raise NotModelled("EXISTS of more than rows")
+    if any(value and key not in _SUPPORTED_CLAUSES for key, value in tree.args.items()) or has_aggregates(tree):
+        raise NotModelled("EXISTS of a query that is not a plain SELECT")
     where = tree.args.get("where")
     if tree.args.get("from_") is None or where is None:
-        raise NotModelled("EXISTS that is the same for all rows")
+        raise NotModelled("EXISTS of an uncorrelated subquery")
     inner, own = plan_from(queries, tree, commons)
     within = own.within(scope)
     alone: list[Expr] = []
@@ -86,28 +86,28 @@ def _existing(
         except NotModelled:
             both.append(within.expression(each, queries.now))
     if not both:
-        raise NotModelled("EXISTS that is the same for all rows")
-    return _joined(node, Filter(inner, and_(*alone)) if alone else inner, and_(*both), is_there=is_there)
+        raise NotModelled("EXISTS of an uncorrelated subquery")
+    return _make_join(node, Filter(inner, and_(*alone)) if alone else inner, and_(*both), is_semi=is_semi)
 
 
-def _joined(node: Node, inner: Node, condition: Expr, *, is_there: bool) -> Node:
+def _make_join(node: Node, inner: Node, condition: Expr, *, is_semi: bool) -> Node:
     pairs, rest = split_condition(condition, node, inner)
     if not pairs:
-        raise NotModelled("a subquery without a column that must be equal")
-    return Join(node, inner, "semi" if is_there else "anti", tuple(pairs), and_(*rest) if rest else None)
+        raise NotModelled("a correlated subquery without an equality")
+    return Join(node, inner, "semi" if is_semi else "anti", tuple(pairs), and_(*rest) if rest else None)
 
 
-def _name_columns(select: exp.Select) -> None:
-    """Give columns that have a subquery in them the names of their texts, before something else stands there."""
+def _name_subquery_columns(select: exp.Select) -> None:
+    """Name columns that contain a subquery after their original text, before the subquery is replaced."""
     for each in list(select.expressions):
         has_name = isinstance(each, exp.Alias | exp.Aliases) or bool(each.alias)
         if not has_name and next(each.find_all(exp.Query), None) is not None:
-            # `alias_` would make it the alias of the subquery itself, which is going to be replaced.
+            # `alias_` would set the alias of the subquery itself, which will be replaced.
             each.replace(exp.Alias(this=each.copy(), alias=exp.to_identifier(text_of(each), quoted=True)))
 
 
 class OneRowQueries:
-    """Subqueries that have exactly one row, in the place of values: they stand beside each row of the query."""
+    """Scalar subqueries with exactly one row, which are cross joined to the query."""
 
     def __init__(self, queries: Queries, commons: Mapping[str, Common]) -> None:
         self._queries = queries
@@ -116,25 +116,25 @@ class OneRowQueries:
         self.fields: list[Field] = []
 
     def taken_out(self, select: exp.Select) -> exp.Select:
-        """The SELECT with columns in the place of such subqueries: in its list, HAVING and ORDER BY."""
+        """Return the SELECT with such subqueries replaced by columns in its list, HAVING and ORDER BY."""
         parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
         if not any(part is not None and next(part.find_all(exp.Query), None) is not None for part in parts):
             return select
         changed = select.copy()
-        _name_columns(changed)
+        _name_subquery_columns(changed)
         for part in (*changed.expressions, changed.args.get("having"), changed.args.get("order")):
             for nested in [] if part is None else list(part.find_all(exp.Subquery)):
                 if nested.find_ancestor(exp.Query) is changed:
-                    nested.replace(self._value(nested))
+                    nested.replace(self._replace_subquery(nested))
         return changed
 
-    def _value(self, nested: exp.Subquery) -> exp.Expr:
+    def _replace_subquery(self, nested: exp.Subquery) -> exp.Expr:
         inner = nested.this
         is_one_row = isinstance(inner, exp.Select) and has_aggregates(inner) and len(inner.expressions) == 1
         if not is_one_row or any(inner.args.get(key) for key in ("group", "having", "limit", "offset", "distinct")):
-            raise NotModelled("a subquery that may have no row, or several")
+            raise NotModelled("a scalar subquery that may have no row, or several")
         if isinstance(nested.parent, exp.In | exp.Exists | exp.Any | exp.All):
-            raise NotModelled("a subquery that is no value")
+            raise NotModelled("a subquery that is not a value")
         planned = self._queries.query(inner, self._commons)
         (field,) = planned.fields
         name = hidden_name(f"value of a query, {len(self._planned)}")

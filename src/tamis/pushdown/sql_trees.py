@@ -1,4 +1,4 @@
-"""Looking at the tree of a query that stays text: its tables, its subqueries, its conditions."""
+"""Helpers for the syntax tree of a query: its text, tables, subqueries and conditions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tamis.pushdown.scopes import chains
 
 
 def text_of(tree: exp.Expr) -> str:
-    """A tree as text in Spark's dialect."""
+    """Return a tree as Spark SQL text."""
 
     def work() -> str:
         return str(tree.sql(SparkText, comments=False, normalize_functions=False))
@@ -26,51 +26,51 @@ def text_of(tree: exp.Expr) -> str:
 
 
 def refuse_what_engines_guess(tree: exp.Expr) -> None:
-    """A ParseError for what the embedded engine would take, and mean something of its own by.
+    """Raise ParseError for syntax that the embedded engine accepts with another meaning.
 
-    It rounds a LIMIT that counts no rows; and its COLUMNS stands for the columns of what it reads, which are those
-    that a query mentions.
+    It rounds a fractional LIMIT. Its COLUMNS expands to the columns of its input, which only has those that the query
+    mentions.
     """
     for call in tree.find_all(exp.Anonymous, exp.Columns):
         if isinstance(call, exp.Columns) or call.name.casefold() == "columns":
-            way_out = "Name the columns, or write *"
-            raise ParseError("there is no function COLUMNS", position=position_of(call), hint=way_out)
+            hint = "Name the columns, or write *"
+            raise ParseError("unknown function COLUMNS", position=position_of(call), hint=hint)
     for node in tree.find_all(exp.Limit, exp.Offset):
         given = node.expression
         is_number = isinstance(given, exp.Literal) and given.name.isdecimal() and int(given.name) < 2**63
         if isinstance(given, exp.Literal | exp.Neg) and (given.is_string or not is_number):
             raise ParseError(
-                f"{node.key.upper()} is a whole number of rows, not {text_of(given)}", position=position_of(given)
+                f"{node.key.upper()} must be a whole number of rows, not {text_of(given)}", position=position_of(given)
             )
 
 
 def parts_of_block(tree: exp.Expr) -> tuple[list[exp.Table], list[exp.Expr]]:
-    """The tables of a query outside of its subqueries, and the subqueries."""
+    """Return the tables of a query outside of its subqueries, and the subqueries."""
     tables: list[exp.Table] = []
     nested: list[exp.Expr] = []
-    stack = list(_children(tree))
+    stack = list(_iter_children(tree))
     while stack:
         node = stack.pop()
         if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Query):
-            stack += _children(node)
+            stack += _iter_children(node)
         elif isinstance(node, exp.Subquery) and node.args.get("with_") is None:
             nested.append(node.this)
-            stack += [child for child in _children(node) if child is not node.this]
+            stack += [child for child in _iter_children(node) if child is not node.this]
         elif isinstance(node, exp.Query):
             nested.append(node)
         else:
             if isinstance(node, exp.Table):
                 tables.append(node)
-            stack += _children(node)
+            stack += _iter_children(node)
     return tables[::-1], nested[::-1]
 
 
-def _children(tree: exp.Expr) -> Iterator[exp.Expr]:
+def _iter_children(tree: exp.Expr) -> Iterator[exp.Expr]:
     return (child for child in tree.iter_expressions() if not isinstance(child, exp.With))
 
 
 def preserved(tree: exp.Select) -> list[exp.Table]:
-    """The tables of a FROM of which no outer join makes rows of NULL, and that are read as they are."""
+    """Return the tables of a FROM that are not null-extended by an outer join, sampled, pivoted or renamed."""
     sources: list[exp.Expr] = [tree.args["from_"].this]
     for join in tree.args.get("joins") or ():
         side, kind = join.args.get("side"), join.args.get("kind")
@@ -99,7 +99,7 @@ def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def shorten_names(tree: exp.Expr, name: tuple[str, ...]) -> None:
-    """Let columns be called by the last part of the name of their table alone, which is that of the input."""
+    """Qualify columns by the last part of their table's name alone, which is the alias of the input."""
     folded = tuple(part.casefold() for part in name)
     for top, parts in list(chains(tree)):
         if len(parts) <= len(name) or tuple(part.casefold() for part in parts[: len(name)]) != folded:
@@ -112,7 +112,7 @@ def shorten_names(tree: exp.Expr, name: tuple[str, ...]) -> None:
 
 
 def has_free_star(tree: exp.Expr) -> bool:
-    """Whether a star stands for columns: not in `count(*)`."""
+    """Return whether a tree has a star that expands to columns, unlike that of `count(*)`."""
     return any(star.parent is None or not is_count(star.parent) for star in tree.find_all(exp.Star))
 
 
@@ -121,7 +121,7 @@ def is_count(tree: exp.Expr) -> bool:
 
 
 def may_be_several(tree: exp.Expr) -> bool:
-    """Whether a function without an alias may return several columns, as `posexplode` does."""
+    """Return whether a tree is a generator without an alias, which may return several columns, as `posexplode` does."""
     return isinstance(tree, exp.Anonymous) and tree.name.lower() in (
         "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple", "explode", "explode_outer",
         "unnest",
@@ -129,16 +129,16 @@ def may_be_several(tree: exp.Expr) -> bool:
 
 
 def inner_commons(tree: exp.Expr) -> set[str]:
-    """The names of all common table expressions inside of a query."""
+    """Return the names of all common table expressions inside of a query."""
     return {each.alias.casefold() for each in tree.find_all(exp.CTE)}
 
 
 ABOUT_THE_PRINCIPAL = frozenset(("current_user", "session_user", "user"))
-"""Functions of no arguments that tell who asks."""
+"""Functions without arguments that return the user."""
 
 
 def with_principal(tree: exp.Query, principal: str | None) -> exp.Query:
-    """A query in which whoever asks stands in the place of `current_user()`; engines would tell who runs them."""
+    """Replace `current_user()` in a query by the principal. An engine would return the user that runs the process."""
     for call in list(tree.find_all(exp.Anonymous, exp.CurrentUser)):
         if isinstance(call, exp.Anonymous) and (call.expressions or call.name.lower() not in ABOUT_THE_PRINCIPAL):
             continue

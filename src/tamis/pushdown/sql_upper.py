@@ -1,5 +1,5 @@
-"""A SELECT of which FROM and WHERE are modelled, and the rest is not: windows, lateral views, grouping sets, functions
-that nobody knows. The rest stays text, over one plan in which all names are symbols.
+"""A SELECT whose FROM and WHERE are planned while its other clauses are unsupported SQL: windows, lateral views,
+grouping sets, unknown functions. Those stay text, over one plan, with all names replaced by column ids.
 
     SELECT o.id, rank() OVER (ORDER BY c.name) AS r FROM orders o JOIN customers c ON … WHERE o.day = …
 
@@ -24,43 +24,43 @@ from tamis.scan.embedded import SIGNED, has_text_of_its_own, is_binary
 
 @dataclass(frozen=True, slots=True)
 class Upper:
-    """A text over one plan, and the names of its columns."""
+    """A SELECT as text over one plan, and the names of its columns."""
 
     tree: exp.Select
     node: Node
     names: tuple[str, ...]
 
 
-_KEPT = {"expressions", "hint", "distinct", "group", "having", "qualify", "windows", "order", "limit", "offset",
-         "laterals", "sort", "cluster", "distribute"}  # fmt: skip
-_BELOW = {"from_", "joins", "where", "with_"}
+_TEXT_CLAUSES = {"expressions", "hint", "distinct", "group", "having", "qualify", "windows", "order", "limit", "offset",
+                 "laterals", "sort", "cluster", "distribute"}  # fmt: skip
+_PLANNED_CLAUSES = {"from_", "joins", "where", "with_"}
 
 
 def upper_text(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common], table: exp.Table) -> Upper:
-    """The text of a SELECT over `table`, which stands for the plan of its FROM and WHERE."""
+    """Return a SELECT as text over `table`, which is the plan of its FROM and WHERE."""
     if not isinstance(tree, exp.Select) or tree.args.get("from_") is None:
         raise NotModelled("no SELECT over tables")
-    if any(value and key not in _KEPT | _BELOW for key, value in tree.args.items()):
-        raise NotModelled("a SELECT with more than is known")
+    if any(value and key not in _TEXT_CLAUSES | _PLANNED_CLAUSES for key, value in tree.args.items()):
+        raise NotModelled("a SELECT with an unsupported clause")
     node, scope = plan_from(queries, tree, commons)
-    node, remaining = _filtered(queries, node, scope, tree)
+    node, remaining = _add_filter(queries, node, scope, tree)
     select = tree.copy()
     for key in ("joins", "with_", "where"):
         select.set(key, None)
     select.set("from_", exp.From(this=table))
     if remaining:
         select.set("where", exp.Where(this=exp.and_(*(each.copy() for each in remaining), copy=False)))
-    names = _expand(select, scope)
+    names = _expand_stars(select, scope)
     if next(select.args["from_"].this.find_all(exp.Query), None) or _has_subquery(select):
-        raise NotModelled("a subquery in the rest of a SELECT")
+        raise NotModelled("a subquery in unsupported SQL")
     name_fields(select)
-    used = _with_symbols(select, scope)
-    outputs = [Named(symbol, value) for symbol, value in used.items()]
+    used = _replace_names(select, scope)
+    outputs = [Named(column_id, value) for column_id, value in used.items()]
     return Upper(select, Project(node, tuple(outputs)), tuple(names))
 
 
-def _filtered(queries: Queries, node: Node, scope: Scope, tree: exp.Select) -> tuple[Node, list[exp.Expr]]:
-    """The rows that pass what WHERE says of the tables, and what else it says: of columns of lateral views."""
+def _add_filter(queries: Queries, node: Node, scope: Scope, tree: exp.Select) -> tuple[Node, list[exp.Expr]]:
+    """Add the conditions on tables to the plan; return also the other conditions, which use lateral view columns."""
     where = tree.args.get("where")
     known: list[Expr] = []
     others: list[exp.Expr] = []
@@ -74,8 +74,8 @@ def _filtered(queries: Queries, node: Node, scope: Scope, tree: exp.Select) -> t
     return (Filter(node, and_(*known)) if known else node), others
 
 
-def _expand(select: exp.Select, scope: Scope) -> list[str]:
-    """Put columns in the place of stars, and tell the names of all columns."""
+def _expand_stars(select: exp.Select, scope: Scope) -> list[str]:
+    """Expand the stars of a SELECT, and return the names of all its columns."""
     found: list[exp.Expr] = []
     names: list[str] = []
     for each in select.expressions:
@@ -104,12 +104,12 @@ def _expand(select: exp.Select, scope: Scope) -> list[str]:
                 found.append(each)
         for field in fields:
             match field.value:
-                case Column((symbol,)):
-                    # A name that no scope knows: it is one of the plan already.
-                    found.append(exp.Column(this=exp.to_identifier(symbol, quoted=True), table=_MARK.copy()))
+                case Column((column_id,)):
+                    # The qualifier marks a name that is a column id already.
+                    found.append(exp.Column(this=exp.to_identifier(column_id, quoted=True), table=_MARK.copy()))
                     names.append(field.name)
                 case _:
-                    raise NotModelled("a star over columns that are computed")
+                    raise NotModelled("a star over computed columns")
     select.set("expressions", found)
     return names
 
@@ -121,8 +121,8 @@ def _has_subquery(select: exp.Select) -> bool:
     return any(node is not select for node in select.find_all(exp.Query))
 
 
-def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
-    """Put symbols in the place of names; those that are used, and their values."""
+def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
+    """Replace names by column ids in place; return the column ids in use, with their values."""
     aliases = {each.alias.casefold() for each in select.expressions if isinstance(each, exp.Alias)}
     beside = {
         column.name.casefold() for view in select.args.get("laterals") or () for column in view.find_all(exp.TableAlias)
@@ -134,13 +134,13 @@ def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
              for column in select.args[key].find_all(exp.Column)}  # fmt: skip
     used: dict[str, Expr] = {}
     found_chains = list(chains(select))
-    operand_types = {id(top): _type_as_operand(top, parts, scope) for top, parts in found_chains}
+    operand_types = {id(top): _find_operand_type(top, parts, scope) for top, parts in found_chains}
     for top, parts in found_chains:
         column = top.find(exp.Column)
         assert column is not None
         if column.args.get("table") == _MARK:
-            symbol = column.name
-            used[symbol] = Column((symbol,))
+            column_id = column.name
+            used[column_id] = Column((column_id,))
             column.set("table", None)
             continue
         is_alias = len(parts) == 1 and parts[0].casefold() in aliases
@@ -155,13 +155,13 @@ def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
             raise NotModelled(f"{parts[0]} has two meanings")
         field, inner = found
         match field.value:
-            case Column((symbol,)):
-                used[symbol] = field.value
-                named = symbol_tree(symbol, inner)
-                around = None if inner else _function_around(top)
+            case Column((column_id,)):
+                used[column_id] = field.value
+                named = symbol_tree(column_id, inner)
+                around = None if inner else _find_function_around(top)
                 if (target := operand_types[id(top)]) is not None:
                     named = exp.cast(named, target)
-                elif around in _JOINING and has_text_of_its_own(field.type):
+                elif around in _CONCATENATING and has_text_of_its_own(field.type):
                     named = exp.cast(named, "string")
                 elif around in _MEASURING and is_binary(field.type):
                     named = exp.Anonymous(this="duckdb_octet_length", expressions=[named])
@@ -169,7 +169,7 @@ def _with_symbols(select: exp.Select, scope: Scope) -> dict[str, Expr]:
                     top = top.parent
                 top.replace(named)
             case _:
-                raise NotModelled("a column that is computed")
+                raise NotModelled("a computed column")
     return used
 
 
@@ -180,11 +180,11 @@ _MIXING_CALLS = frozenset((
     "coalesce", "ifnull", "nvl", "nvl2", "greatest", "least", "array", "if", "decode", "nullif", "try_add",
     "try_subtract", "try_multiply", "try_divide", "try_mod", "mod", "pmod",
 ))  # fmt: skip
-"""Operators and functions for whose arguments an engine finds one type."""
+"""Functions, besides the operators above, for whose arguments an engine finds a common type."""
 
 
-def _type_as_operand(tree: exp.Expr, parts: Sequence[str], scope: Scope) -> str | None:
-    """The type to cast a column to where the engine would find another one for it and its neighbours than Spark."""
+def _find_operand_type(tree: exp.Expr, parts: Sequence[str], scope: Scope) -> str | None:
+    """Return the type to cast a column to if DuckDB's common type of the operands would differ from Spark's."""
     found = scope.find(parts)
     data_type = None if found is None or found[1] else found[0].type
     parent = tree.parent
@@ -196,28 +196,28 @@ def _type_as_operand(tree: exp.Expr, parts: Sequence[str], scope: Scope) -> str 
     is_mixing = isinstance(parent, _MIXING) or (
         isinstance(parent, exp.Anonymous) and parent.name.lower() in _MIXING_CALLS
     )
-    if is_mixing and pa.types.is_float32(data_type) and not _is_among_floats(parent, scope):
+    if is_mixing and pa.types.is_float32(data_type) and not _has_only_floats(parent, scope):
         return "double"
     if isinstance(parent, (*_ARITHMETIC, exp.Neg)) and pa.types.is_unsigned_integer(data_type):
         return SIGNED[str(data_type)]
     if isinstance(parent, exp.Mul) and pa.types.is_decimal(data_type) and data_type.precision <= 18:
-        # The engine computes a product of two such with 18 digits.
+        # DuckDB computes a product of two such decimals with 18 digits.
         return f"decimal(19,{data_type.scale})"
     return None
 
 
-def _is_among_floats(parent: exp.Expr, scope: Scope) -> bool:
-    """Whether all values beside each other are columns of 32-bit floats: then the result is one, too."""
-    return not isinstance(parent, exp.Div) and all(_is_float(each, scope) for each in _values_beside(parent))
+def _has_only_floats(parent: exp.Expr, scope: Scope) -> bool:
+    """Return whether all operands are columns of 32-bit floats: then the result is a 32-bit float, too."""
+    return not isinstance(parent, exp.Div) and all(_is_float(each, scope) for each in _find_operands(parent))
 
 
-def _values_beside(parent: exp.Expr) -> list[exp.Expr]:
+def _find_operands(parent: exp.Expr) -> list[exp.Expr]:
     match parent:
         case exp.Case(this=None):
             branches = [each.args["true"] for each in parent.args["ifs"]]
             return [*branches, *filter(None, (parent.args.get("default"),))]
         case exp.Case():
-            # What is compared, and what is returned, may be of two types: floats stay floats where both are.
+            # The compared and the returned values may have two types; floats stay floats only if both are floats.
             return [*parent.find_all(exp.Literal), *parent.find_all(exp.Column)]
         case exp.Anonymous(expressions=arguments) if parent.name.lower() in ("if", "nvl2"):
             return list(arguments[1:])
@@ -233,12 +233,12 @@ def _is_float(value: exp.Expr, scope: Scope) -> bool:
     return data_type is not None and bool(pa.types.is_float32(data_type))
 
 
-_JOINING = frozenset(("concat", "concat_ws", "||"))
+_CONCATENATING = frozenset(("concat", "concat_ws", "||"))
 _MEASURING = frozenset(("length", "len", "char_length", "character_length"))
 
 
-def _function_around(tree: exp.Expr) -> str | None:
-    """The function of which a value is an argument: the engine does not always mean the same by it for all types."""
+def _find_function_around(tree: exp.Expr) -> str | None:
+    """Return the function whose argument a value is. DuckDB's function may differ from Spark's for some types."""
     match tree.parent:
         case exp.DPipe():
             return "||"

@@ -1,4 +1,4 @@
-"""Symbols, the names of columns in a plan: new ones, and expressions that put one thing in the place of another."""
+"""Column ids, the unique names of columns in a plan: their allocation, and substitution in expressions."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from tamis.expr.sql_syntax import read
 
 
 class Symbols:
-    """Makes names that no other column of a plan has; engines tell names apart without regard to case."""
+    """Allocates column ids that are unique in a plan, without regard to case, as engines compare names."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {name.casefold() for name in taken}
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = {name.casefold() for name in used}
 
     def fresh(self, wanted: str) -> str:
-        """The name, or the name with a number.
+        """Return the name, with a number if it is in use.
 
         >>> symbols = Symbols()
         >>> symbols.fresh("total"), symbols.fresh("Total"), symbols.fresh("total")
         ('total', 'Total_2', 'total_3')
         """
         name, number = wanted, 1
-        while name.casefold() in self._taken:
+        while name.casefold() in self._used:
             number += 1
             name = f"{wanted}_{number}"
-        self._taken.add(name.casefold())
+        self._used.add(name.casefold())
         return name
 
     def fresh_scan(self, table: str, columns: Iterable[str]) -> list[str]:
-        """Names for the columns of a table that is read once more: `orders.id`, then `orders_2.id`."""
+        """Return column ids for one more scan of a table: `orders.id`, then `orders_2.id`."""
         columns = list(columns)
         prefix, number = table, 1
-        while any(f"{prefix}.{column}".casefold() in self._taken for column in columns):
+        while any(f"{prefix}.{column}".casefold() in self._used for column in columns):
             number += 1
             prefix = f"{table}_{number}"
         # Columns of one table may differ only by case.
@@ -45,14 +45,14 @@ class Symbols:
 
 
 def is_deterministic(expr: Expr) -> bool:
-    """Whether an expression has the same value for the same row each time."""
+    """Return whether an expression always has the same value for the same row."""
     return not any(_is_random(node) for node in walk(expr))
 
 
 def _is_random(node: Expr) -> bool:
     match node:
         case Call("sql", (Literal(str() as text), *_)):
-            # Text that nobody took apart: a name in it may mean anything, also a part of another name.
+            # SQL text that is not parsed: a match may also be a part of another name, which is safe.
             return any(f"{name}(" in text.lower() for name in NOT_DETERMINISTIC)
         case Call(function):
             return function in NOT_DETERMINISTIC
@@ -61,7 +61,7 @@ def _is_random(node: Expr) -> bool:
 
 
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
-    """The expression with others in the place of columns, also inside of text that nobody took apart.
+    """Replace columns in an expression by other expressions, also inside of SQL text that is not parsed.
 
     >>> from tamis.expr.sql import parse_sql
     >>> substitute(parse_sql("a.x + b[0] > 5"), {"a": Column(("t",)), "b": Column(("u v",))})
@@ -79,53 +79,53 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
             case _:
                 return with_args(node, args)
 
-    return fold(expr, combine, lambda node: () if _is_text(node) else operands_of(node))
+    return fold(expr, combine, lambda node: () if _is_sql_text(node) else operands_of(node))
 
 
-def _is_text(node: Expr) -> bool:
+def _is_sql_text(node: Expr) -> bool:
     return isinstance(node, Call) and node.function == "sql"
 
 
 def field_of(value: Expr, fields: tuple[str, ...], column: Column | None = None) -> Expr:
-    """A field inside of a value; `column` is the one in whose place it stands, of the same type."""
+    """Return a field inside of a value; `column` is the column that it replaces, which has the same type."""
     if not fields:
         return value
     if isinstance(value, Column):
         data_type = column.type if column is not None else None
         return Column((*value.path, *fields), value.position, data_type, value.exact)
-    tree = _tree(f"({to_sql(value)})")
+    tree = _parse_text(f"({to_sql(value)})")
     for name in fields:
         tree = exp.Dot(this=tree, expression=exp.to_identifier(name, quoted=True))
     return opaque(tree)
 
 
 def _substitute_text(text: str, replacements: Mapping[str, Expr]) -> Expr:
-    root = exp.Paren(this=_tree(text))
-    types = {column.path: type_of(column) for value in replacements.values() for column in _columns(value)}
+    root = exp.Paren(this=_parse_text(text))
+    types = {column.path: type_of(column) for value in replacements.values() for column in _find_columns(value)}
     for column in list(root.find_all(exp.Column)):
         keys = [key for key in ("catalog", "db", "table", "this") if column.args.get(key) is not None]
         found = replacements.get(column.args[keys[0]].name)
         if found is None:
             continue
-        # What follows the first part are fields.
-        value = _tree(f"({to_sql(found)})" if isinstance(found, Call) else to_sql(found))
+        # The parts after the first are fields.
+        value = _parse_text(f"({to_sql(found)})" if isinstance(found, Call) else to_sql(found))
         for key in keys[1:]:
             value = exp.Dot(this=value, expression=column.args[key].copy())
         column.replace(value)
     found_call = opaque(root.this)
     assert isinstance(found_call, Call)
-    typed = [_typed(each, types) if isinstance(each, Column) else each for each in found_call.args]
+    typed = [_add_type(each, types) if isinstance(each, Column) else each for each in found_call.args]
     return Call("sql", tuple(typed))
 
 
-def _typed(column: Column, types: Mapping[tuple[str, ...], object]) -> Column:
+def _add_type(column: Column, types: Mapping[tuple[str, ...], object]) -> Column:
     data_type = types.get(column.path)
     return column if data_type is None else Column(column.path, column.position, data_type, column.exact)
 
 
-def _columns(expr: Expr) -> list[Column]:
+def _find_columns(expr: Expr) -> list[Column]:
     return [node for node in walk(expr) if isinstance(node, Column)]
 
 
-def _tree(text: str) -> exp.Expr:
+def _parse_text(text: str) -> exp.Expr:
     return read(text, lambda tree: tree)

@@ -1,6 +1,6 @@
-"""Tables at a version: `orders VERSION AS OF 3`, `orders TIMESTAMP AS OF '2024-03-01'`.
+"""Time travel: `orders VERSION AS OF 3`, `orders TIMESTAMP AS OF '2024-03-01'`.
 
-The version becomes a part of the table's name, so that plans, texts and messages need not know of it.
+The version becomes a part of the table's name, so that plans, SQL texts and messages need no special case.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tamis.pushdown.sql_trees import shorten_names
 from tamis.pushdown.zones import instant, instant_of_text
 from tamis.tables.moments import EPOCH
 
-_NAMED = re.compile(r"(?P<name>.*) (?P<kind>VERSION|TIMESTAMP) AS OF (?P<state>.*)", re.DOTALL)
+_NAME_WITH_STATE = re.compile(r"(?P<name>.*) (?P<kind>VERSION|TIMESTAMP) AS OF (?P<state>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Which of the states that a table had is meant."""
+    """A state of a table, by version or by timestamp."""
 
     version: str | None = None
     """A number, or the name of a branch or a tag."""
@@ -33,18 +33,27 @@ class State:
 
 
 def name_states(tree: exp.Expr, moment: datetime) -> None:
-    """Make the version that a table is asked for a part of its name, in place."""
+    """Move the version of each table into its name, in place. `moment` is the timestamp of the query."""
     for table in list(tree.find_all(exp.Table)):
         asked = table.args.get("version") or table.args.get("when")
         if asked is None:
             continue
         last = table.this
         if not isinstance(asked, exp.Version) or not isinstance(last, exp.Identifier):
-            raise InvalidArgument(f"{table.name or 'what'} is asked for at a version in a way that is not known here")
+            raise InvalidArgument(
+                f"unsupported time travel syntax for {table.name or 'a source'}: "
+                "write table VERSION AS OF or table TIMESTAMP AS OF"
+            )
         if asked.args.get("kind") != "AS OF":
-            raise InvalidArgument(f"{table.name} is asked for at one state: write VERSION AS OF or TIMESTAMP AS OF")
+            raise InvalidArgument(
+                f"time travel of {table.name} needs a single state: write VERSION AS OF or TIMESTAMP AS OF"
+            )
         kind = "TIMESTAMP" if asked.name.upper() == "TIMESTAMP" else "VERSION"
-        state = _moment(asked.expression, table.name, moment) if kind == "TIMESTAMP" else _version(asked.expression)
+        state = (
+            _evaluate_timestamp(asked.expression, table.name, moment)
+            if kind == "TIMESTAMP"
+            else _parse_version(asked.expression)
+        )
         table.set("version", None)
         table.set("when", None)
         if not table.alias:
@@ -57,53 +66,53 @@ def name_states(tree: exp.Expr, moment: datetime) -> None:
 
 
 def split_state(name: str) -> tuple[str, State] | None:
-    """The name of a table, and the state that it is asked for; None where it is asked for as it is.
+    """Split a table name into the name and the requested state; return None if it requests the current state.
 
     >>> split_state("orders VERSION AS OF 3")
     ('orders', State(version='3', timestamp=None))
     """
-    found = _NAMED.fullmatch(name)
+    found = _NAME_WITH_STATE.fullmatch(name)
     if found is None:
         return None
     state = State(version=found["state"]) if found["kind"] == "VERSION" else State(timestamp=found["state"])
     return found["name"], state
 
 
-def _version(tree: exp.Expr) -> str:
+def _parse_version(tree: exp.Expr) -> str:
     if not isinstance(tree, exp.Literal):
         raise InvalidArgument(
-            f"VERSION AS OF {tree.sql('spark')}: a version is a number, a branch or a tag by its name"
+            f"VERSION AS OF {tree.sql('spark')}: expected a version number, or the name of a branch or tag"
         )
     return str(tree.this)
 
 
-def _moment(tree: exp.Expr, table: str, now: datetime) -> str:
+def _evaluate_timestamp(tree: exp.Expr, table: str, now: datetime) -> str:
     zone = now.tzinfo or UTC
     try:
         if isinstance(tree, exp.Literal) and tree.is_string:
-            return _text_of_instant(instant_of_text(tree.this, zone)) or str(tree.this)
-        return _text_of(evaluate_constant(Scope().expression(tree, Now(now))), table, zone)
+            return _format_instant(instant_of_text(tree.this, zone)) or str(tree.this)
+        return _format_value(evaluate_constant(Scope().expression(tree, Now(now))), table, zone)
     except InvalidArgument:
         raise
     except (NotModelled, TamisError, OverflowError) as error:
         raise InvalidArgument(
-            f"{table} TIMESTAMP AS OF {tree.sql('spark')}: a moment is a text, a timestamp, or what is computed of "
-            f"constants: {error}"
+            f"{table} TIMESTAMP AS OF {tree.sql('spark')}: expected a string, a timestamp or a constant expression: "
+            f"{error}"
         ) from error
 
 
-def _text_of_instant(microseconds: int | None) -> str | None:
+def _format_instant(microseconds: int | None) -> str | None:
     return None if microseconds is None else (EPOCH + timedelta(microseconds=microseconds)).isoformat()
 
 
-def _text_of(value: Literal, table: str, zone: tzinfo) -> str:
+def _format_value(value: Literal, table: str, zone: tzinfo) -> str:
     if value.is_null or value.type is None:
-        raise InvalidArgument(f"{table} TIMESTAMP AS OF NULL: give a moment")
+        raise InvalidArgument(f"{table} TIMESTAMP AS OF NULL: expected a timestamp")
     if pa.types.is_string(value.type):
-        return _text_of_instant(instant_of_text(value.value, zone)) or str(value.value)
+        return _format_instant(instant_of_text(value.value, zone)) or str(value.value)
     if pa.types.is_date(value.type):
-        return _text_of_instant(instant(EPOCH + timedelta(days=value.value), zone)) or ""
+        return _format_instant(instant(EPOCH + timedelta(days=value.value), zone)) or ""
     if pa.types.is_timestamp(value.type):
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[value.type.unit]
         return (EPOCH + timedelta(microseconds=value.value * 10**6 // per_second)).astimezone(UTC).isoformat()
-    raise InvalidArgument(f"{table} TIMESTAMP AS OF {value.value!r}: a moment is a text, a date or a timestamp")
+    raise InvalidArgument(f"{table} TIMESTAMP AS OF {value.value!r}: expected a string, a date or a timestamp")

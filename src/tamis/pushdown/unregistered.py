@@ -1,12 +1,12 @@
-"""Tables of lakes that a query names though nobody registered them.
+"""Unregistered lake tables that a query names directly.
 
 | in the query                                    | what it is                                              |
 |-------------------------------------------------|---------------------------------------------------------|
-| ``delta.`s3://lake/orders` ``                   | a table by its place                                    |
-| `prod.shop.orders`                              | one of an Iceberg catalog that is attached as `prod`    |
-| `orders VERSION AS OF 3`, `… TIMESTAMP AS OF …` | a table, registered or not, as it was                   |
+| ``delta.`s3://lake/orders` ``                   | a table by its location                                 |
+| `prod.shop.orders`                              | a table of an Iceberg catalog attached as `prod`        |
+| `orders VERSION AS OF 3`, `… TIMESTAMP AS OF …` | an earlier state of a table, registered or not          |
 
-Each is opened once for a query, at its newest state; what the queries before opened is only brought up to date.
+A query opens each table once, in its newest state. Tables that earlier queries opened are only refreshed.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from tamis.tables.source import TableSource, Versioned
 Name = tuple[str, ...]
 
 PLACES = ("delta", "iceberg", "parquet", "hive")
-"""As in Spark, a path between back-ticks after the name of a format is a table."""
+"""Format names that, as in Spark, precede the back-ticked path of a table."""
 
 MOST_REMEMBERED = 64
-"""Tables of earlier queries."""
+"""The maximum number of cached tables of earlier queries."""
 
 
 class AttachedCatalog(Protocol):
-    """A catalog of tables of lakes."""
+    """A catalog of lake tables."""
 
     def open(self, name: Sequence[str]) -> TableSource: ...
 
     def names(self, source: TableSource) -> Sequence[str]:
-        """All names that lead to a table, without that of the catalog in the session: policies go by each of them."""
+        """Return every name of a table, without the catalog's name in the session. Policies apply under each one."""
         ...
 
     def is_same(self, other: AttachedCatalog) -> bool:
-        """Whether another has the same tables."""
+        """Return whether another catalog has the same tables."""
         ...
 
     def table_names(self) -> Sequence[str]: ...
 
 
 class Opener(Protocol):
-    """Opens tables as a session does, or says that it may not."""
+    """Opens tables for a session, or raises if the session forbids it."""
 
     def open_place(self, path: str, format: str) -> TableSource: ...
 
@@ -55,7 +55,7 @@ class Opener(Protocol):
 
 
 class EarlierTables:
-    """What queries opened, for the ones to come."""
+    """A cache of the tables that earlier queries opened."""
 
     def __init__(self) -> None:
         self._sources: dict[Name, TableSource] = {}
@@ -65,7 +65,7 @@ class EarlierTables:
         return self._sources.get(name)
 
     def forget(self) -> None:
-        """A name may mean another table from now on."""
+        """Clear the cache, because a name may now refer to another table."""
         with self._lock:
             self._sources.clear()
 
@@ -78,7 +78,7 @@ class EarlierTables:
 
 
 class UnregisteredTables:
-    """Those of one query."""
+    """The unregistered tables of one query."""
 
     def __init__(
         self,
@@ -94,69 +94,69 @@ class UnregisteredTables:
         self._found: dict[Name, tuple[TableSource, Sequence[str]]] = {}
 
     def find(self, name: Name) -> tuple[LakeHandle, Sequence[str]] | None:
-        """The handle of a table and all names that lead to it; None where there is none."""
-        found = self._source(name)
+        """Return the handle of a table and all of its names; None if there is no such table."""
+        found = self._find_source(name)
         return None if found is None else (LakeHandle.of(name, found[0]), found[1])
 
-    def _source(self, name: Name) -> tuple[TableSource, Sequence[str]] | None:
-        # Places, and names in catalogs, may differ by case alone.
+    def _find_source(self, name: Name) -> tuple[TableSource, Sequence[str]] | None:
+        # Paths, and names in catalogs, are case-sensitive.
         if name not in self._found:
-            found = self._opened(name)
+            found = self._open(name)
             if found is None:
                 return None
             self._found[name] = found
-            self._earlier.keep(_key(name), found[0])
+            self._earlier.keep(_make_cache_key(name), found[0])
         return self._found[name]
 
-    def _opened(self, name: Name) -> tuple[TableSource, Sequence[str]] | None:
+    def _open(self, name: Name) -> tuple[TableSource, Sequence[str]] | None:
         split = split_state(name[-1])
         if split is not None:
-            return self._as_it_was((*name[:-1], split[0]), split[1], self._earlier.get(_key(name)))
+            return self._open_at_state((*name[:-1], split[0]), split[1], self._earlier.get(_make_cache_key(name)))
         if len(name) < 2:
             return None
         first, *rest = name
         for attached, catalog in self._catalogs.items():
             if attached.casefold() == first.casefold():
-                source = self._refreshed(name) or catalog.open(rest)
+                source = self._refresh(name) or catalog.open(rest)
                 twins = (each for each, other in self._catalogs.items() if other.is_same(catalog))
                 in_session = (f"{each}.{'.'.join(rest)}" for each in dict.fromkeys((attached, *twins)))
                 return source, (*in_session, *catalog.names(source))
         if first.casefold() in PLACES and len(rest) == 1:
-            source = self._refreshed(name) or self._opener.open_place(rest[0], first.casefold())
+            source = self._refresh(name) or self._opener.open_place(rest[0], first.casefold())
             return source, (f"{first.casefold()}.`{rest[0]}`", source.storage.uri)
         return None
 
-    def _refreshed(self, name: Name) -> TableSource | None:
-        known = self._earlier.get(_key(name))
+    def _refresh(self, name: Name) -> TableSource | None:
+        known = self._earlier.get(_make_cache_key(name))
         try:
             return known.refresh() if isinstance(known, Versioned) else None
         except TamisError:
-            # Something else may be there now: it is opened anew, or that says what is wrong.
+            # Another table may have replaced it: opening it again succeeds, or reports the error.
             return None
 
-    def _as_it_was(
+    def _open_at_state(
         self, name: Name, state: State, known: TableSource | None
     ) -> tuple[TableSource, Sequence[str]] | None:
-        found = self._registered(name) or self._source(name)
+        found = self._registered(name) or self._find_source(name)
         if found is None:
             return None
         now, names = found
         if not isinstance(now, Versioned):
             raise UnsupportedFeature(
-                f"a {now.format} table has no versions, so that {'.'.join(name)} is only there as it is now"
+                f"a {now.format} table has no versions: query {'.'.join(name)} without VERSION or TIMESTAMP AS OF"
             )
         then = self._opener.open_state(now, state)
-        if known is None or not _is_same_state(then, known):
+        if known is None or not _has_same_state(then, known):
             return then, names
-        # What was read of that state stays of use.
+        # The known source has the metadata of that state cached.
         return known, names
 
 
-def _key(name: Name) -> Name:
-    """A name by which a table is known in later queries: a relative path leads elsewhere from another folder."""
+def _make_cache_key(name: Name) -> Name:
+    """Return the cache key of a name. A relative path depends on the working directory."""
     is_relative = name[0].casefold() in PLACES and "://" not in name[-1] and not Path(name[-1]).is_absolute()
     return (*name, str(Path.cwd())) if is_relative else name
 
 
-def _is_same_state(then: TableSource, known: TableSource) -> bool:
+def _has_same_state(then: TableSource, known: TableSource) -> bool:
     return isinstance(then, Versioned) and then.is_same_state(known)

@@ -1,4 +1,4 @@
-"""The tables of a session as one principal sees them."""
+"""The tables of a session as a principal sees them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.pushdown.symbols import Symbols
 
 
 class VisibleTables:
-    """Finds tables, and puts their policies right above their scans."""
+    """Resolves tables, and applies their policies directly above their scans."""
 
     def __init__(self, catalog: Catalog, policies: Policies | None, principal: str | None) -> None:
         self._catalog = catalog
@@ -34,16 +34,16 @@ class VisibleTables:
         if self._policies is not None:
             refuse_to_reach_out(text, tree)
 
-    def scan(self, name: tuple[str, ...], symbols: Symbols) -> Planned | None:
+    def scan(self, name: tuple[str, ...], column_ids: Symbols) -> Planned | None:
         try:
-            return self._catalog.scan(name, symbols, self._others, self._protected)
+            return self._catalog.scan(name, column_ids, self._others, self._apply_policies)
         except (*TELLING, UnsupportedFeature):
-            # A database may look at values to tell the type of a column.
+            # A database may read values to find the type of a column, so its error may reveal them.
             if self._policies is None:
                 raise
             raise TableError(UNREADABLE) from None
 
-    def _protected(self, scan: TableScan, names: Sequence[str]) -> Node:
+    def _apply_policies(self, scan: TableScan, names: Sequence[str]) -> Node:
         connector = self._catalog.connectors[scan.connector]
         doubles: Sequence[Sequence[str]] = ()
         if self._policies is not None:

@@ -1,7 +1,8 @@
-"""The zone of whoever asks. Spark reads times without a zone in that of its session, and computes in it.
+"""Session time zones. Spark interprets timestamps without a zone in the session time zone, and computes in it.
 
-Tables, and what is pushed into them, know instants alone: times of a query are placed in its zone when it is planned,
-and what depends on a zone beyond that (`hour(ts)`, `CAST(ts AS DATE)`) stays with Spark, unless the zone is UTC.
+Tables and pushed-down filters only know instants: the planner converts the timestamps of a query from its zone to
+instants. Other expressions that depend on a zone (`hour(ts)`, `CAST(ts AS DATE)`) stay with Spark unless the zone is
+UTC.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from tamis.expr.nodes import Call, Column, Expr, Literal, transform, walk
 from tamis.expr.temporal import parse_timestamp
 from tamis.tables.moments import EPOCH
 
-_SAME_AS_UTC = frozenset(("utc", "etc/utc", "gmt", "etc/gmt", "z", "uct", "etc/uct", "zulu", "etc/zulu", "universal"))
+_UTC_NAMES = frozenset(("utc", "etc/utc", "gmt", "etc/gmt", "z", "uct", "etc/uct", "zulu", "etc/zulu", "universal"))
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.IGNORECASE)
 
 
-_OF_JAVA = {
+_JAVA_NAMES = {
     "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
     "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka",
     "CAT": "Africa/Harare", "CNT": "America/St_Johns", "CST": "America/Chicago", "CTT": "Asia/Shanghai",
@@ -35,18 +36,18 @@ _OF_JAVA = {
     "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles",
     "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
 }  # fmt: skip
-"""Short names, which Java has from the time when there were no others."""
+"""Java's legacy short names of time zones."""
 
 
 def zone_called(name: str) -> tzinfo:
-    """The zone of a name, as Spark takes them.
+    """Return the time zone of a name that Spark accepts.
 
     >>> zone_called("Etc/UTC"), zone_called("GMT+02:00"), zone_called("Europe/Berlin")
     (datetime.timezone.utc, datetime.timezone(datetime.timedelta(seconds=7200)), zoneinfo.ZoneInfo(key='Europe/Berlin'))
     """
-    if name.casefold() in _SAME_AS_UTC:
+    if name.casefold() in _UTC_NAMES:
         return UTC
-    name = _OF_JAVA.get(name, name)
+    name = _JAVA_NAMES.get(name, name)
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         sign, *parts = offset.groups(default="0")
@@ -57,7 +58,7 @@ def zone_called(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise InvalidArgument(
-            f"the Spark session is in the zone {name!r}, which is not known here: set spark.sql.session.timeZone to "
+            f"unknown time zone {name!r} of the Spark session: set spark.sql.session.timeZone to "
             "another name for it, as in Europe/Berlin or +02:00"
         ) from error
 
@@ -65,40 +66,44 @@ def zone_called(name: str) -> tzinfo:
 # --- Times without a zone ---------------------------------------------------------------------------------------------
 
 _INSTANTS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
-_OF_TEXTS = frozenset(("to_timestamp", "try_to_timestamp", "to_timestamp_ltz", "timestamp", "date_trunc", "to_date"))
-"""Functions of which constants are computed while a query is read."""
+_FOLDED_FUNCTIONS = frozenset(
+    ("to_timestamp", "try_to_timestamp", "to_timestamp_ltz", "timestamp", "date_trunc", "to_date")
+)
+"""Functions whose constant calls are folded while a query is parsed."""
 
 
 def name_zones(tree: exp.Expr, zone: tzinfo) -> bool:
-    """Let the timestamps that a query writes without a zone name that of the query, in place; whether all do now."""
+    """Add the zone to timestamp literals without one, in place; return whether all of them have a zone now."""
     for each in tree.find_all(exp.Cast):
         text = each.this
         if each.to.this in _INSTANTS and isinstance(text, exp.Literal) and text.is_string:
             placed = instant_of_text(text.this, zone)
             if placed is not None:
                 text.set("this", (EPOCH + timedelta(microseconds=placed)).isoformat())
-    calls = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in _OF_TEXTS)
+    calls = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in _FOLDED_FUNCTIONS)
     return not any(isinstance(arg, exp.Literal | exp.Cast) for call in calls for arg in call.expressions)
 
 
 def place_times(expr: Expr, columns: Mapping[str, pa.DataType | None], zone: tzinfo) -> Expr:
-    """Texts and dates that are compared with instants, as instants of a zone. Columns are not bound yet."""
+    """Convert strings and dates that are compared with instants to instants of a zone, in an unbound expression."""
 
     def data_type(node: Expr) -> pa.DataType | None:
         return column_type(node, columns) if isinstance(node, Column) else type_of(node)
 
-    def placed(node: Expr) -> Expr:
+    def convert(node: Expr) -> Expr:
         if not isinstance(node, Call) or (node.function not in COMPARISONS and node.function != "in"):
             return node
         if not any(is_instant(data_type(arg)) for arg in node.args):
             return node
-        return Call(node.function, tuple(_placed(arg, zone) if isinstance(arg, Literal) else arg for arg in node.args))
+        return Call(
+            node.function, tuple(_to_instant(arg, zone) if isinstance(arg, Literal) else arg for arg in node.args)
+        )
 
-    return transform(expr, placed)
+    return transform(expr, convert)
 
 
 def column_type(column: Column, columns: Mapping[str, pa.DataType | None]) -> pa.DataType | None:
-    """The type of a column, or of a field inside of it, that is not bound yet."""
+    """Return the type of an unbound column, or of a field inside of it."""
     found = columns.get(column.path[0])
     for name in column.path[1:]:
         index = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
@@ -106,7 +111,7 @@ def column_type(column: Column, columns: Mapping[str, pa.DataType | None]) -> pa
     return found
 
 
-def _placed(value: Literal, zone: tzinfo) -> Literal:
+def _to_instant(value: Literal, zone: tzinfo) -> Literal:
     found: int | None = None
     if value.is_null or value.type is None:
         return value
@@ -120,7 +125,7 @@ def _placed(value: Literal, zone: tzinfo) -> Literal:
 
 
 def instant_of_text(text: str, zone: tzinfo) -> int | None:
-    """The microsecond that a text without a zone means; None for one that has a zone, or is no time."""
+    """Return the microsecond of a timestamp text without a zone; None if it has a zone or is not a timestamp."""
     parsed = parse_timestamp(text)
     if parsed is None or parsed[1]:
         return None
@@ -128,25 +133,25 @@ def instant_of_text(text: str, zone: tzinfo) -> int | None:
 
 
 def instant(local: datetime, zone: tzinfo) -> int:
-    # An hour that a clock leaves out is the one after it, and one that it has twice is the first, as in Java.
+    # As in Java, an hour that daylight saving skips is the one after it, and of a repeated hour the first one counts.
     return (local.replace(tzinfo=zone) - EPOCH) // timedelta(microseconds=1)
 
 
-# --- What depends on a zone -------------------------------------------------------------------------------------------
+# --- Dependence on a time zone ----------------------------------------------------------------------------------------
 
-_OF_ANY_VALUE = COMPARISONS | {"in", "and", "or", "not", "is_null", "is_not_null", "coalesce", "case", "element_at"}
+_TYPE_INDEPENDENT = COMPARISONS | {"in", "and", "or", "not", "is_null", "is_not_null", "coalesce", "case", "element_at"}
 
 
 def depends_on_zone(expr: Expr) -> bool:
-    """Whether an expression may mean something else in another zone."""
+    """Return whether an expression may have another value in another time zone."""
     return any(isinstance(node, Call) and call_depends_on_zone(node) for node in walk(expr))
 
 
 def call_depends_on_zone(call: Call) -> bool:
-    """The same of a function, whatever its arguments do."""
+    """Return whether a function depends on the time zone, regardless of its arguments' own calls."""
     given = [type_of(arg) for arg in call.args]
-    if call.function in _OF_ANY_VALUE:
-        # What is compared with an instant must be one.
+    if call.function in _TYPE_INDEPENDENT:
+        # A comparison of an instant with another type depends on the zone.
         known = [each for each in given if each is not None and not pa.types.is_null(each)]
         is_test = call.function in COMPARISONS or call.function == "in"
         return is_test and any(map(is_instant, known)) and not all(map(is_instant, known))

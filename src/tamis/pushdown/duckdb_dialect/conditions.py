@@ -1,19 +1,19 @@
-"""Conditions of a DuckDB query that a scan may test as well, because both mean the same by them.
+"""Predicate pushdown for DuckDB queries: the conditions that a scan evaluates as DuckDB does.
 
-They are copied into the scan and stay in the query. So a condition that is weaker than the written one is still right,
-and one that is stronger would lose rows. What is taken over:
+They are copied into the scan and stay in the query. So a weaker condition than the written one is still correct, while
+a stronger one would lose rows. The following are pushed down:
 
-| condition                                             | where both agree                                            |
+| condition                                             | if                                                          |
 |-------------------------------------------------------|-------------------------------------------------------------|
-| `=`, `<>`, `<`, `<=`, `>`, `>=`, `IS [NOT] DISTINCT`, | a plain column, and constants of its own family: whole      |
-| `BETWEEN`, `IN (…)`                                   | numbers, decimals, doubles that no cast rounds, texts,      |
+| `=`, `<>`, `<`, `<=`, `>`, `>=`, `IS [NOT] DISTINCT`, | a plain column is compared with constants of its own family:|
+| `BETWEEN`, `IN (…)`                                   | integers, decimals, doubles that no cast rounds, strings,   |
 |                                                       | booleans, dates and timestamps in ISO form                  |
-| `LIKE`, `^@`, `starts_with`                           | a text column, and a pattern without a backslash            |
+| `LIKE`, `^@`, `starts_with`                           | a string column and a pattern without a backslash           |
 | `IS NULL`, `IS NOT NULL`, a boolean column            | always                                                      |
-| `AND`, `OR`, `NOT`                                    | as far as their operands; NOT only of what is taken whole   |
+| `AND`, `OR`, `NOT`                                    | their operands are; NOT only if its operand is exact        |
 
-Everything else (casts and functions of columns, texts against numbers, collations, NULL in a list) stays in the query
-alone. NaN is above all numbers and equal to itself, and -0.0 equals 0.0, in both.
+Everything else (casts and functions of columns, strings against numbers, collations, NULL in a list) stays in the query
+alone. In both, NaN is above all numbers and equal to itself, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -56,50 +56,50 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """What is known of a condition. Each row that satisfies the condition satisfies `expr`."""
+class _Pushed:
+    """The part of a condition that is pushed down. Each row that satisfies the condition satisfies `expr`."""
 
     expr: Expr
-    is_whole: bool
+    is_exact: bool
     """Whether `expr` is TRUE, FALSE and NULL for the same rows as the condition."""
 
 
 def conditions_of(
     block: Block, fields_of: Callable[[Reference], Sequence[Field] | None], parameters: Mapping[str, Any]
 ) -> dict[Reference, Expr]:
-    """What the rows of tables in a SELECT must satisfy, so far as that is about one table alone.
+    """Return for each table of a SELECT the predicate that its rows must satisfy, from conditions on that table alone.
 
-    `fields_of` has the columns of a table, and None for what is no table.
+    `fields_of` returns the columns of a table, and None for other sources.
     """
     known = {reference: fields_of(reference) for reference in block.references}
     found: dict[Reference, list[Expr]] = {}
     for condition in block.conditions:
-        reader = _Reader(block, known, parameters)
+        converter = _Converter(block, known, parameters)
         try:
-            taken = reader.take(condition)
-            (owner,) = reader.owners
-            predicate = bind(taken.expr, _schema_of(known[owner] or ()))
+            pushed = converter.convert(condition)
+            (owner,) = converter.owners
+            predicate = bind(pushed.expr, _make_schema(known[owner] or ()))
         except (Unknown, ExpressionError, RecursionError, ValueError):
-            # ValueError: it is about no table, or about several.
+            # ValueError: the condition refers to no table, or to several.
             continue
         if owner in block.filtered and not may_fail(predicate):
             found.setdefault(owner, []).append(predicate)
     return {reference: and_(*each) for reference, each in found.items()}
 
 
-def _schema_of(fields: Sequence[Field]) -> pa.Schema:
-    columns = ((_column_of(each), each.type) for each in fields)
+def _make_schema(fields: Sequence[Field]) -> pa.Schema:
+    columns = ((_as_column(each), each.type) for each in fields)
     return pa.schema([(column.path[0], data_type) for column, data_type in columns if column is not None])
 
 
-def _column_of(field: Field) -> Column | None:
-    """The column of a plan that a field is, where its type is known."""
+def _as_column(field: Field) -> Column | None:
+    """Return the plan column of a field; None if it is not a plain column of a known type."""
     value = field.value
     is_plain = isinstance(value, Column) and len(value.path) == 1 and field.type is not None
     return Column(value.path, type=field.type, exact=True) if is_plain and isinstance(value, Column) else None
 
 
-class _Reader:
+class _Converter:
     def __init__(
         self,
         block: Block,
@@ -111,97 +111,98 @@ class _Reader:
         self._parameters = parameters
         self.owners: set[Reference] = set()
 
-    def take(self, node: Json) -> _Taken:
+    def convert(self, node: Json) -> _Pushed:
         match node.get("type"):
             case "CONJUNCTION_AND":
-                return self._all(node["children"])
+                return self._convert_all(node["children"])
             case "CONJUNCTION_OR":
-                parts = [self.take(each) for each in node["children"]]
-                return _Taken(or_(*(each.expr for each in parts)), all(each.is_whole for each in parts))
+                parts = [self.convert(each) for each in node["children"]]
+                return _Pushed(or_(*(each.expr for each in parts)), all(each.is_exact for each in parts))
             case "OPERATOR_NOT":
-                (inner,) = map(self.take, node["children"])
-                if not inner.is_whole:
+                (inner,) = map(self.convert, node["children"])
+                if not inner.is_exact:
                     raise Unknown
-                return _Taken(not_(inner.expr), is_whole=True)
+                return _Pushed(not_(inner.expr), is_exact=True)
             case "OPERATOR_IS_NULL" | "OPERATOR_IS_NOT_NULL" as kind:
                 function = "is_null" if kind == "OPERATOR_IS_NULL" else "is_not_null"
-                return _Taken(Call(function, (self._column(node["children"][0]),)), is_whole=True)
+                return _Pushed(Call(function, (self._find_column(node["children"][0]),)), is_exact=True)
             case "COLUMN_REF":
-                column = self._column(node)
+                column = self._find_column(node)
                 if column.type is None or not pa.types.is_boolean(column.type):
                     raise Unknown
-                return _Taken(column, is_whole=True)
+                return _Pushed(column, is_exact=True)
             case "COMPARE_DISTINCT_FROM":
-                return _Taken(not_(self._compared("<=>", node["left"], node["right"])), is_whole=True)
+                return _Pushed(not_(self._convert_comparison("<=>", node["left"], node["right"])), is_exact=True)
             case str() as kind if kind in _COMPARISONS:
-                return _Taken(self._compared(_COMPARISONS[kind], node["left"], node["right"]), is_whole=True)
+                return _Pushed(self._convert_comparison(_COMPARISONS[kind], node["left"], node["right"]), is_exact=True)
             case "COMPARE_BETWEEN":
-                return self._between(node)
+                return self._convert_between(node)
             case "COMPARE_IN" | "COMPARE_NOT_IN" as kind:
                 value, *items = node["children"]
-                column = self._column(value)
-                found = Call("in", (column, *(self._constant(column, each) for each in items)))
-                return _Taken(found if kind == "COMPARE_IN" else not_(found), is_whole=True)
+                column = self._find_column(value)
+                found = Call("in", (column, *(self._convert_constant(column, each) for each in items)))
+                return _Pushed(found if kind == "COMPARE_IN" else not_(found), is_exact=True)
             case "FUNCTION":
-                return self._function(node)
+                return self._convert_function(node)
             case _:
                 raise Unknown
 
-    def _all(self, nodes: Sequence[Json]) -> _Taken:
-        """A conjunction, of those parts that are understood."""
-        found: list[_Taken] = []
+    def _convert_all(self, nodes: Sequence[Json]) -> _Pushed:
+        """Convert a conjunction: the conjuncts that are supported."""
+        found: list[_Pushed] = []
         for node in nodes:
             before = set(self.owners)
             try:
-                found.append(self.take(node))
+                found.append(self.convert(node))
             except Unknown:
                 self.owners = before
         if not found:
             raise Unknown
-        is_whole = len(found) == len(nodes) and all(each.is_whole for each in found)
-        return _Taken(and_(*(each.expr for each in found)), is_whole)
+        is_exact = len(found) == len(nodes) and all(each.is_exact for each in found)
+        return _Pushed(and_(*(each.expr for each in found)), is_exact)
 
-    def _between(self, node: Json) -> _Taken:
-        """Both bounds, or one where the type of the other, which DuckDB casts all three to, changes no answer."""
-        column = self._column(node["input"])
+    def _convert_between(self, node: Json) -> _Pushed:
+        """Convert both bounds, or only one if its result does not depend on the other's type. DuckDB casts all three
+        values to a common type."""
+        column = self._find_column(node["input"])
         found: list[Expr] = []
         is_safe = True
         for sign, bound in ((">=", node["lower"]), ("<=", node["upper"])):
             try:
-                value = self._constant(column, bound)
+                value = self._convert_constant(column, bound)
             except Unknown:
                 continue
             found.append(Call(sign, (column, value)))
             is_safe = is_safe and keeps_order(column.type, value)
         if not found or (len(found) == 1 and not is_safe):
             raise Unknown
-        return _Taken(and_(*found), is_whole=len(found) == 2)
+        return _Pushed(and_(*found), is_exact=len(found) == 2)
 
-    def _compared(self, sign: str, left: Json, right: Json) -> Expr:
+    def _convert_comparison(self, sign: str, left: Json, right: Json) -> Expr:
         if left.get("type") == "COLUMN_REF":
-            column = self._column(left)
-            return Call(sign, (column, self._constant(column, right)))
-        column = self._column(right)
-        return Call(_MIRRORED[sign], (column, self._constant(column, left)))
+            column = self._find_column(left)
+            return Call(sign, (column, self._convert_constant(column, right)))
+        column = self._find_column(right)
+        return Call(_MIRRORED[sign], (column, self._convert_constant(column, left)))
 
-    def _function(self, node: Json) -> _Taken:
-        name, arguments = node.get("function_name"), _arguments(node)
+    def _convert_function(self, node: Json) -> _Pushed:
+        name, arguments = node.get("function_name"), _get_arguments(node)
         is_scalar = not (node.get("filter") or node.get("distinct") or node.get("schema") or node.get("catalog"))
         if name not in ("~~", "!~~", "^@", "starts_with") or len(arguments) != 2 or not is_scalar:
             raise Unknown
-        column = self._column(arguments[0])
+        column = self._find_column(arguments[0])
         if not is_text(column.type):
             raise Unknown
-        pattern = self._constant(column, arguments[1])
+        pattern = self._convert_constant(column, arguments[1])
         if "\\" in pattern.value:
-            # It escapes what follows in Spark's patterns, and is a sign like others in DuckDB's.
+            # A backslash escapes the next character in Spark's patterns, but is an ordinary one in DuckDB's.
             raise Unknown
         call = Call("like" if name in ("~~", "!~~") else "startswith", (column, pattern))
-        return _Taken(not_(call) if name == "!~~" else call, is_whole=True)
+        return _Pushed(not_(call) if name == "!~~" else call, is_exact=True)
 
     # --- Columns ------------------------------------------------------------------------------------------------------
 
-    def _column(self, node: Json) -> Column:
+    def _find_column(self, node: Json) -> Column:
         if node.get("type") != "COLUMN_REF":
             raise Unknown
         *source, name = map(fold_name, node["column_names"])
@@ -209,36 +210,36 @@ class _Reader:
             meant = [each for each in self._block.references if _is_called(each, source)]
             is_doubtful = source[-1] in self._block.other_sources or self._has_struct(source[0])
         else:
-            meant = [each for each in self._block.references if self._find(each, name)]
+            meant = [each for each in self._block.references if self._find_fields(each, name)]
             is_doubtful = name in self._block.merged or name in self._block.aliases
-        # A source that is no table may have the name too: then DuckDB finds it ambiguous.
+        # If another kind of source has the name too, DuckDB reports it as ambiguous.
         if len(meant) != 1 or is_doubtful:
             raise Unknown
         (owner,) = meant
-        found = self._find(owner, name)
-        column = _column_of(found[0]) if len(found) == 1 else None
+        found = self._find_fields(owner, name)
+        column = _as_column(found[0]) if len(found) == 1 else None
         if column is None:
             raise Unknown
         self.owners.add(owner)
         return column
 
-    def _find(self, reference: Reference, name: str) -> list[Field]:
+    def _find_fields(self, reference: Reference, name: str) -> list[Field]:
         return [each for each in self._known[reference] or () if fold_name(each.name) == name]
 
     def _has_struct(self, name: str) -> bool:
-        """Whether `name.field` may be inside of a column."""
-        return any(self._find(each, name) for each in self._block.references)
+        """Return whether `name.field` may be a field of a column."""
+        return any(self._find_fields(each, name) for each in self._block.references)
 
     # --- Constants ----------------------------------------------------------------------------------------------------
 
-    def _constant(self, column: Column, node: Json) -> Literal:
-        given = self._value(node)
+    def _convert_constant(self, column: Column, node: Json) -> Literal:
+        given = self._read_constant(node)
         value = value_of_family(given, column.type)
         if value is None:
             raise Unknown
         return literal(value)
 
-    def _value(self, node: Json) -> Constant:
+    def _read_constant(self, node: Json) -> Constant:
         match node:
             case {"class": "CONSTANT", "literal": {"kind": str() as kind, "text": str() as text}}:
                 return literal_value(kind, text)
@@ -247,7 +248,7 @@ class _Reader:
             case {"class": "PARAMETER", "identifier": str() as name} if name in self._parameters:
                 return Constant(self._parameters[name], is_typed=True)
             case {"class": "CAST", "try_cast": False, "child": {"class": "CONSTANT"} as child}:
-                return cast_constant(self._value(child), type_of_cast(node))
+                return cast_constant(self._read_constant(child), type_of_cast(node))
             case _:
                 raise Unknown
 
@@ -257,7 +258,7 @@ def _is_called(reference: Reference, source: Sequence[str]) -> bool:
     return called[-len(source) :] == tuple(source)
 
 
-def _arguments(node: Json) -> list[Json]:
+def _get_arguments(node: Json) -> list[Json]:
     if "arguments" in node:
         return [each["expression"] for each in node["arguments"]]
     return list(node.get("children", ()))

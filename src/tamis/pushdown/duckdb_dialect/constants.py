@@ -1,7 +1,7 @@
 """Constants of a DuckDB query, and the values that columns of each type are compared with.
 
-A value is given only where DuckDB and a scan cannot come to different answers: no cast of the column, no rounding of
-the constant, no text that is read as a number.
+A constant has a value only if DuckDB and a scan always agree: no cast of the column, no rounding of the constant, no
+string that is parsed as a number.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tamis.expr.nodes import Literal
 from tamis.pushdown.duckdb_dialect.syntax import Json
 
 _EXACT_DIGITS = 15
-"""So many digits are a double without rounding, and divided by a power of ten the nearest one."""
-_EXACT_WHOLE = 2**53
+"""An integer of this many digits is an exact double, and divided by a power of ten gives the nearest double."""
+_EXACT_INTEGER = 2**53
 _DECIMAL_DIGITS = 18
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -30,18 +30,18 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)?",
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant, and whether DuckDB gave it its type: a text without one is cast to the type of the column."""
+    """A constant, and whether it has a type in DuckDB: a string without one is cast to the type of the column."""
 
     value: Any
     is_typed: bool
 
 
 class Unknown(Exception):
-    """A condition that stays in the query alone."""
+    """A condition that is not pushed down."""
 
 
 def literal_value(kind: str, text: str) -> Constant:
-    """A constant as versions from 2.0 on show it."""
+    """Read a constant as DuckDB 2.0 and later serialise it."""
     match kind:
         case "STRING":
             return Constant(text, is_typed=False)
@@ -57,7 +57,7 @@ def literal_value(kind: str, text: str) -> Constant:
 
 
 def stored_value(kind: str, value: Any, type_info: Any) -> Constant:
-    """A constant as versions before 2.0 show it."""
+    """Read a constant as DuckDB before 2.0 serialises it."""
     match kind, value:
         case "VARCHAR", str():
             return Constant(value, is_typed=False)
@@ -74,7 +74,7 @@ def stored_value(kind: str, value: Any, type_info: Any) -> Constant:
 
 
 def type_of_cast(node: Json) -> str:
-    """The name of the type that a constant is cast to."""
+    """Return the name of the type that a constant is cast to."""
     match node:
         case {"type_expr": {"type_name": str() as name, "children": []}}:
             return name.upper()
@@ -85,7 +85,7 @@ def type_of_cast(node: Json) -> str:
 
 
 def cast_constant(given: Constant, target: str) -> Constant:
-    """A text cast to a type, where all readers agree on what it says."""
+    """Cast a string to a type, if its format is unambiguous."""
     text = given.value
     if not isinstance(text, str) or given.is_typed:
         raise Unknown
@@ -95,7 +95,7 @@ def cast_constant(given: Constant, target: str) -> Constant:
         case "TIMESTAMP" if _TIMESTAMP.fullmatch(text):
             return Constant(datetime.fromisoformat(text), is_typed=True)
         case "TIMESTAMPTZ" | "TIMESTAMP WITH TIME ZONE" if _TIMESTAMP.fullmatch(text):
-            # The engine's zone is UTC.
+            # The engine's time zone is UTC.
             return Constant(datetime.fromisoformat(text).replace(tzinfo=UTC), is_typed=True)
         case "BOOLEAN" if text in ("t", "f"):
             return Constant(text == "t", is_typed=True)
@@ -107,7 +107,7 @@ def cast_constant(given: Constant, target: str) -> Constant:
 
 
 def value_of_family(given: Constant, data_type: pa.DataType | None) -> Any:
-    """The value that a column of a type is compared with; None where the two languages might not agree."""
+    """Return the value that a column of a type is compared with; None if DuckDB and a scan might disagree."""
     value = given.value
     if data_type is None:
         return None
@@ -118,33 +118,33 @@ def value_of_family(given: Constant, data_type: pa.DataType | None) -> Any:
     if is_text(data_type):
         return value if isinstance(value, str) else None
     if pa.types.is_date32(data_type):
-        return _date_of(given)
+        return _as_date(given)
     if pa.types.is_timestamp(data_type):
-        return _timestamp_of(given, data_type)
+        return _as_timestamp(given, data_type)
     if pa.types.is_integer(data_type):
-        return _number_of(value)
+        return _as_number(value)
     if pa.types.is_decimal128(data_type):
-        number = _number_of(value)
-        return number if number is None or _scale_of(number) <= data_type.scale else None
+        number = _as_number(value)
+        return number if number is None or _get_scale(number) <= data_type.scale else None
     if pa.types.is_float64(data_type):
-        return _double_of(value)
+        return _as_double(value)
     if pa.types.is_float32(data_type):
-        double = _double_of(value)
-        return double if double is not None and _fits_float(double) else None
+        double = _as_double(value)
+        return double if double is not None and _is_exact_float(double) else None
     return None
 
 
-def _fits_float(double: float) -> bool:
-    """Whether a double is a float as well, so that it does not matter which of the two types is compared."""
+def _is_exact_float(double: float) -> bool:
+    """Return whether a double is exactly a float, so that comparing either type gives the same result."""
     return abs(double) < 1e30 and bool(struct.unpack("f", struct.pack("f", double))[0] == double)
 
 
 def keeps_order(data_type: pa.DataType | None, value: Literal) -> bool:
-    """Whether a comparison with a value comes out the same in any type that DuckDB may cast the column to."""
+    """Return whether a comparison with a value has the same result in any type that DuckDB may cast the column to."""
     if data_type is None:
         return False
     if pa.types.is_integer(data_type):
-        return isinstance(value.value, int) and abs(value.value) <= _EXACT_WHOLE
+        return isinstance(value.value, int) and abs(value.value) <= _EXACT_INTEGER
     return bool(pa.types.is_date32(data_type) or pa.types.is_timestamp(data_type) or pa.types.is_floating(data_type))
 
 
@@ -152,41 +152,41 @@ def is_text(data_type: pa.DataType | None) -> bool:
     return data_type is not None and (pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
-def _number_of(value: Any) -> int | Decimal | None:
+def _as_number(value: Any) -> int | Decimal | None:
     match value:
         case int() if -(2**63) <= value < 2**63:
             return value
-        case Decimal() if value.is_finite() and _digits_of(value) <= _DECIMAL_DIGITS:
+        case Decimal() if value.is_finite() and _count_digits(value) <= _DECIMAL_DIGITS:
             return value
         case _:
             return None
 
 
-def _digits_of(value: Decimal) -> int:
+def _count_digits(value: Decimal) -> int:
     found = value.as_tuple()
     assert isinstance(found.exponent, int)
     return max(len(found.digits), -found.exponent) if found.exponent <= 0 else len(found.digits) + found.exponent
 
 
-def _scale_of(value: int | Decimal) -> int:
+def _get_scale(value: int | Decimal) -> int:
     exponent = Decimal(value).as_tuple().exponent
     assert isinstance(exponent, int)
     return max(0, -exponent)
 
 
-def _double_of(value: Any) -> float | None:
+def _as_double(value: Any) -> float | None:
     match value:
         case float() if math.isfinite(value):
             return value
-        case int() if abs(value) <= _EXACT_WHOLE:
+        case int() if abs(value) <= _EXACT_INTEGER:
             return float(value)
-        case Decimal() if value.is_finite() and _digits_of(value) <= _EXACT_DIGITS:
+        case Decimal() if value.is_finite() and _count_digits(value) <= _EXACT_DIGITS:
             return float(value)
         case _:
             return None
 
 
-def _date_of(given: Constant) -> date | None:
+def _as_date(given: Constant) -> date | None:
     match given.value:
         case str() as text if not given.is_typed and _DATE.fullmatch(text):
             return date.fromisoformat(text)
@@ -198,9 +198,9 @@ def _date_of(given: Constant) -> date | None:
             return None
 
 
-def _timestamp_of(given: Constant, data_type: pa.DataType) -> datetime | None:
+def _as_timestamp(given: Constant, data_type: pa.DataType) -> datetime | None:
     if data_type.unit != "us":
-        # The engine has a type for each unit, and casts between them.
+        # DuckDB has a type for each unit, and casts between them.
         return None
     value = given.value
     if isinstance(value, str) and not given.is_typed and _TIMESTAMP.fullmatch(value):

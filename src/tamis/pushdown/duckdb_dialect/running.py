@@ -1,8 +1,8 @@
-"""One run of a query in DuckDB's language, on an engine of its own.
+"""Execution of a DuckDB SQL query on its own engine.
 
-The engine is made for the query and closed after it. It reads streams of our scans, the files of scans that it reads
-faster by itself, and nothing else. Each table of the query is a view under the name that the query uses, in a schema
-and a database of that name, so that the text needs no change:
+The engine is started for the query and closed after it. It reads Arrow streams of scans, the files of native scans, and
+nothing else. Each table of the query is a view with the name that the query uses, in a schema and a database of that
+name, so that the text needs no change:
 
     orders → memory.main.orders      sales.orders → memory.sales.orders      pg.public.orders → pg.public.orders
 """
@@ -29,12 +29,12 @@ from tamis.scan.spark_functions import macros_of
 
 Parameters = Mapping[str, Any] | Sequence[Any] | None
 
-_OWN_DATABASES = frozenset(("memory", "temp", "system"))
+_BUILT_IN_DATABASES = frozenset(("memory", "temp", "system"))
 
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table as a query sees it: its name there, the plan of its rows, and its columns over that plan."""
+    """A table of a query: its name there, the plan of its rows, and its columns over that plan."""
 
     name: tuple[str, ...]
     plan: Node
@@ -43,16 +43,16 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """The rows of a table, under a name of ours, and what the query calls their columns."""
+    """The scan of a table under a generated name, with its columns' names in the query."""
 
     name: str
     scan: TableScan
     columns: tuple[tuple[str, str], ...]
-    """The name of each column in the query, and in the scan."""
+    """The name of each column in the query and in the scan."""
 
 
 class RunningDuckdb(Running):
-    """One run of a text over views. Its batches can be taken once."""
+    """One run of a text over views. Its batches can be read once."""
 
     def __init__(
         self,
@@ -64,17 +64,17 @@ class RunningDuckdb(Running):
     ) -> None:
         self._explain = explain
         self._failures: list[BaseException] = []
-        leaves = _leaves_of(text, views)
+        leaves = _make_leaves(text, views)
         named = [(leaf.name, leaf.scan) for leaf in leaves]
         own = all_own_files(named, connectors)
         self._connection = new_engine([path for files in own.values() for path in files.paths])
         try:
-            with _failing(self._failure):
-                _prepare(self._connection)
+            with _translate_errors(self._explain_failure):
+                _configure(self._connection)
                 for macro in macros_of("; ".join(files.query for files in own.values())):
                     self._connection.execute(macro)
             self._register_all(named, own, connectors)
-            with _failing(self._failure), interruptible():
+            with _translate_errors(self._explain_failure), interruptible():
                 _create_views(self._connection, views, leaves)
                 self._reader = relation_of(self._connection, text, parameters).to_arrow_reader(BATCH_ROWS)
         except BaseException:
@@ -90,16 +90,16 @@ def columns_of_answer(
     parameters: Parameters,
     explain: Callable[[BaseException], BaseException],
 ) -> pa.Schema:
-    """The columns that a text returns. Nothing is read: its tables are empty here."""
-    leaves = _leaves_of(text, views)
+    """Return the columns that a text returns. Nothing is read: the tables are empty here."""
+    leaves = _make_leaves(text, views)
     connection = new_engine(())
     try:
-        with _failing(explain):
-            _prepare(connection)
+        with _translate_errors(explain):
+            _configure(connection)
             for leaf in leaves:
                 connection.register(leaf.name, empty_leaf(leaf.scan, connectors))
             _create_views(connection, views, leaves)
-            # Functions that make rows would run.
+            # Table functions would run without a limit.
             return relation_of(connection, text, parameters).limit(0).to_arrow_reader().schema
     finally:
         connection.close()
@@ -110,25 +110,25 @@ def relation_of(connection: duckdb.DuckDBPyConnection, text: str, parameters: Pa
 
 
 @contextmanager
-def _failing(explain: Callable[[BaseException], BaseException]) -> Iterator[None]:
+def _translate_errors(explain: Callable[[BaseException], BaseException]) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
         raise explain(error) from error
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection) -> None:
+def _configure(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
 
 
-def _leaves_of(text: str, views: Sequence[TableView]) -> list[_Leaf]:
+def _make_leaves(text: str, views: Sequence[TableView]) -> list[_Leaf]:
     prefix = "tamis"
     while prefix in text.lower() or any(prefix in part.lower() for view in views for part in view.name):
-        # A name of ours comes before one of the query's tables.
+        # A generated name would shadow a table of the query.
         prefix += "_"
     found = []
     for number, view in enumerate(views, 1):
-        scan, names = _scan_of(view.plan)
+        scan, names = _find_scan(view.plan)
         columns = []
         for field in view.fields:
             assert isinstance(field.value, Column)
@@ -137,10 +137,10 @@ def _leaves_of(text: str, views: Sequence[TableView]) -> list[_Leaf]:
     return found
 
 
-def _scan_of(plan: Node) -> tuple[TableScan, dict[str, str]]:
-    """The scan below a plan, and which of its columns each output of the plan is.
+def _find_scan(plan: Node) -> tuple[TableScan, dict[str, str]]:
+    """Return the scan below a plan, and for each output of the plan the column of the scan.
 
-    Filters are left out: the text of the query has all that they ask.
+    Filters are dropped: the text of the query has all of their conditions.
     """
     names = {output.name: output.name for output in outputs_of(plan)}
     while not isinstance(plan, TableScan):
@@ -151,7 +151,7 @@ def _scan_of(plan: Node) -> tuple[TableScan, dict[str, str]]:
                 below = {each.name: each.expr.path[0] for each in plan.outputs if isinstance(each.expr, Column)}
                 names = {output: below[name] for output, name in names.items() if name in below}
             case _:
-                raise TypeError(f"{type(plan).__name__} is no plan of a single table")
+                raise TypeError(f"expected the plan of a single table, found {type(plan).__name__}")
         plan = plan.source
     return plan, names
 
@@ -159,7 +159,7 @@ def _scan_of(plan: Node) -> tuple[TableScan, dict[str, str]]:
 def _create_views(connection: duckdb.DuckDBPyConnection, views: Sequence[TableView], leaves: Sequence[_Leaf]) -> None:
     databases = {fold_name(view.name[0]): view.name[0] for view in views if len(view.name) > 2}
     for folded, name in databases.items():
-        _refuse_own_database(folded, name)
+        _refuse_built_in_database(folded, name)
         connection.execute(f"ATTACH ':memory:' AS {engine_name(name)}")
     for view, leaf in zip(views, leaves, strict=True):
         match view.name:
@@ -168,23 +168,23 @@ def _create_views(connection: duckdb.DuckDBPyConnection, views: Sequence[TableVi
             case (first, table) if fold_name(first) in databases:
                 path = (first, "main", table)
             case (schema, table):
-                _refuse_own_database(fold_name(schema), schema)
+                _refuse_built_in_database(fold_name(schema), schema)
                 path = ("memory", schema, table)
             case (database, schema, table):
                 path = (database, schema, table)
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(path[:2])}")
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote_path(path[:2])}")
         columns = ", ".join(f"{engine_name(own)} AS {engine_name(name)}" for name, own in leaf.columns)
         connection.execute(
-            f"CREATE VIEW {_quoted(path)} AS SELECT {columns or '*'} FROM temp.main.{engine_name(leaf.name)}"
+            f"CREATE VIEW {_quote_path(path)} AS SELECT {columns or '*'} FROM temp.main.{engine_name(leaf.name)}"
         )
 
 
-def _refuse_own_database(folded: str, name: str) -> None:
-    if folded in _OWN_DATABASES:
+def _refuse_built_in_database(folded: str, name: str) -> None:
+    if folded in _BUILT_IN_DATABASES:
         raise InvalidArgument(
-            f"{name} is a database of DuckDB's own, so that no table can be called {name}.…: use another name"
+            f"{name} is a built-in database of DuckDB, so no table can be called {name}.…: use another name"
         )
 
 
-def _quoted(path: Sequence[str]) -> str:
+def _quote_path(path: Sequence[str]) -> str:
     return ".".join(map(engine_name, path))

@@ -1,9 +1,9 @@
-"""What a text in DuckDB's language reads from, as the engine's own parser tells it.
+"""The tables, columns and conditions of a DuckDB SQL text, from DuckDB's own parser.
 
-`json_serialize_sql` gives the tree that DuckDB will run, so nothing is read in another way here than there. The tree
-differs a little between versions of DuckDB, and has more kinds of nodes than are known here. So what is not known never
-takes anything away: a table without a condition is read whole, and a query with an unknown source of rows has all
-columns of all tables.
+`json_serialize_sql` returns the syntax tree that DuckDB will run, so both read the text alike. The tree differs a
+little between versions of DuckDB, and has more kinds of nodes than this module knows. An unknown node never narrows a
+scan: a table without a known condition is read completely, and a query with an unknown kind of source reads all columns
+of all tables.
 
     SELECT o.id FROM orders o JOIN items i USING (id) WHERE o.day = DATE '2024-01-01' AND i.price > 5
 
@@ -24,35 +24,35 @@ from tamis.errors import ParseError, UnsupportedFeature
 
 Json = Mapping[str, Any]
 
-_ROWS_OF_ARGUMENTS = frozenset(
+_PURE_TABLE_FUNCTIONS = frozenset(
     ("range", "generate_series", "unnest", "json_each", "json_tree", "repeat", "repeat_row", "generate_subscripts")
 )
-"""Functions that make rows of their arguments alone. Any other may read a table by a name in a text."""
+"""Table functions that depend on their arguments only. Any other may read a table whose name is in a string."""
 
 _SOURCES = frozenset(
     ("BASE_TABLE", "JOIN", "SUBQUERY", "TABLE_FUNCTION", "EMPTY", "EXPRESSION_LIST", "EMPTY_FROM", "CTE", "VALUES")
 )
-"""Kinds of sources that take from a table only the columns that the query names."""
+"""Kinds of sources that read only the columns that the query names."""
 
 _JOINS = frozenset(("REGULAR", "CROSS", "ASOF", "POSITIONAL"))
-"""Joins that match columns which the query names. NATURAL takes whichever have the same name."""
+"""Joins on columns that the query names. NATURAL matches all columns of the same name."""
 
 MOST_PARTS = 3
-"""Of the name of a table: database, schema, table."""
+"""The maximum number of parts of a table name: database, schema, table."""
 
 
 @dataclass(eq=False)
 class Reference:
-    """A table where a query reads from it."""
+    """A reference to a table in a query."""
 
     name: tuple[str, ...]
     alias: str
-    """What columns are called after; empty where that is the table's own name."""
+    """The qualifier of its columns; empty if that is the table name."""
     is_renamed: bool
-    """Whether its columns have other names in the query, by their positions."""
+    """Whether it has column aliases, which rename its columns by position."""
     is_sampled: bool
     needs_all: bool = False
-    """Whether a star stands for its columns."""
+    """Whether a star expands to its columns."""
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -61,60 +61,60 @@ class Reference:
 
 @dataclass(frozen=True)
 class Block:
-    """A SELECT with conditions: the sources in its FROM, and what each row of its answer satisfies."""
+    """A SELECT with conditions: the sources of its FROM, and the conditions that each row of its result satisfies."""
 
     references: tuple[Reference, ...]
     filtered: tuple[Reference, ...]
-    """Those whose rows may be left out where they do not satisfy a condition: no outer join keeps them."""
+    """References whose rows may be skipped if they fail a condition: no outer join preserves them."""
     conditions: tuple[Json, ...]
     merged: frozenset[str]
     """Columns of USING, which belong to several sources."""
     aliases: frozenset[str]
-    """Names that the SELECT gives to something else than a column of that name."""
+    """Aliases in the SELECT list, except those of a column of the same name."""
     other_sources: frozenset[str]
-    """The names of sources that are no tables."""
+    """The names of sources that are not tables."""
 
 
 @dataclass
 class Syntax:
-    """What is known of a text before it runs."""
+    """The tables, columns and conditions of a text."""
 
     references: list[Reference] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     mentioned: set[str] = field(default_factory=set)
-    """Every name and every text in the query, folded: a column that is not among them is not asked for."""
+    """Every name and string in the query, case-folded: a column that is not among them is not read."""
     commons: set[str] = field(default_factory=set)
-    """Names of common table expressions, folded."""
+    """Names of common table expressions, case-folded."""
     is_opaque: bool = False
-    """Whether it may read from tables, or columns, that the tree does not name."""
+    """Whether it may read tables or columns that the tree does not name."""
     is_listing: bool = False
-    """Whether it asks for the names of tables, which only the session knows."""
+    """Whether it lists table names, which only the session knows."""
     has_data_columns: bool = False
-    """Whether the columns of the answer follow from the rows, as those of PIVOT do."""
+    """Whether the columns of the result depend on the rows, as those of PIVOT do."""
     parameters: frozenset[str] = frozenset()
 
 
 def said_by(error: BaseException) -> str:
-    """What DuckDB says is wrong with a text in its own language, advice included, in one line."""
+    """Return DuckDB's error message about a text in one line, including its advice."""
     text = re.split(r"\n\s*LINE \d+:", str(error))[0]
     text = re.sub(r"^(?:[A-Z][A-Za-z]* )+Error: ", "", " ".join(text.split()))
     return text or type(error).__name__
 
 
 def fold_name(name: str) -> str:
-    """A name as DuckDB compares names: without regard to the case of ASCII letters."""
+    """Fold a name as DuckDB compares names: without regard to the case of ASCII letters."""
     return "".join(sign.lower() if sign.isascii() else sign for sign in name)
 
 
 def read_syntax(text: str, connection: duckdb.DuckDBPyConnection) -> Syntax:
-    """What a text asks for; `ParseError` where it is no query. Nothing of it runs on the connection."""
+    """Parse a text without running it; raise `ParseError` if it is not a query."""
     try:
         statements = connection.extract_statements(text)
     except duckdb.Error as error:
         raise ParseError(said_by(error)) from error
-    # PIVOT becomes several statements: a type for the values that it finds, and the query. So does a COPY of one.
+    # PIVOT becomes several statements: a type for the values that it finds, and the query. So does a COPY of a PIVOT.
     is_many = bool(statements) and (len(statements) > 1 or statements[0].type.name.startswith("MULTI"))
-    is_pivot = is_many and _stands_for_rows(text, connection)
+    is_pivot = is_many and _is_row_source(text, connection)
     if len(statements) != 1 and not is_pivot:
         found = "no query" if not statements else f"{len(statements)} statements"
         raise ParseError(f"expected one query, found {found}")
@@ -126,7 +126,7 @@ def read_syntax(text: str, connection: duckdb.DuckDBPyConnection) -> Syntax:
             hint="Only queries run here: SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SUMMARIZE",
         )
     parameters = frozenset(statement.named_parameters)
-    node = None if is_many else _tree_of(text, connection)
+    node = None if is_many else _serialise_tree(text, connection)
     if node is None:
         return Syntax(is_opaque=True, has_data_columns=is_many, parameters=parameters)
     reader = _Reader()
@@ -135,8 +135,8 @@ def read_syntax(text: str, connection: duckdb.DuckDBPyConnection) -> Syntax:
     return reader.found
 
 
-def _stands_for_rows(text: str, connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a statement can stand where rows are read from, which only queries can."""
+def _is_row_source(text: str, connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether a statement can be a source in FROM, which only queries can."""
     try:
         found = connection.extract_statements(f"SELECT * FROM (\n{text.rstrip().rstrip(';')}\n) AS pivoted")
     except duckdb.Error:
@@ -144,8 +144,8 @@ def _stands_for_rows(text: str, connection: duckdb.DuckDBPyConnection) -> bool:
     return found[-1].type.name.startswith(("SELECT", "MULTI"))
 
 
-def _tree_of(text: str, connection: duckdb.DuckDBPyConnection) -> Json | None:
-    """The tree of a query; None where the engine does not show it."""
+def _serialise_tree(text: str, connection: duckdb.DuckDBPyConnection) -> Json | None:
+    """Return the syntax tree of a query; None if DuckDB cannot serialise it."""
     try:
         row = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
         found: dict[str, Any] = json.loads(row[0]) if row is not None else {"error": True}
@@ -161,26 +161,26 @@ class _Reader:
     def __init__(self) -> None:
         self.found = Syntax()
         self._sources: set[str] = set()
-        """Names and aliases of everything that rows come from."""
+        """Names and aliases of all sources."""
         self._references: dict[int, Reference] = {}
-        """By the identity of their nodes."""
+        """References by the `id()` of their nodes."""
         self._tested: set[int] = set()
-        """The queries inside of EXISTS, whose columns do not matter."""
+        """The queries inside of EXISTS, by `id()`, whose columns do not matter."""
 
     def read(self, root: Json) -> None:
         for node in nodes_of(root):
-            self._take_in(node)
+            self._collect_names(node)
         self.found.references += self._references.values()
         for node in nodes_of(root):
             if node.get("type") == "SELECT_NODE":
                 self._read_select(node)
-            if node.get("class") == "COLUMN_REF" and fold_name(_names(node)[-1]) in self._sources:
-                # A row as a whole, by the name of its table.
+            if node.get("class") == "COLUMN_REF" and fold_name(_get_column_names(node)[-1]) in self._sources:
+                # A table name as a column is its whole row.
                 self.found.is_opaque = True
 
     # --- Names --------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, node: Json) -> None:
+    def _collect_names(self, node: Json) -> None:
         found = self.found
         for value in node.values():
             if isinstance(value, str):
@@ -198,15 +198,15 @@ class _Reader:
             found.is_opaque = True
             found.is_listing |= not isinstance(node.get("query"), dict)
         if "sample" in node and kind not in _SOURCES and kind != "SELECT_NODE":
-            # PIVOT, SHOW, and whatever a later version reads rows from.
+            # PIVOT, SHOW, and sources of later versions.
             found.is_opaque = True
-        if kind == "TABLE_FUNCTION" and not _makes_rows_of_arguments(node):
+        if kind == "TABLE_FUNCTION" and not _depends_on_arguments_only(node):
             found.is_opaque = True
         if "sample" in node and "alias" in node:
             self._sources.add(fold_name(node["alias"]))
         if kind == "BASE_TABLE":
             self._sources.add(fold_name(node["table_name"]))
-            self._references[id(node)] = _reference(node)
+            self._references[id(node)] = _make_reference(node)
         if node.get("class") == "SUBQUERY" and node.get("subquery_type") == "EXISTS":
             self._tested.add(id(node["subquery"].get("node")))
         if isinstance(node.get("cte_map"), dict):
@@ -227,11 +227,11 @@ class _Reader:
         self._read_stars(node, references)
         where = node.get("where_clause")
         if isinstance(where, dict):
-            conditions += _conjuncts(where)
+            conditions += _split_conjuncts(where)
         if conditions and kept:
             others = frozenset(fold_name(each.get("alias", "")) for each, reference in sources if reference is None)
             self.found.blocks.append(
-                Block(references, tuple(kept), tuple(conditions), frozenset(merged), _aliases(node), others)
+                Block(references, tuple(kept), tuple(conditions), frozenset(merged), _collect_aliases(node), others)
             )
 
     def _read_source(
@@ -244,7 +244,7 @@ class _Reader:
         *,
         is_kept: bool,
     ) -> None:
-        """Collect the sources of a FROM. `is_kept`: a row that fails a condition of the SELECT changes nothing."""
+        """Collect the sources of a FROM. `is_kept`: rows that fail a condition of the SELECT may be skipped."""
         waiting: list[tuple[object, bool]] = [(node, is_kept)]
         while waiting:
             each, is_free = waiting.pop()
@@ -257,7 +257,7 @@ class _Reader:
                 left = is_free and is_plain and kind in ("INNER", "LEFT", "SEMI", "ANTI")
                 right = is_free and is_plain and kind in ("INNER", "RIGHT")
                 if left and right and isinstance(each.get("condition"), dict):
-                    conditions += _conjuncts(each["condition"])
+                    conditions += _split_conjuncts(each["condition"])
                 waiting += [(each.get("right"), right), (each.get("left"), left)]
             elif each.get("type") == "BASE_TABLE":
                 reference = self._references[id(each)]
@@ -269,14 +269,14 @@ class _Reader:
 
     def _read_stars(self, node: Json, references: Sequence[Reference]) -> None:
         is_tested = id(node) in self._tested
-        for star in _own_stars(node):
+        for star in _iter_own_stars(node):
             if is_tested and any(star is each for each in node["select_list"]):
                 continue
             name = star.get("relation_name")
             if name and not any(fold_name(each.called[-1]) == fold_name(name) for each in references):
-                # Of the query around this one, or of another source.
+                # The star belongs to an outer query, or to another kind of source.
                 self.found.is_opaque |= fold_name(name) not in {
-                    fold_name(each) for each in _aliases_of_sources(node.get("from_table"))
+                    fold_name(each) for each in _iter_source_aliases(node.get("from_table"))
                 }
                 continue
             for each in references:
@@ -284,7 +284,7 @@ class _Reader:
 
 
 def nodes_of(root: object) -> Iterator[Json]:
-    """All nodes of a tree, whatever they are."""
+    """Yield all nodes of a tree."""
     waiting: list[object] = [root]
     while waiting:
         current = waiting.pop()
@@ -295,8 +295,8 @@ def nodes_of(root: object) -> Iterator[Json]:
             waiting += current
 
 
-def _own_stars(select: Json) -> Iterator[Json]:
-    """The stars of a SELECT that are not those of a query inside of it."""
+def _iter_own_stars(select: Json) -> Iterator[Json]:
+    """Yield the stars of a SELECT outside of its subqueries."""
     waiting: list[object] = [value for key, value in select.items() if key != "cte_map"]
     while waiting:
         current = waiting.pop()
@@ -309,24 +309,24 @@ def _own_stars(select: Json) -> Iterator[Json]:
                 waiting += current.values()
 
 
-def _aliases_of_sources(node: object) -> Iterator[str]:
+def _iter_source_aliases(node: object) -> Iterator[str]:
     return (
         each["alias"] or each.get("table_name") or "" for each in nodes_of(node) if "sample" in each and "alias" in each
     )
 
 
-def _reference(node: Json) -> Reference:
+def _make_reference(node: Json) -> Reference:
     qualified = node.get("qualified_name")
     path = qualified.get("path") if isinstance(qualified, dict) else None
     name = tuple(path or filter(None, (node.get("catalog_name"), node.get("schema_name"), node.get("table_name"))))
     if node.get("at_clause") is not None:
         raise UnsupportedFeature(
-            f"{'.'.join(name)} AT (…): dialect='duckdb' reads tables as they were registered. Register the version, "
+            f"{'.'.join(name)} AT (…): dialect='duckdb' does not support time travel. Register the version, "
             "as in c.register('before', c.open(uri, version=3))"
         )
     if len(name) > MOST_PARTS:
         raise UnsupportedFeature(
-            f"the name {'.'.join(name)} has {len(name)} parts, and in DuckDB's language a table has at most "
+            f"the table name {'.'.join(name)} has {len(name)} parts, and DuckDB supports at most "
             f"{MOST_PARTS}. Register the table under a shorter name with c.register(name, table)"
         )
     return Reference(
@@ -334,16 +334,16 @@ def _reference(node: Json) -> Reference:
     )
 
 
-def _makes_rows_of_arguments(node: Json) -> bool:
+def _depends_on_arguments_only(node: Json) -> bool:
     call = node.get("function")
-    return isinstance(call, dict) and fold_name(call.get("function_name", "")) in _ROWS_OF_ARGUMENTS
+    return isinstance(call, dict) and fold_name(call.get("function_name", "")) in _PURE_TABLE_FUNCTIONS
 
 
-def _names(column: Json) -> list[str]:
+def _get_column_names(column: Json) -> list[str]:
     return list(column.get("column_names") or ("",))
 
 
-def _conjuncts(node: Json) -> list[Json]:
+def _split_conjuncts(node: Json) -> list[Json]:
     found: list[Json] = []
     waiting: list[Json] = [node]
     while waiting:
@@ -355,11 +355,11 @@ def _conjuncts(node: Json) -> list[Json]:
     return found
 
 
-def _aliases(select: Json) -> frozenset[str]:
+def _collect_aliases(select: Json) -> frozenset[str]:
     found = set()
     for each in select.get("select_list", ()):
         alias = fold_name(each.get("alias") or "")
-        is_same = each.get("class") == "COLUMN_REF" and fold_name(_names(each)[-1]) == alias
+        is_same = each.get("class") == "COLUMN_REF" and fold_name(_get_column_names(each)[-1]) == alias
         if alias and not is_same:
             found.add(alias)
     return frozenset(found)
@@ -373,7 +373,7 @@ _PART = re.compile(r'"((?:[^"]|"")+)"|(\w+)')
 
 
 def names_in(text: str) -> Iterator[tuple[str, ...]]:
-    """Everything in a text that may be the name of a table.
+    """Yield everything in a text that may be a table name.
 
     >>> list(names_in("PIVOT sales.orders ON \\"of day\\" -- of t"))
     [('PIVOT',), ('sales', 'orders'), ('ON',), ('of day',)]
