@@ -75,7 +75,7 @@ def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, places: dic
     assert "Aggregate sum(" in on_spark.explain(query).split("As it will run")[1]
     # The same of a query that was made for the embedded engine.
     embedded = sql_tables.session(places).sql(query)
-    assert "summed as it is read" in embedded.explain()
+    assert "summed while reading" in embedded.explain()
     assert embedded.to_spark(spark).dtypes == theirs.dtypes
 
 
@@ -281,7 +281,7 @@ def test_windows_of_time(spark: Any, on_spark: tamis.Session) -> None:
 
 def test_no_session_is_no_session(places: dict[str, Path]) -> None:
     query = sql_tables.session(places).sql("SELECT id FROM orders")
-    with pytest.raises(tamis.TamisError, match="spark is a SparkSession, not a NoneType"):
+    with pytest.raises(tamis.TamisError, match="spark must be a SparkSession, not a NoneType"):
         query.to_spark(None)
 
 

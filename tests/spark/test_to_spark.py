@@ -371,7 +371,7 @@ def test_what_spark_cannot_have_is_refused(connect_spark: Any, tmp_path: Path) -
     assert frame.collect()[0].fine == datetime(1969, 12, 31, 23, 59, 59, 999_999)
     with pytest.raises(InvalidArgument, match="no reader 'fast'"):
         table.scan().to_spark(connect_spark, reader="fast")
-    with pytest.raises(InvalidArgument, match="spark is a SparkSession"):
+    with pytest.raises(InvalidArgument, match="spark must be a SparkSession"):
         table.scan().to_spark("local")
 
 
