@@ -96,11 +96,11 @@ CALLS: dict[str, tuple[Call, str]] = {
     ),
     "Python objects": (
         lambda at: tamis.connect().register("x", pandas.DataFrame({"a": [object()]})),
-        "Arrow does not take the rows of a DataFrame: .* column a .*Give the column one type",
+        "Arrow cannot convert a DataFrame: .* column a .*Give the column a single type",
     ),
     "columns of one name": (
         lambda at: tamis.connect().register("x", pandas.DataFrame([[1, 2]], columns=["a", "a"])),
-        "Arrow does not take the rows of a DataFrame: .*'a'",
+        "Arrow cannot convert a DataFrame: .*'a'",
     ),
     "the policies' path": (lambda at: tamis.connect(policies="a\0b"), "the policies in .* cannot be read"),
     "an unknown rule": (

@@ -56,7 +56,7 @@ def test_planning_on_spark_needs_a_session() -> None:
 
 def test_something_that_is_no_spark_session_is_refused() -> None:
     pytest.importorskip("pyspark")
-    with pytest.raises(InvalidArgument, match="spark is a SparkSession, not a str"):
+    with pytest.raises(InvalidArgument, match="spark must be a SparkSession, not a str"):
         tamis.connect(spark="local[2]")
 
 
@@ -154,7 +154,7 @@ def test_types_that_the_engine_does_not_take(tmp_path: Path) -> None:
     assert found == [{"h": 1.5, "narrow": 7, "r": 1}]
     with pytest.raises(UnsupportedFeature, match="'wide' is a decimal of 50 digits"):
         session.sql("SELECT wide FROM t").to_arrow()
-    with pytest.raises(InvalidArgument, match="several columns called 'a'"):
+    with pytest.raises(InvalidArgument, match="several columns named 'a'"):
         session.register("twins", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
 
 

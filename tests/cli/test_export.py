@@ -198,7 +198,7 @@ def test_output_into_the_table_that_is_read_is_refused(tmp_path: Path) -> None:
     for output in (table / "new.parquet", table / "a.parquet", tmp_path / "link" / "x.csv", outside / "b.parquet"):
         result = run("scan", str(table), "--allow-outside", "--output", str(output))
         assert result.exit_code == 1, output
-        assert "lies inside the table" in result.stderr
+        assert "is inside the table" in result.stderr
     assert names(table) == ["a.parquet", "b.parquet"]
     assert (outside / "b.parquet").read_bytes() == before
     arguments = ("scan", str(table), "--output", str(outside / "c.parquet"))
@@ -213,6 +213,6 @@ def test_output_over_the_very_file_that_is_read_is_refused(tmp_path: Path) -> No
     for arguments in (["scan", str(file), "--output"], ["inspect", str(file), "--column", "a", "--svg"]):
         result = run(*arguments, str(file))
         assert result.exit_code == 1
-        assert "is the file that is read" in result.stderr
+        assert "is the input file" in result.stderr
     assert file.read_bytes() == before
     assert run("scan", str(file), "--output", str(tmp_path / "b.parquet")).exit_code == 0

@@ -32,7 +32,7 @@ def run(root: Path, *arguments: str) -> str:
 def test_an_index_is_built_used_looked_at_and_dropped(root: Path) -> None:
     place = root.parent / "_tamis" / root.name / "index"
     built = run(root, "index", "build", "orders", "--bloom", "name", "--columns", "id,x")
-    assert built == f"5 files, 50 rows in the index at {place}\n5 read, 0 as before, 0 dropped out\n"
+    assert built == f"5 files, 50 rows in the index at {place}\n5 read, 0 reused, 0 removed\n"
     plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--json"))
     assert next(level["kept"] for level in plan["levels"] if level["level"] == "files") == 1
     data_files(root)[0].unlink()
@@ -92,10 +92,10 @@ def test_what_was_left_out_and_what_is_stale_is_told(root: Path) -> None:
     (root / "0003.parquet").write_bytes(b"no Parquet file")
     result = run_here("index", "build", "orders", folder=root.parent)
     assert result.exit_code == 0
-    assert "1 file left out: '" in result.stderr
+    assert "1 file not indexed: '" in result.stderr
     status = run_here("index", "status", "orders", folder=root.parent)
     assert "files        4 of 5 in the table" in status.stdout
-    assert "1 file new or changed: build it again" in status.stderr
+    assert "1 file new or changed: run tamis index build again" in status.stderr
 
 
 def test_a_terminal_is_told_the_same(root: Path) -> None:

@@ -114,7 +114,7 @@ def test_pages_are_listed(run: Run) -> None:
 def test_pages_of_a_file_without_an_index_are_said_to_be_unknown(run: Run) -> None:
     result = run("bare.parquet", "--column", "id", "--pages")
     assert result.exit_code == 0
-    assert "pages of id: not known, there is no page index" in result.stdout
+    assert "pages of id: unknown, the file has no page index" in result.stdout
 
 
 @pytest.mark.parametrize("name", ["orders.parquet", "bare.parquet", "none.parquet"])
@@ -153,7 +153,7 @@ def test_bounds_that_were_cut_short_are_marked(golden: Path, run: Run) -> None:
     text = run(str(golden / "parquet" / "binary_truncated_min_max.parquet")).stdout
     assert lines_of(text, "utf8_full_truncation ")[1][-2:] == ["≥ Al", "≤ Kf"]
     assert lines_of(text, "utf8_no_truncation ")[1][-1] == "Ke"
-    assert "≥ ≤ a bound that was cut short" in text
+    assert "≥ ≤ a truncated bound" in text
     unsaid = run(str(golden / "parquet" / "data_index_bloom_encoding_stats.parquet")).stdout
     assert "Hello ?" in unsaid
     assert "yes, 1.0 KiB" in unsaid
@@ -179,7 +179,7 @@ def test_picture_is_written_beside_the_tables(run: Run, tmp_path: Path) -> None:
     result = run("orders.parquet", "--column", "id", "--svg", str(tmp_path / "id.svg"))
     assert result.exit_code == 0
     assert "row groups of id" in result.stdout
-    assert result.stderr == f"picture written to {tmp_path / 'id.svg'}\n"
+    assert result.stderr == f"chart written to {tmp_path / 'id.svg'}\n"
     root = ElementTree.parse(tmp_path / "id.svg").getroot()
     assert root.findtext("{http://www.w3.org/2000/svg}title") == "Ranges of the column id in orders.parquet"
 
@@ -288,7 +288,7 @@ def test_many_row_groups_are_cut_on_a_terminal_and_not_in_a_pipe(tmp_path: Path)
     (tmp_path / "many.parquet").write_bytes(parquet_bytes(pa.table({"x": range(100)}), row_group_size=2))
     code, shown = run_on_terminal("inspect", "many.parquet", folder=tmp_path)
     assert code == 0
-    assert "… 30 more, in a pipe or with --json" in without_colours(shown)
+    assert "… 30 more: use a pipe or --json to see all" in without_colours(shown)
     piped = run_here("inspect", "many.parquet", folder=tmp_path)
     assert len([line for line in piped.stdout.splitlines() if line.strip().startswith("49 ")]) == 1
 

@@ -85,9 +85,9 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
     ("arguments", "code", "said"),
     [
         (("orders",), 2, "no query among 'orders'"),
-        (("SELECT 1", "SELECT 2"), 2, "give one query, not several: 'SELECT 1' and 'SELECT 2'"),
+        (("SELECT 1", "SELECT 2"), 2, "pass one query, not several: 'SELECT 1' and 'SELECT 2'"),
         (("SELECT * FROM nothing", "orders"), 1, "no table 'nothing' in this session. Tables: orders. Give its place"),
-        (("SELECT * FROM orders",), 1, 'put its place behind the query, as in tamis sql "SELECT * FROM orders" orders'),
+        (("SELECT * FROM orders",), 1, 'pass its URI after the query, as in tamis sql "SELECT * FROM orders" orders'),
         (("SELECT * FROM `./orders`",), 1, 'as in tamis sql "SELECT * FROM orders" ./orders'),
         (
             ("selct id FROM orders", "orders"),
@@ -98,10 +98,10 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
         (("EXPLAIN SELECT 1",), 1, "--explain tells how a query runs"),
         (("SELECT idd FROM orders", "orders", "--explain"), 1, "Did you mean 'id'?"),
         (("SELECT * FROM orders VERSION AS OF 1", "orders"), 1, "a hive table has no versions"),
-        (("SELECT 1 AS a, 2 AS a", "--json"), 1, "several columns are called 'a'"),
+        (("SELECT 1 AS a, 2 AS a", "--json"), 1, "several columns are named 'a'"),
         (("SELECT * FROM orders", "elsewhere"), 1, "elsewhere"),
         (("SELECT ids FROM orders", "orders"), 1, "ids"),
-        (("SELECT 1", "--output-format", "csv"), 2, "--output-format goes with --output"),
+        (("SELECT 1", "--output-format", "csv"), 2, "--output-format requires --output"),
         (("SELECT 1", "--output", "x.csv", "--json"), 2, "exclude each other"),
         (("SELECT 1", "--table", "orders"), 2, "NAME=URI"),
     ],
@@ -124,7 +124,7 @@ def test_examples_of_the_help_can_be_pasted() -> None:
 def test_a_principal_needs_policies(in_folder: Path) -> None:
     code, out, told = run(COUNTS, "orders", "--principal", "ana")
     assert (code, out) == (2, "")
-    assert "--principal goes with --policies" in told
+    assert "--principal requires --policies" in told
 
 
 def test_two_tables_of_one_name_are_told_apart_by_their_own_names(in_folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_two_tables_of_one_name_are_told_apart_by_their_own_names(in_folder: Pat
     pq.write_table(pq.read_table(next((in_folder / "orders").rglob("*.parquet"))), in_folder / "other" / "orders")
     code, out, told = run(COUNTS, "orders", "other/orders")
     assert (code, out) == (2, "")
-    assert "orders and other/orders are both called 'orders': name one with --table NAME=URI" in told
+    assert "orders and other/orders are both named 'orders': name one of them with --table NAME=URI" in told
 
 
 # --- What a new user typed --------------------------------------------------------------------------------------------

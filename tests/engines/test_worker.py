@@ -87,9 +87,9 @@ def test_large_batches_travel_in_pieces_and_empty_ones_keep_their_schema(monkeyp
         ("x\n  ModuleNotFoundError: No module named 'tamis'\n\n\tat org.apache", MissingDependency, "tamis.spark.ship"),
         ("ModuleNotFoundError: No module named 'pyroaring.x'", MissingDependency, "the package 'pyroaring'"),
         ("Traceback\nValueError: one\n\nKeyError: 'two'\n\tat java", EngineError, "failed: KeyError: 'two'"),
-        ("Job aborted: Python worker exited unexpectedly (crashed)\n\tat org", EngineError, "died again and again"),
+        ("Job aborted: Python worker exited unexpectedly (crashed)\n\tat org", EngineError, "died repeatedly"),
         ("\n  [SOME_CLASS] The cluster is gone.\nmore", EngineError, "failed: [SOME_CLASS] The cluster is gone."),
-        ("", EngineError, "no reason was given"),
+        ("", EngineError, "Spark gave no reason"),
         ("x" * 5000, EngineError, "xxx …"),
     ],
 )

@@ -229,7 +229,7 @@ def test_an_average_is_made_of_parts_that_others_share(lake: LakeConnector) -> N
         [1, 46, 4, 6, 3, 13],
         [2, 86, 4, 6, 3, 23],
     ]
-    assert "summed as it is read" in lake.describe(pushed.handle)
+    assert "summed while reading" in lake.describe(pushed.handle)
     limited, top = lake.push_limit(table(lake), 3), lake.push_top_n(table(lake), [SortKey(identifier)], 3)
     for cut in (limited, top):
         assert cut is not None

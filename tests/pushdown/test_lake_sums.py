@@ -27,7 +27,7 @@ from tamis.scan.aggregation import aggregate
 from tamis.scan.measures import Measure, Partials, can_sum
 from tamis.session import Session
 
-SUMMED = "summed as it is read"
+SUMMED = "summed while reading"
 RULE = "push_aggregation_into_scan"
 COUNT = 300
 SOME = random.Random(7)

@@ -224,10 +224,10 @@ def test_options_are_checked() -> None:
     options = SourceOptions.of({"PATH": "s3://bucket/t", "storage.aws_region": "eu-west-1", "version": "3"})
     assert options == SourceOptions("s3://bucket/t", version=3, storage=(("aws_region", "eu-west-1"),))
     for given, message in (
-        ({}, "needs the place"),
-        ({"path": "t", "version": "two"}, "version is a whole number"),
+        ({}, "needs the path"),
+        ({"path": "t", "version": "two"}, "version must be a nonnegative integer"),
         ({"path": "t", "filtr": "x"}, "no option 'filtr'. Options: path, filter"),
-        ({"path": "t", "pushdown": "yes"}, "pushdown is true or false, not 'yes'"),
+        ({"path": "t", "pushdown": "yes"}, "pushdown must be true or false, not 'yes'"),
     ):
         with pytest.raises(InvalidArgument, match=message):
             SourceOptions.of(given)
@@ -255,9 +255,9 @@ def test_a_schema_must_name_columns_of_the_table(tmp_path: Path) -> None:
     asked = StructType([StructField("X", LongType()), StructField("a.b", LongType())])
     assert columns_of_schema(asked, table) == ["`X`", "`a.b`"]
     for fields, message in (
-        ([], "without columns"),
-        ([StructField("y", LongType())], "no such column. Columns: a.b, x, X"),
-        ([StructField("x", StringType())], "asks for x string, and in t.parquet it is bigint"),
+        ([], "the schema has no columns"),
+        ([StructField("y", LongType())], "which t.parquet does not have. Columns: a.b, x, X"),
+        ([StructField("x", StringType())], "has x as string, but in t.parquet it is bigint"),
     ):
         with pytest.raises(InvalidArgument, match=message):
             columns_of_schema(StructType(fields), table)

@@ -167,7 +167,7 @@ def test_how_much_is_done_is_told_while_tasks_are_under_way(
     [
         (Unknown("tamis.engines.of_tomorrow"), MissingDependency, "tamis.spark.ship(spark)"),
         (Unknown("no_such_package"), MissingDependency, "the package 'no_such_package' is not installed on Spark's"),
-        (Dies(), EngineError, "its Python workers died again and again"),
+        (Dies(), EngineError, "its Python workers died repeatedly"),
         (Stumbles(), EngineError, "'tamis: list 5 directories' failed: ZeroDivisionError: "),
     ],
     ids=["without tamis", "without a package", "a death", "a bug"],

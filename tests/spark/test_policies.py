@@ -99,7 +99,7 @@ def test_scans_and_other_ways_to_the_files(ana: Session, spark: Any, place: Path
 
 def test_settings_of_spark_and_of_its_process_are_not_put_into_texts(ana: Session, spark: Any, place: Path) -> None:
     for text in ("'${env:HOME}'", "'\\u0024{env:HOME}'", "max(id) OVER (ORDER BY '${spark.app.name}')"):
-        with pytest.raises(AccessDenied, match="leave it away"):
+        with pytest.raises(AccessDenied, match="remove it"):
             ana.sql(f"SELECT {text} FROM orders")
     anybody = tamis.connect(spark=spark).register("orders", place)
     assert anybody.sql("SELECT '${spark.app.name}' AS x").collect() == [("tamis-tests",)]

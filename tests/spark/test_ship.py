@@ -45,5 +45,5 @@ def test_a_frame_says_so_where_tamis_is_not_on_the_workers(tmp_path: Path) -> No
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "tamis is not on Spark's workers, which read the table with it" in done.stderr
+    assert "tamis is not installed on Spark's workers, which need it to read the table" in done.stderr
     assert "tamis.spark.ship(spark)" in done.stderr

@@ -59,7 +59,7 @@ def test_rows_equal_those_of_the_embedded_engine(
     found = on_spark.sql(query)
     assert found.columns == embedded.column_names
     assert sql_tables.same_rows(found.toArrow(), embedded)
-    assert "does not take the plan" not in caplog.text
+    assert "rejects the plan" not in caplog.text
 
 
 def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, places: dict[str, Path], spark: Any) -> None:
@@ -75,7 +75,7 @@ def test_sums_are_sparks_own_with_its_types(on_spark: tamis.Session, places: dic
     assert "Aggregate sum(" in on_spark.explain(query).split("Optimized plan")[1]
     # The same of a query that was made for the embedded engine.
     embedded = sql_tables.session(places).sql(query)
-    assert "summed as it is read" in embedded.explain()
+    assert "summed while reading" in embedded.explain()
     assert embedded.to_spark(spark).dtypes == theirs.dtypes
 
 
@@ -281,7 +281,7 @@ def test_windows_of_time(spark: Any, on_spark: tamis.Session) -> None:
 
 def test_no_session_is_no_session(places: dict[str, Path]) -> None:
     query = sql_tables.session(places).sql("SELECT id FROM orders")
-    with pytest.raises(tamis.TamisError, match="spark is a SparkSession, not a NoneType"):
+    with pytest.raises(tamis.TamisError, match="spark must be a SparkSession, not a NoneType"):
         query.to_spark(None)
 
 

@@ -66,7 +66,7 @@ def test_a_stopped_session_is_one_clear_error(session: Any, table: Path, monkeyp
     with monkeypatch.context() as stopped:
         stop(session, stopped)
         for name, use in uses.items():
-            with pytest.raises(EngineError, match=r"^the Spark session was stopped: make a new one") as caught:
+            with pytest.raises(EngineError, match=r"^the Spark session was stopped: create a new one") as caught:
                 use()
             assert caught.value.__cause__ is None, name
         files.unpersist()

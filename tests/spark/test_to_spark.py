@@ -256,7 +256,7 @@ def test_required_columns_are_not_null(any_spark: Any, tmp_path: Path) -> None:
         assert [field.nullable for field in frame.schema] == [False] * len(flat) + [True]
     pq.write_table(rows.set_column(0, "id", pa.array([1, None, 2, 3, 4])), tmp_path / "1.parquet")
     for reader in ("spark", "arrow"):
-        with pytest.raises(PySparkException, match="the column 'id' holds NULL"):
+        with pytest.raises(PySparkException, match="the column 'id' has NULL"):
             tamis.open(tmp_path).scan(columns=["id"]).to_spark(any_spark, reader=reader).collect()
 
 
@@ -296,7 +296,7 @@ def test_page_indexes_of_many_files_are_read_where_those_of_some_are_worth_it(
         return scan._plan_listing(listing, to_pages=to_pages)
 
     wanted = to_spark.Wanted(scan._source, scan._reader, scan._listing, None, plan)
-    left, in_pages = to_spark._looked_into(wanted, scan._listing)
+    left, in_pages = to_spark._plan_selective(wanted, scan._listing)
     assert (in_pages is not None) == is_narrow
     assert len(left) == 20
     assert planned == [(20, False), (to_spark.SAMPLED, True), *([(20, True)] if is_narrow else [])]
@@ -371,7 +371,7 @@ def test_what_spark_cannot_have_is_refused(connect_spark: Any, tmp_path: Path) -
     assert frame.collect()[0].fine == datetime(1969, 12, 31, 23, 59, 59, 999_999)
     with pytest.raises(InvalidArgument, match="no reader 'fast'"):
         table.scan().to_spark(connect_spark, reader="fast")
-    with pytest.raises(InvalidArgument, match="spark is a SparkSession"):
+    with pytest.raises(InvalidArgument, match="spark must be a SparkSession"):
         table.scan().to_spark("local")
 
 

@@ -1,4 +1,4 @@
-"""The command line: `tamis plan|scan|count|files|inspect|verify URI`."""
+"""The command line: `tamis plan|scan|count|files|history|index|inspect|sql|verify`."""
 
 from tamis.cli.application import main
 

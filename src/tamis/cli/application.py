@@ -1,4 +1,4 @@
-"""The program `tamis`: its commands, and what happens around each of them."""
+"""The program `tamis` and its commands."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tamis.cli.errors import Program, debug_option, show_unexpected_error
 from tamis.cli.pandas_left_out import leave_pandas_out
 
 COMMANDS = {
-    "plan": "Show what would be read, and why the rest is not.",
-    "scan": "Return the rows that match.",
-    "count": "Count the rows that match.",
-    "files": "List the files of the table, or those that a filter keeps.",
-    "history": "List the versions of a Delta or Iceberg table, and what made them.",
-    "index": "Build, look at or drop the statistics index of a table.",
-    "inspect": "Show what a Parquet file says of itself, down to its pages.",
-    "sql": "Run a query in Spark's SQL, or DuckDB's, over lakes and databases.",
-    "verify": "Prove that pruning loses no row of this table.",
+    "plan": "Show what a scan would read, and what it would skip and why.",
+    "scan": "Print or export the matching rows.",
+    "count": "Count the matching rows.",
+    "files": "List the files of a table, or those that may match a filter.",
+    "history": "List the versions of a Delta or Iceberg table.",
+    "index": "Build, show or drop the statistics index of a table.",
+    "inspect": "Show the metadata of a Parquet file, down to its pages.",
+    "sql": "Run a query in Spark SQL or DuckDB SQL over tables and databases.",
+    "verify": "Check that pruning does not lose rows of a table.",
 }
-"""What each is for. A command is in a module of its own name, imported when it is run: most need half a second."""
+"""The purpose of each command. Its module has the same name and is imported lazily: most imports take half a second."""
 
 _EXAMPLES = """\b
 Examples:
@@ -44,10 +44,10 @@ Examples:
 @click.version_option(tamis.__version__, prog_name="tamis", message="%(prog)s %(version)s")
 @debug_option
 def program() -> None:
-    """Reads of a table only what can hold a matching row, and tells what it skipped and why.
+    """Read only the data that can hold a matching row, and report what was skipped and why.
 
-    URI is a Delta or an Iceberg table, a folder of Parquet files, a Hive-style table (directories like day=2024-03-03)
-    or a single Parquet file: a local path or s3://, gs://, abfss://, hdfs://. With --catalog it is the name of an
+    URI is a Delta or Iceberg table, a directory of Parquet files, a Hive-style table (directories like day=2024-03-03)
+    or a single Parquet file: a local path or s3://, gs://, abfss://, hdfs://. With --catalog, it is the name of an
     Iceberg table.
     """
 
@@ -57,7 +57,7 @@ for _name, _purpose in COMMANDS.items():
 
 
 def main() -> None:
-    """What the script `tamis` runs."""
+    """Run the program `tamis`. It is the entry point of the script."""
     sys.excepthook = show_unexpected_error
     leave_pandas_out()
     program(prog_name="tamis")

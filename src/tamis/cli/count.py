@@ -1,4 +1,4 @@
-"""`tamis count`: how many rows match."""
+"""`tamis count`: count the matching rows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tamis.cli.progress import bytes_meter, is_watched, show_progress
     "levels",
     "policies",
     "principal",
-    columns="Checked to exist; a count does not depend on them.",
-    limit="Count no further than this.  [default: all]",
+    columns="Columns that must exist. They do not change the count.",
+    limit="Stop counting at this number, or 'all'.  [default: all]",
 )
 @json_option('A JSON object: {"count": 150}.')
 @debug_option
 def count(request: Request, as_json: bool) -> None:
-    """Count the rows that match.
+    """Count the matching rows.
 
-    Where metadata proves that all rows of a row group match, none of its columns is read.
+    If metadata proves that all rows of a row group match, none of its columns is read.
     """
     scan = request.scan()
     with show_progress(bytes_meter("counting", scan), is_wanted=is_watched()):

@@ -1,10 +1,10 @@
-"""How errors look: one line on stderr and an exit code.
+"""Error handling of the command line: one line on stderr, and an exit code.
 
-    0    done
-    1    the input or the table is wrong, or a verification failed
-    2    the command was not understood
+    0    success
+    1    the input or the table is invalid, or a verification failed
+    2    wrong usage
     130  interrupted
-    141  the reader of the pipe went away, as with `tamis scan … | head`
+    141  the reader of the pipe closed it, as with `tamis scan … | head`
 
 `--debug` adds the traceback.
 """
@@ -33,7 +33,7 @@ READER_GONE = 141
 
 _DEBUG = "tamis.debug"
 
-_IN_THE_WORDS_OF_THE_COMMAND_LINE = (
+_COMMAND_LINE_REPLACEMENTS = (
     (r"\bmerge_schema=True \(--merge-schema\)", "--merge-schema"),
     (r"\b(format|version|timestamp|ref|catalog|partitioning|int96)=(?=[\s,;]|$)", r"--\1"),
     (r"\bsnapshot_id=(?=[\s,;]|$)", "--snapshot-id"),
@@ -44,24 +44,24 @@ _IN_THE_WORDS_OF_THE_COMMAND_LINE = (
     (r", or pass storage_options=\{[^}]*\}", ""),
     (r"\bstorage_options for\b", "storage options for"),
     (r", and in Python as col\([^)]*\)", ""),
-    (r"\bRegister one with c\.register\(name, table\)", "Give its place behind the query, or --table NAME=URI"),
-    (r"\bregister it with c\.register\(name, table\)", "give its place behind the query, or --table NAME=URI"),
+    (r"\bRegister one with c\.register\(name, table\)", "Pass its URI after the query, or --table NAME=URI"),
+    (r"\bregister it with c\.register\(name, table\)", "pass its URI after the query, or --table NAME=URI"),
     (r"; c\.tables lists the tables of a session", ""),
-    (r"; c\.open\(uri\)\.schema tells the columns of a table", "; tamis inspect tells the columns of a file"),
-    (r"\bc\.explain\(query\) tells", "--explain tells"),
+    (r"; c\.open\(uri\)\.schema tells the columns of a table", "; tamis inspect shows the columns of a file"),
+    (r"\bc\.explain\(query\) tells", "--explain shows"),
     (r"\bhistory\(\) lists\b", "tamis history lists"),
-    (r"\btamis\.index\.build\(…, to=…\)", "tamis index build URI --to PLACE"),
+    (r"\btamis\.index\.build\(…, to=…\)", "tamis index build URI --to PATH"),
     (r"\bformat='(\w+)'", r"--format \1"),
     (r", or build the filter with col\('name'\) == value", ""),
 )
-"""How what a message says to a program in Python is said to whoever typed a command."""
+"""Patterns in messages that refer to the Python API, and their replacements for the command line."""
 
 
 class Program(click.Group):
-    """A group of commands whose errors people can read. It knows their names and purposes, and imports what is run."""
+    """The group of all commands. It shows errors as one line, and imports a command only when it runs."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """In the order in which they were added, which is that of use."""
+        """Return the names in the order in which the commands were added: the most used first."""
         return list(self.commands)
 
     def resolve_command(
@@ -73,7 +73,7 @@ class Program(click.Group):
     def invoke(self, context: click.Context) -> object:
         try:
             result = super().invoke(context)
-            # The command has imported it, and help, which runs none, does without.
+            # Imported lazily: help does not need it, and a command has imported it already.
             from tamis.cli.output import flush
 
             flush()
@@ -81,10 +81,10 @@ class Program(click.Group):
             if context.meta.get(_DEBUG):
                 traceback.print_exception(error)
             show_error(str(error))
-            _flush_or_forget()
+            _flush_or_discard()
             context.exit(WRONG_INPUT)
         except click.UsageError as error:
-            # An option without its value is found before its command has a context, whose usage tells more.
+            # An option without a value is detected before the command has a context. Add one, to show its usage.
             command = self.get_command(context, context.invoked_subcommand or "")
             if error.ctx is None and command is not None:
                 error.ctx = click.Context(command, context, context.invoked_subcommand)
@@ -93,7 +93,7 @@ class Program(click.Group):
             show_error("interrupted")
             context.exit(INTERRUPTED)
         except BrokenPipeError:
-            _forget_stdout()
+            _discard_stdout()
             context.exit(READER_GONE)
         return result
 
@@ -104,22 +104,22 @@ def load_command(name: str) -> click.Command:
 
 
 def show_error(message: str) -> None:
-    # It needs pyarrow, and help does not.
+    # Imported lazily: it needs pyarrow, and help does not.
     from tamis.cli.text import printable
 
     line = " ".join(part.strip() for part in message.splitlines())
-    for pattern, spoken in _IN_THE_WORDS_OF_THE_COMMAND_LINE:
-        line = re.sub(pattern, spoken, line)
+    for pattern, replacement in _COMMAND_LINE_REPLACEMENTS:
+        line = re.sub(pattern, replacement, line)
     click.echo(f"tamis: {printable(line)}", err=True)
 
 
 def show_unexpected_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What an error looks like that nobody raised on purpose: `sys.excepthook` while `--debug` is not given."""
-    show_error(f"unexpected {kind.__name__}: {error}. This is a defect of Tamis: --debug shows where it happened")
+    """Show an unexpected error as one line. It is `sys.excepthook` unless `--debug` is given."""
+    show_error(f"unexpected {kind.__name__}: {error}. This is a bug in Tamis: --debug shows where it happened")
 
 
 def switch_on_debugging(context: click.Context) -> None:
-    """Tracebacks of errors, expected or not, and the log of Tamis on stderr."""
+    """Show the tracebacks of all errors, and the log of Tamis, on stderr."""
     # The meta of a context is shared with those of its commands.
     context.meta[_DEBUG] = True
     sys.excepthook = sys.__excepthook__
@@ -142,20 +142,20 @@ def debug_option(command: Command) -> Command:
         expose_value=False,
         is_eager=True,
         callback=switch_on,
-        help="Show tracebacks and the log.",
+        help="Show tracebacks and log messages.",
     )(command)
 
 
-def _flush_or_forget() -> None:
-    """What was written before an error still goes out, unless that was the error."""
+def _flush_or_discard() -> None:
+    """Flush what was written before an error, unless flushing fails."""
     try:
         sys.stdout.flush()
     except OSError:
-        _forget_stdout()
+        _discard_stdout()
 
 
-def _forget_stdout() -> None:
-    """Nobody takes it any more: what Python would flush at its end goes nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device, because the final flush of Python would fail."""
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, sys.stdout.fileno())
+    os.close(null_device)

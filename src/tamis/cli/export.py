@@ -1,4 +1,4 @@
-"""Rows into a file: batch by batch, under another name until all of them are there."""
+"""Export rows to a file, batch by batch, under a temporary name until it is complete."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Writer(Protocol):
 
 
 class _Sink:
-    """A stream that tells how far it is, which a pipe itself does not, and what it is where it fails."""
+    """A stream with a position, which pipes lack, and with errors that name its location."""
 
-    def __init__(self, stream: IO[bytes], place: str) -> None:
+    def __init__(self, stream: IO[bytes], location: str) -> None:
         self._stream = stream
-        self._place = place
+        self._location = location
         self._position = 0
         self._is_over = False
         self.closed = False
 
     def write(self, data: Any) -> int:
         if not self._is_over:
-            with explained_writing(self._place):
+            with explained_writing(self._location):
                 write_all(self._stream, data)
         self._position += len(data)
         return len(data)
@@ -64,14 +64,14 @@ class _Sink:
 
     def flush(self) -> None:
         if not self._is_over:
-            with explained_writing(self._place):
+            with explained_writing(self._location):
                 self._stream.flush()
 
     def close(self) -> None:
-        """Who opened the stream closes it."""
+        """Do nothing: the caller that opened the stream closes it."""
 
     def end(self) -> None:
-        """Take no more. A writer that an error left behind writes its end when it is thrown away."""
+        """Ignore further writes: after an error, a writer still writes its footer when it is garbage-collected."""
         self._is_over = True
 
 
@@ -83,24 +83,24 @@ class _JsonLinesWriter:
         self._sink.write(lines(batch, json_rows(batch)))
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no rows are buffered."""
 
 
 class _CsvWriter:
-    """Numbers, booleans and texts as Arrow writes them, the rest as everywhere on the command line."""
+    """Writes numbers, booleans and strings as Arrow does, and other types as everywhere on the command line."""
 
     def __init__(self, sink: _Sink, schema: pa.Schema) -> None:
         for field in schema:
             if pa.types.is_nested(field.type):
                 raise InvalidArgument(
-                    f"column {field.name!r} is {a_type(field.type)}, which CSV cannot hold: leave it out, "
-                    "or write .parquet, .arrow or .jsonl"
+                    f"column {field.name!r} is {a_type(field.type)}, which CSV does not support: leave it out, or "
+                    "write .parquet, .arrow or .jsonl"
                 )
-        self._schema = pa.schema([(field.name, self._written_type(field.type)) for field in schema])
+        self._schema = pa.schema([(field.name, self._to_csv_type(field.type)) for field in schema])
         self._writer = pyarrow.csv.CSVWriter(sink, self._schema)
 
     @staticmethod
-    def _written_type(data_type: pa.DataType) -> pa.DataType:
+    def _to_csv_type(data_type: pa.DataType) -> pa.DataType:
         is_plain = pa.types.is_boolean(data_type) or types.is_number(data_type) or types.is_text(data_type)
         return data_type if is_plain and not pa.types.is_float16(data_type) else pa.string()
 
@@ -125,9 +125,9 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema], Writer]] = {
 
 
 def output_format(output: str, given: str | None) -> str:
-    """The format to write: the one given, else the one that the name ends in."""
+    """Return the format to write: the given one, or the one of the file extension."""
     if output != STDOUT and Path(output).is_dir():
-        raise InvalidArgument(f"'{output}' is a folder: name a file in it")
+        raise InvalidArgument(f"'{output}' is a directory: name a file in it")
     if given is not None:
         return given
     if output == STDOUT:
@@ -135,17 +135,17 @@ def output_format(output: str, given: str | None) -> str:
     ending = Path(output).suffix.lower()
     if ending not in FORMATS_BY_ENDING:
         raise InvalidArgument(
-            f"the name {output!r} does not tell what to write: end it in one of {', '.join(FORMATS_BY_ENDING)}, "
-            "or give --output-format"
+            f"cannot find the format from the name {output!r}: use an extension of {', '.join(FORMATS_BY_ENDING)}, "
+            "or pass --output-format"
         )
     return FORMATS_BY_ENDING[ending]
 
 
 def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, format: str) -> int:
-    """Write rows to a file, or to stdout, which is `-`; how many there were. A run that fails leaves no file."""
+    """Write rows to a file, or to stdout for `-`, and return their number. A failed run leaves no file."""
     if output == STDOUT:
         if is_terminal() and format not in _TEXT_FORMATS:
-            raise InvalidArgument(f"{format} is not for the eye: name a file with --output, or lead stdout into a pipe")
+            raise InvalidArgument(f"{format} is a binary format: name a file with --output, or redirect stdout")
         return _write(_Sink(sys.stdout.buffer, "stdout"), batches, schema, format)
     with new_file(output) as file:
         return _write(_Sink(file, f"'{output}'"), batches, schema, format)
@@ -154,11 +154,11 @@ def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, fo
 def _write(sink: _Sink, batches: Iterable[pa.RecordBatch], schema: pa.Schema, format: str) -> int:
     written = 0
     try:
-        with _explained_format(format):
+        with _explain_format_errors(format):
             writer = _WRITERS[format](sink, schema)
-        # A batch becomes a row group of a Parquet file, where small ones would be costly ever after.
+        # Each batch becomes a row group in Parquet, and many small row groups would slow down every reader.
         for batch in coalesce_batches(batches):
-            with _explained_format(format):
+            with _explain_format_errors(format):
                 writer.write_batch(batch)
             written += batch.num_rows
         writer.close()
@@ -169,64 +169,62 @@ def _write(sink: _Sink, batches: Iterable[pa.RecordBatch], schema: pa.Schema, fo
 
 
 @contextmanager
-def _explained_format(format: str) -> Iterator[None]:
+def _explain_format_errors(format: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise InvalidArgument(
-            f"these rows cannot be written as {format}: {error}. Try --output-format arrow"
-        ) from error
+        raise InvalidArgument(f"cannot write these rows as {format}: {error}. Try --output-format arrow") from error
 
 
 def refuse_to_overwrite(
     place: str, output: str, option: str = "--output", files: Callable[[], pa.Table] | None = None
 ) -> None:
-    """Raise where a file would be written into the very folder, or over the very file, that is read.
+    """Raise an error if the output would be inside the table that is read, or would overwrite the file that is read.
 
-    A file of the table that is a link, or has a second name, is found by what it leads to.
+    Symbolic and hard links are resolved.
     """
     if "://" in place or "://" in output:
         return
     table, target = Path(os.path.realpath(place)), Path(os.path.realpath(output))
     if target == table:
-        raise InvalidArgument(f"{option} '{output}' is the file that is read: write to another file")
-    if table in target.parents or (files is not None and target.is_file() and _is_among(target, files())):
+        raise InvalidArgument(f"{option} '{output}' is the input file: write to another file")
+    if table in target.parents or (files is not None and target.is_file() and _is_table_file(target, files())):
         raise InvalidArgument(
-            f"{option} '{output}' lies inside the table '{place}', whose rows it would become: write it elsewhere"
+            f"{option} '{output}' is inside the table '{place}', and would become part of it: write it elsewhere"
         )
 
 
-def _is_among(target: Path, files: pa.Table) -> bool:
-    # Only a file of as many bytes can be the same.
-    alike = files.filter(pc.equal(files["size"], target.stat().st_size))["path"].to_pylist()
-    return any(Path(path).exists() and target.samefile(path) for path in alike)
+def _is_table_file(target: Path, files: pa.Table) -> bool:
+    # Only a file of the same size can be the same file.
+    candidates = files.filter(pc.equal(files["size"], target.stat().st_size))["path"].to_pylist()
+    return any(Path(path).exists() and target.samefile(path) for path in candidates)
 
 
 @contextmanager
 def new_file(output: str, option: str = "--output") -> Iterator[IO[bytes]]:
-    """A file that gets its name when it is complete, and is removed where it is not."""
+    """Open a file that gets its name when it is complete, and is removed after an error."""
     if "://" in output:
         raise InvalidArgument(
-            f"{option} writes local files, not {output!r}: write a file and copy it, or use {option} -"
+            f"{option} supports local files only, not {output!r}: write a local file and copy it, or use {option} -"
         )
-    # Where the name is a link, what it leads to is replaced.
+    # If the name is a symbolic link, its target is replaced.
     target = Path(os.path.realpath(output))
     if not target.parent.is_dir():
-        raise InvalidArgument(f"cannot write '{output}': there is no folder '{target.parent}'; make it first")
+        raise InvalidArgument(f"cannot write '{output}': there is no directory '{target.parent}'; create it first")
     # Devices and named pipes are written to, never replaced.
     is_replaced = target.is_file() or not target.exists()
     written = target.with_name(f".{target.name}.{os.getpid()}.partial") if is_replaced else target
-    place = f"'{output}'"
-    with explained_writing(place):
+    location = f"'{output}'"
+    with explained_writing(location):
         file = written.open("wb")
     try:
         yield file
-        with explained_writing(place):
+        with explained_writing(location):
             file.close()
             if is_replaced:
                 written.replace(target)
     finally:
-        # After an error, what is still waiting may fail once more.
+        # After an error, closing may fail again because of buffered data.
         with suppress(OSError):
             file.close()
         if is_replaced:

@@ -1,4 +1,4 @@
-"""`tamis files`: the files of a table, or those that a filter keeps."""
+"""`tamis files`: list the files of a table, or those that may match a filter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tamis.scan.funnel import format_bytes
 
 
 @click.command(
-    short_help="List the files of the table, or those that a filter keeps.",
+    short_help="List the files of a table, or those that may match a filter.",
     epilog="""\b
 Examples:
   tamis files orders --where "region <> 'us'"
@@ -26,16 +26,16 @@ Examples:
     "columns",
     "limit",
     "levels",
-    where="Only files that may hold a row for which this is true, as far as can be told without opening them.",
+    where="Only files that may hold a row for which this is true, as far as known without opening them.",
     columns="Only these columns of the list, as in path,size.  [default: all]",
-    limit="At most so many files, or 'all'.  [default: all]",
+    limit="At most this many files, or 'all'.  [default: all]",
 )
 @json_option("A JSON array with an object for each file.")
 @debug_option
 def files(request: Request, as_json: bool) -> None:
-    """List the files of the table: their paths, sizes in bytes and partition values.
+    """List the files of a table: their paths, sizes in bytes and partition values.
 
-    No file is opened: `tamis plan` goes further.
+    No file is opened: `tamis plan` also uses the metadata inside of files.
     """
     table = request.open()
     scan = table.scan(request.filter, levels=request.levels)
@@ -53,13 +53,13 @@ def files(request: Request, as_json: bool) -> None:
     else:
         from tamis.cli.terminal import show_rows
 
-        known = found if request.columns is not None else _without_unknown_counts(found)
-        hidden = show_rows(_with_short_paths(known, table.uri))
+        known = found if request.columns is not None else _drop_unknown_counts(found)
+        hidden = show_rows(_shorten_paths(known, table.uri))
         files_found = counted(total, "file")
         shown = f"{found.num_rows:,} of {files_found}" if found.num_rows < total else files_found
         note(f"{shown}, {format_bytes(size)}, in {table.uri}")
         if known.num_columns < found.num_columns:
-            note(f"{_RECORDS} is not shown: only the files know, and none was opened")
+            note(f"{_RECORDS} is not shown: it is known only inside the files, and none was opened")
         if hidden:
             note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")
 
@@ -67,14 +67,14 @@ def files(request: Request, as_json: bool) -> None:
 _RECORDS = "num_records"
 
 
-def _without_unknown_counts(found: pa.Table) -> pa.Table:
-    """Without a column of nothing but NULL, which reads as if there were no rows. In a pipe all columns stay."""
+def _drop_unknown_counts(found: pa.Table) -> pa.Table:
+    """Drop the column of row counts if all are NULL, which could be read as no rows. In a pipe all columns stay."""
     is_known = _RECORDS not in found.column_names or found[_RECORDS].null_count < found.num_rows
     return found if is_known or not found.num_rows else found.drop_columns([_RECORDS])
 
 
-def _with_short_paths(found: pa.Table, uri: str) -> pa.Table:
-    """Paths below the table's, which is the same for all of them."""
+def _shorten_paths(found: pa.Table, uri: str) -> pa.Table:
+    """Return the files with paths relative to the table."""
     if "path" not in found.column_names:
         return found
     root = uri.rpartition("://")[2].rstrip("/") + "/"

@@ -1,4 +1,4 @@
-"""`tamis history`: the versions of a Delta table, or the snapshots of an Iceberg table, and what made them."""
+"""`tamis history`: list the versions of a Delta table, or the snapshots of an Iceberg table, with their operations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tamis.errors import UnsupportedFeature, counted
 VERSIONS_ON_A_TERMINAL = 20
 
 _DOCUMENTS = ("operation_parameters", "operation_metrics", "summary")
-"""Columns whose texts are JSON."""
+"""Columns whose values are JSON documents."""
 
 
 @click.command(
-    short_help="List the versions of a Delta or Iceberg table, and what made them.",
+    short_help="List the versions of a Delta or Iceberg table.",
     epilog="""\b
 Examples:
   tamis history events --limit 5
@@ -31,37 +31,37 @@ Examples:
     "columns",
     "limit",
     columns="Only these columns of the list, as in version,operation.  [default: all]",
-    limit=f"At most so many versions, or 'all'.  [default: {VERSIONS_ON_A_TERMINAL} on a terminal, else all]",
+    limit=f"At most this many versions, or 'all'.  [default: {VERSIONS_ON_A_TERMINAL} on a terminal, else all]",
 )
 @json_option("A JSON array with an object for each version.")
 @debug_option
 def history(request: Request, as_json: bool) -> None:
-    """List the versions of a Delta table, the newest first: when each was made, by what operation, and by whom.
+    """List the versions of a Delta table, newest first: the time, the operation and the writer of each.
 
-    Of an Iceberg table these are its snapshots. Only versions whose commits are still in the log are known.
-    `timestamp` is the time that --timestamp goes by, `written_at` what the writer noted.
+    For an Iceberg table, the versions are its snapshots. Only versions whose commits are still in the log are known.
+    `timestamp` is the time that --timestamp uses, `written_at` is the time that the writer recorded.
     """
     table = request.open()
     if table.format not in ("delta", "iceberg"):
         raise UnsupportedFeature(
-            f"'{table.uri}' is a {table.format} table, which keeps no history: Delta and Iceberg tables do"
+            f"'{table.uri}' is a {table.format} table, which has no history: Delta and Iceberg tables have one"
         )
     is_default = request.limit is None and is_terminal()
     most = VERSIONS_ON_A_TERMINAL if is_default else request.most_rows
-    # One more tells whether there are more.
+    # Ask for one more, to know whether there are more.
     found = table.history(most + 1 if is_default and most is not None else most)
     has_more = is_default and found.num_rows > VERSIONS_ON_A_TERMINAL
     found = found.slice(0, most)
     if request.columns is not None:
         found = select_columns(found, request.columns, of="the history")
     if as_json:
-        write(_json(found))
+        write(_format_json(found))
     elif not is_terminal():
         write_lines(found.schema, found.to_batches())
     else:
         from tamis.cli.terminal import show_rows
 
-        known = found if request.columns is not None else _without_unknown(found)
+        known = found if request.columns is not None else _drop_empty_columns(found)
         hidden = show_rows(known)
         flush()
         count = counted(found.num_rows, "version")
@@ -70,14 +70,14 @@ def history(request: Request, as_json: bool) -> None:
             note(f"columns that do not fit: {', '.join(hidden)}; --columns chooses others, --json shows all")
 
 
-def _without_unknown(found: pa.Table) -> pa.Table:
-    """Without columns of which no writer said anything. In a pipe all columns stay."""
+def _drop_empty_columns(found: pa.Table) -> pa.Table:
+    """Drop columns that no writer recorded. In a pipe all columns stay."""
     unknown = [name for name in found.column_names if found[name].null_count == found.num_rows]
     return found.drop_columns(unknown) if found.num_rows else found
 
 
-def _json(found: pa.Table) -> str:
-    columns = [_json_values(name, found[name].combine_chunks()) for name in found.column_names]
+def _format_json(found: pa.Table) -> str:
+    columns = [_format_json_values(name, found[name].combine_chunks()) for name in found.column_names]
     rows = [
         ", ".join(f'"{name}": {text}' for name, text in zip(found.column_names, row, strict=True))
         for row in zip(*columns, strict=True)
@@ -85,11 +85,11 @@ def _json(found: pa.Table) -> str:
     return "[\n" + ",\n".join(f"{{{row}}}" for row in rows) + "\n]\n" if rows else "[]\n"
 
 
-def _json_values(name: str, column: pa.Array) -> list[str]:
+def _format_json_values(name: str, column: pa.Array) -> list[str]:
     texts: list[str] = json_texts(column).to_pylist()
     if name not in _DOCUMENTS:
         return texts
-    # As their writer gave them, rather than as strings, unless they are no JSON: writers may put anything there.
+    # Documents are embedded as JSON instead of strings, unless they are invalid: writers may put anything there.
     return [
         text if own is None or not _is_json(own) else own for own, text in zip(column.to_pylist(), texts, strict=True)
     ]
@@ -97,11 +97,11 @@ def _json_values(name: str, column: pa.Array) -> list[str]:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text, parse_constant=_refuse)
+        json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not valid JSON")

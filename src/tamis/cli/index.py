@@ -1,4 +1,4 @@
-"""`tamis index`: the statistics index of a table, built, looked at, dropped."""
+"""`tamis index`: build, show or drop the statistics index of a table."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _to_option = click.option(
-    "--to", metavar="PLACE", help="Folder of the index.  [default: _tamis/TABLE/index beside the table's folder]"
+    "--to", metavar="PATH", help="Directory of the index.  [default: _tamis/TABLE/index next to the table]"
 )
 _TABLE_OPTIONS = ("format", "allow_outside", "partitioning", "merge_schema", "int96")
 
 
 @click.group(
-    short_help="Build, look at or drop the statistics index of a table.",
+    short_help="Build, show or drop the statistics index of a table.",
     epilog="""\b
 Examples:
   tamis index build  orders --bloom customer
@@ -36,9 +36,9 @@ Examples:
 """,
 )
 def index() -> None:
-    """The statistics index of a table: what the footers of its files say, and what their values do, noted once.
+    """The statistics index of a table: column statistics from the footers of its files, and Bloom filters.
 
-    Queries find it and skip files without opening them.
+    Queries use it to skip files without opening them.
     """
 
 
@@ -51,20 +51,26 @@ Examples:
 """,
 )
 @click.argument("uri", metavar="URI")
-@names_option("--columns", "Columns to note the bounds of, as in id,amount; may be repeated.  [default: all]")
-@names_option("--bloom", "Columns to read, for a Bloom filter of each file; may be repeated.")
-@names_option("--count-nan", "Columns to read for counting NaN, without which x > 5 skips no file; may be repeated.")
+@names_option("--columns", "Columns to index the bounds of, as in id,amount; may be repeated.  [default: all]")
+@names_option("--bloom", "Columns to build a Bloom filter of for each file; may be repeated. Their values are read.")
+@names_option("--count-nan", "Float columns to count NaN in, so that x > 5 can skip files; may be repeated.")
 @click.option(
     "--false-positives",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="How often a Bloom filter may be wrong.  [default: 0.01]",
+    help="False positive rate of the Bloom filters.  [default: 0.01]",
 )
-@click.option("--on", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Where to read.")
+@click.option(
+    "--on",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Engine that reads the files.",
+)
 @_to_option
 @table_options(*_TABLE_OPTIONS)
 @storage_option
-@json_option("A JSON object with what was done.")
+@json_option("A JSON object with the result.")
 @debug_option
 def build(
     uri: str,
@@ -78,9 +84,9 @@ def build(
     as_json: bool,
     **opening: Any,
 ) -> None:
-    """Build the index, or bring it up to date: only files that are new or were written again are read.
+    """Build the index, or update it: only new and rewritten files are read.
 
-    What is not given is as in the index that is there. Killed, it goes on where it was when it is run again.
+    Options that are not given keep their values from the existing index. After an interruption, the next run continues.
     """
     if on == "spark":
         let_pandas_in()
@@ -102,9 +108,9 @@ def build(
         write_json(done.to_dict())
         return
     write(f"{counted(done.files, 'file')}, {counted(done.rows, 'row')} in the index at {done.place}\n")
-    write(f"{done.harvested:,} read, {done.reused:,} as before, {done.removed:,} dropped out\n")
+    write(f"{done.harvested:,} read, {done.reused:,} reused, {done.removed:,} removed\n")
     if done.left_out:
-        note(f"{counted(done.left_out, 'file')} left out: {done.left_out_because}")
+        note(f"{counted(done.left_out, 'file')} not indexed: {done.left_out_because}")
 
 
 @index.command(epilog="Example: tamis index status orders --json")
@@ -115,17 +121,17 @@ def build(
 @json_option("A JSON object.")
 @debug_option
 def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as_json: bool, **opening: Any) -> None:
-    """Tell what is indexed, and how many files of the table the index knows as they are now."""
+    """Show what is indexed, and how many files of the table are up to date in the index."""
     found = indexes.status(uri, to, storage_options=storage_options, **opening)
     if as_json:
         write_json(found.to_dict())
         return
     if not found.exists:
-        reason = "" if found.is_of_use else ", and none is needed: manifests have the statistics of the files"
+        reason = "" if found.is_of_use else ", and none is needed: the manifests have the statistics of the files"
         write(f"no index at {found.place}{reason}\n")
         return
     lines = {
-        "place": found.place,
+        "location": found.place,
         "built": found.built_at,
         "version": None if found.version is None else str(found.version),
         "columns": ", ".join(found.columns),
@@ -138,7 +144,7 @@ def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, 
         if text:
             write(f"{name:<12} {text}\n")
     if not found.is_complete:
-        note(f"{counted(found.table_files - found.fresh_files, 'file')} new or changed: build it again")
+        note(f"{counted(found.table_files - found.fresh_files, 'file')} new or changed: run tamis index build again")
 
 
 @index.command(epilog="Example: tamis index drop orders")
@@ -148,7 +154,7 @@ def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, 
 @json_option('A JSON object: {"dropped": true}.')
 @debug_option
 def drop(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as_json: bool) -> None:
-    """Remove the index, also a damaged one. The table stays as it is."""
+    """Remove the index, even a damaged one. The table does not change."""
     was_there = indexes.drop(uri, to, storage_options=storage_options)
     if as_json:
         write_json({"dropped": was_there})
@@ -157,11 +163,11 @@ def drop(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as
 
 
 class BuildMeter(Meter):
-    """How far a build is: files, bytes, and files a second."""
+    """The progress of a build: files, bytes, and files per second."""
 
     def __init__(self) -> None:
         self._progress = indexes.Progress(0, 0, 0, 0)
-        self._began = monotonic()
+        self._started_at = monotonic()
         super().__init__("indexing", lambda: self._progress.files)
 
     def take(self, progress: indexes.Progress) -> None:
@@ -173,7 +179,7 @@ class BuildMeter(Meter):
         from rich.table import Table
 
         now = self._progress
-        seconds = monotonic() - self._began
+        seconds = monotonic() - self._started_at
         bar = ProgressBar(now.total_files or None, now.files, width=40, pulse=not now.total_files)
         grid = Table.grid(padding=(0, 2))
         cells = [f"{now.files:,} of {counted(now.total_files, 'file')}"] if now.total_files else ["listing"]

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they say about a scan."""
+"""Options that several commands share, and the scan request that they describe."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tamis.table import FORMATS, Table, open_table
 from tamis.tables.source import LEVELS
 
 Limit = int | str | None
-"""A number of rows, `all`, or None where nothing was said."""
+"""A number of rows, `all`, or None if the option was not given."""
 
 
 class _Number(click.IntRange):
-    """A whole number with a least one, called that in messages."""
+    """An integer with a minimum, called an integer in messages."""
 
     name = "integer"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for: a table and a scan of it."""
+    """A table and a scan of it, as the user requested them."""
 
     uri: str
     format: str | None = None
@@ -56,7 +56,7 @@ class Request:
         table = self._open()
         if self.policies is None and self.principal is None:
             return table
-        # Few need what they import.
+        # Imported lazily: few commands use policies.
         from tamis.protected_table import protect_table
         from tamis.pushdown.policies import load_policies
 
@@ -90,7 +90,7 @@ class Request:
     def filter(self) -> Expr | None:
         if not self.where:
             return None
-        # It imports sqlglot, which a command without a filter does without.
+        # Imported lazily: only filters need sqlglot.
         from tamis.expr.sql import parse_sql
 
         return and_(*map(parse_sql, self.where))
@@ -103,17 +103,17 @@ class Request:
         return replace(self, limit=limit)
 
 
-def _columns(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
+def _parse_columns(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
     found: list[str] = []
     for value in values:
         names = [name.strip() for name in split_names(value)]
         if not all(names):
-            raise click.BadParameter(f"{value!r} has an empty name: give names between commas, as in id,amount")
+            raise click.BadParameter(f"{value!r} has an empty name: separate names by commas, as in id,amount")
         found += names
     return tuple(found) or None
 
 
-def _limit(context: click.Context, parameter: click.Parameter, value: str | None) -> Limit:
+def _parse_limit(context: click.Context, parameter: click.Parameter, value: str | None) -> Limit:
     if value is None or value == "all":
         return value
     if not value.isdecimal():
@@ -121,21 +121,21 @@ def _limit(context: click.Context, parameter: click.Parameter, value: str | None
     return int(value)
 
 
-def _levels(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+def _parse_levels(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     names = () if value == "none" else tuple(name.strip() for name in value.split(","))
     for name in names:
         if name not in LEVELS:
-            raise click.BadParameter(f"{name!r} is no level: name some of {','.join(LEVELS)}, or none")
+            raise click.BadParameter(f"unknown level {name!r}: name some of {','.join(LEVELS)}, or none")
     return names
 
 
 def assignments(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
-    """NAME=VALUE of an option that may be repeated. The first `=` ends the name."""
+    """Parse the NAME=VALUE pairs of a repeated option. The first `=` ends the name."""
     found: dict[str, str] = {}
     for value in values:
         name, sign, text = value.partition("=")
         if not sign or not name.strip():
-            # What was given is not repeated here: it may hold a secret.
+            # The message does not repeat the value, which may contain a secret.
             raise click.BadParameter(f"expected {parameter.metavar}, with a name before the first '='")
         if name.strip() in found:
             raise click.BadParameter(f"{name.strip()!r} is given twice")
@@ -146,26 +146,26 @@ def assignments(context: click.Context, parameter: click.Parameter, values: Sequ
 def catalog_of(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> dict[str, str] | str | None:
-    """The name of a catalog, or its properties."""
+    """Parse the name of a catalog, or its properties."""
     if len(values) == 1 and "=" not in values[0]:
         return values[0]
     return assignments(context, parameter, values)
 
 
 def split_names(text: str) -> list[str]:
-    """The parts between commas, except those inside back-ticks.
+    """Split a text at commas, except those inside backticks.
 
     >>> split_names("id,`a,b`,place.city")
     ['id', '`a,b`', 'place.city']
     """
     parts = [""]
     is_quoted = False
-    for sign in text:
-        if sign == "," and not is_quoted:
+    for character in text:
+        if character == "," and not is_quoted:
             parts.append("")
             continue
-        is_quoted ^= sign == "`"
-        parts[-1] += sign
+        is_quoted ^= character == "`"
+        parts[-1] += character
     return parts
 
 
@@ -174,31 +174,32 @@ def json_option(help: str) -> Callable[[Command], Command]:
 
 
 def limit_option(help: str) -> Callable[[Any], Any]:
-    return click.option("--limit", metavar="N", callback=_limit, help=help)
+    return click.option("--limit", metavar="N", callback=_parse_limit, help=help)
 
 
 _SCAN_OPTIONS: dict[str, dict[str, Any]] = {
     "where": {
         "metavar": "SQL",
         "multiple": True,
-        "help": "Only rows for which this is true, in Spark's SQL: \"day > DATE '2024-03-01'\"; given twice, both.",
+        "help": "Only rows for which this Spark SQL condition is true: \"day > DATE '2024-03-01'\"; may be repeated, "
+        "and then all must be true.",
     },
     "columns": {
         "metavar": "A,B",
         "multiple": True,
-        "callback": _columns,
+        "callback": _parse_columns,
         "help": "Only these columns, as in id,amount; a field of a struct is a.b; may be repeated.  [default: all]",
     },
-    "limit": {"metavar": "N", "callback": _limit, "help": "At most so many rows, or 'all'.  [default: all]"},
+    "limit": {"metavar": "N", "callback": _parse_limit, "help": "At most this many rows, or 'all'.  [default: all]"},
     "levels": {
         "metavar": "LEVELS",
-        "callback": _levels,
+        "callback": _parse_levels,
         "default": ",".join(LEVELS),
         "show_default": True,
-        "help": "Levels of pruning to use, between commas, or none.",
+        "help": "Pruning levels to use, separated by commas, or none.",
     },
-    "policies": {"metavar": "FILE", "help": "Row filters and masks in YAML or JSON: show what a principal may see."},
-    "principal": {"metavar": "NAME", "help": "Who asks, as the policies name them."},
+    "policies": {"metavar": "FILE", "help": "Row filters and masks, in YAML or JSON, that apply to the principal."},
+    "principal": {"metavar": "NAME", "help": "The user or role to apply policies for, as named in the policies."},
 }
 
 storage_option: Callable[[Any], Any] = click.option(
@@ -207,46 +208,46 @@ storage_option: Callable[[Any], Any] = click.option(
     metavar="KEY=VALUE",
     callback=assignments,
     multiple=True,
-    help="Setting of the storage, as in AWS_REGION=eu-west-1; may be repeated.",
+    help="Storage option, as in AWS_REGION=eu-west-1; may be repeated.",
 )
 
 _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--format", type=click.Choice(FORMATS), help="Format of the table.  [default: found out]"),
+    click.option("--format", type=click.Choice(FORMATS), help="Format of the table.  [default: detected]"),
     click.option(
         "--version",
         type=_Number(min=0),
         metavar="N",
-        help="This version of a Delta table.  [default: the newest]",
+        help="Version of a Delta table.  [default: the latest]",
     ),
     click.option(
         "--timestamp",
         metavar="TIME",
-        help="The table, Delta or Iceberg, as it was at a moment: 2024-03-01T12:00:00Z; UTC where no zone is given.",
+        help="Read a Delta or Iceberg table as of this time: 2024-03-01T12:00:00Z; UTC if no zone is given.",
     ),
-    click.option("--snapshot-id", type=int, metavar="ID", help="This snapshot of an Iceberg table."),
-    click.option("--ref", metavar="NAME", help="This branch or tag of an Iceberg table.  [default: main]"),
+    click.option("--snapshot-id", type=int, metavar="ID", help="Snapshot of an Iceberg table."),
+    click.option("--ref", metavar="NAME", help="Branch or tag of an Iceberg table.  [default: main]"),
     click.option(
         "--catalog",
         metavar="NAME|KEY=VALUE",
         callback=catalog_of,
         multiple=True,
-        help="Catalog in which the URI names an Iceberg table: a configured one of pyiceberg, or its properties, among "
-        "them name=…, type=… and uri=….",
+        help="Catalog of the Iceberg table that URI names: one configured for pyiceberg, or its properties, such as "
+        "name=…, type=… and uri=….",
     ),
     click.option(
         "--relocate/--no-relocate",
         default=True,
-        help="Read an Iceberg table that was moved from where it is now.  [default: relocate]",
+        help="Read a moved Iceberg table from its current location.  [default: relocate]",
     ),
     click.option(
         "--allow-outside",
         is_flag=True,
-        help="Read files that the table's own log, metadata or a symbolic link places outside of its folder.",
+        help="Read files outside of the table's directory, if its log, its metadata or a symbolic link refers to them.",
     ),
     click.option(
         "--index",
-        metavar="PLACE",
-        help="Folder of a statistics index, or none.  [default: the one beside the table's folder, if there is one]",
+        metavar="PATH",
+        help="Directory of a statistics index, or none.  [default: the index next to the table, if there is one]",
     ),
     click.option(
         "--partitioning",
@@ -258,14 +259,14 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--merge-schema",
         is_flag=True,
-        help="Take the columns of all files, in their widest types; else those of the first file.",
+        help="Merge the schemas of all files, with the widest types, instead of using that of the first file.",
     ),
     click.option(
         "--int96",
         type=click.Choice(get_args(Int96)),
         default="instant",
         show_default=True,
-        help="What timestamps of 96 bits in Parquet files are: instants, or local times without a zone.",
+        help="Interpret INT96 timestamps in Parquet files as instants, or as local times without a zone.",
     ),
     storage_option,
 )
@@ -286,12 +287,12 @@ _TABLE_NAMES = (
 )
 
 
-_ONE_OF = ("version", "timestamp", "snapshot_id", "ref")
-"""Each says which state of a table is meant."""
+_TIME_TRAVEL = ("version", "timestamp", "snapshot_id", "ref")
+"""Options that choose a version of a table, and exclude each other."""
 
 
 def table_options(*names: str) -> Callable[[Command], Command]:
-    """Some of the options that say how a table is opened, each an argument of its own."""
+    """Add some of the options for opening a table to a command, each as a separate argument."""
     options = dict(zip(_TABLE_NAMES, _TABLE_OPTIONS, strict=True))
 
     def decorate(command: Command) -> Command:
@@ -304,14 +305,14 @@ def table_options(*names: str) -> Callable[[Command], Command]:
 
 
 def names_option(name: str, help: str) -> Callable[[Any], Any]:
-    """An option that takes names of columns between commas."""
-    return click.option(name, metavar="A,B", multiple=True, callback=_columns, help=help)
+    """Return an option that takes column names separated by commas."""
+    return click.option(name, metavar="A,B", multiple=True, callback=_parse_columns, help=help)
 
 
 def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
-    """The table as argument, the named options of a scan, and those of the storage: all of them in one `Request`.
+    """Add the table argument, the named scan options and the table options to a command, as one `Request`.
 
-    `helps` are texts for options that mean something else in this command.
+    `helps` are help texts for options that mean something else in this command.
     """
 
     def decorate(command: Command) -> Command:
@@ -321,8 +322,8 @@ def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
         def with_request(**given: Any) -> Any:
             request = Request(**{name: given.pop(name) for name in asked})
             if request.principal is not None and request.policies is None:
-                raise click.UsageError("--principal goes with --policies, which say what it means")
-            chosen = [name for name in _ONE_OF if getattr(request, name) is not None]
+                raise click.UsageError("--principal requires --policies")
+            chosen = [name for name in _TIME_TRAVEL if getattr(request, name) is not None]
             if len(chosen) > 1:
                 first, second = (f"--{name.replace('_', '-')}" for name in chosen[:2])
                 raise click.UsageError(f"{first} and {second} exclude each other: each chooses a version")
@@ -333,7 +334,7 @@ def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
             for name in names
         ]
         decorated: Any = with_request
-        # Click shows options in the reverse of the order in which they are added.
+        # Click shows options in reverse order of their addition.
         for option in reversed((*scan_options, *_TABLE_OPTIONS)):
             decorated = option(decorated)
         return click.argument("uri", metavar="URI")(decorated)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""pandas is left out of the process of a command.
+"""Keep pandas from being imported by the command line.
 
-pyarrow imports pandas, where it is installed, with the first Python value that it is given, to know it should it be
-one of pandas. That takes a third of a second and 40 MiB, more than most commands need for all else.
+If pandas is installed, pyarrow imports it with the first Python value that it converts, to recognise values of pandas.
+That takes a third of a second and 40 MiB, more than most commands need for everything else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _NAME = "pandas"
 
 
 class _NotInstalled:
-    """Finds pandas before others do, and says that there is none."""
+    """An import finder that runs before all others, and reports that pandas is not installed."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -21,11 +21,11 @@ class _NotInstalled:
 
 
 def leave_pandas_out() -> None:
-    """Let pandas be as if it were not installed, in this process."""
+    """Make this process behave as if pandas were not installed."""
     sys.meta_path.insert(0, _NotInstalled)
 
 
 def let_pandas_in() -> None:
-    """Undo `leave_pandas_out`, for Spark, which moves Arrow batches only where pandas is installed."""
+    """Undo `leave_pandas_out`, for Spark, which transfers Arrow batches only if pandas is installed."""
     if _NotInstalled in sys.meta_path:
         sys.meta_path.remove(_NotInstalled)

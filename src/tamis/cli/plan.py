@@ -1,4 +1,4 @@
-"""`tamis plan`: what would be read, and why the rest is not."""
+"""`tamis plan`: show what a scan would read, and what it would skip and why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.skipping.prune import ConjunctOutcome
 
 
 @click.command(
-    short_help="Show what would be read, and why the rest is not.",
+    short_help="Show what a scan would read, and what it would skip and why.",
     epilog="Example: tamis plan orders --where \"day = DATE '2024-03-03' AND amount > 40\"",
 )
 @request_options(
@@ -28,31 +28,31 @@ from tamis.skipping.prune import ConjunctOutcome
     "levels",
     "policies",
     "principal",
-    limit="As in scan. A plan has all files, whatever the limit.",
+    limit="As in scan. A plan lists all files, regardless of the limit.",
 )
 @click.option(
     "--depth",
     type=click.Choice(DEPTHS),
     default="pages",
     show_default=True,
-    help="How far to plan; with files no file is opened.",
+    help="The finest level to plan; with files, no file is opened.",
 )
 @json_option("One JSON object: the report and the files to read.")
 @debug_option
 def plan(request: Request, depth: str, as_json: bool) -> None:
-    """Show the funnel: what each level keeps, and what each part of the filter did."""
+    """Show how much each level of pruning keeps, and what each predicate of the filter skipped."""
     scan = request.scan()
     with show_progress(bytes_meter("planning", scan), is_wanted=is_watched()):
         planned = scan.plan(depth)
     if as_json:
-        write(_document(planned))
+        write(_format_json(planned))
     elif is_terminal():
         _show(planned.report)
     else:
         write(f"{planned}\n")
 
 
-def _document(planned: ScanPlan) -> str:
+def _format_json(planned: ScanPlan) -> str:
     head = {"depth": planned.depth, **planned.report.to_dict()}
     text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False)
     return f'{text.removesuffix("}").rstrip()},\n  "files": {json_array(planned.files)}\n}}\n'
@@ -75,17 +75,17 @@ def _show(report: Report) -> None:
         sizes = (format_bytes(level.bytes_total), format_bytes(level.bytes_kept))
         funnel.add_row(level.level, f"{level.total:,}", f"{level.kept:,}", *sizes)
     console.print(funnel)
-    details = plain_table(("level", "part of the filter", "what it did"), (False, False, False))
+    details = plain_table(("level", "predicate", "result"), (False, False, False))
     for level in report.levels:
-        parts = [
-            (Text(printable(outcome.predicate)), Text(printable(outcome_text(outcome)), style=_style(outcome)))
+        rows = [
+            (Text(printable(outcome.predicate)), Text(printable(outcome_text(outcome)), style=_choose_style(outcome)))
             for outcome in level.by_predicate
         ]
         if level.note:
-            parts.append((Text(""), Text(printable(level.note), style="dim")))
-        for index, (part, outcome) in enumerate(parts):
-            details.add_row("" if index else level.level, part, outcome)
-    # The filter may take several lines; which level it was and what came of it must stay readable.
+            rows.append((Text(""), Text(printable(level.note), style="dim")))
+        for index, (predicate, outcome) in enumerate(rows):
+            details.add_row("" if index else level.level, predicate, outcome)
+    # Predicates may wrap; the level and the result must stay readable.
     details.columns[0].min_width = max((len(level.level) for level in report.levels), default=0)
     details.columns[1].overflow = "fold"
     details.columns[1].no_wrap = False
@@ -97,5 +97,5 @@ def _show(report: Report) -> None:
         console.print(details)
 
 
-def _style(outcome: ConjunctOutcome) -> str:
+def _choose_style(outcome: ConjunctOutcome) -> str:
     return "green" if outcome.skipped else "dim" if outcome.unused_because is None else "yellow"

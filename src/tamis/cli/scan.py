@@ -1,4 +1,4 @@
-"""`tamis scan`: the rows."""
+"""`tamis scan`: print or export the matching rows."""
 
 from __future__ import annotations
 
@@ -41,29 +41,31 @@ Examples:
     "levels",
     "policies",
     "principal",
-    limit=f"At most so many rows, or 'all'.  [default: {ROWS_ON_A_TERMINAL} on a terminal, else all]",
+    limit=f"At most this many rows, or 'all'.  [default: {ROWS_ON_A_TERMINAL} on a terminal, else all]",
 )
-@json_option("One JSON object a row, each on its line.")
+@json_option("One JSON object for each row, each on its own line.")
 @click.option(
     "--output",
     metavar="FILE",
-    help="Write the rows to a file, .parquet, .arrow, .arrows, .csv or .jsonl; - is stdout.",
+    help="Write the rows to a .parquet, .arrow, .arrows, .csv or .jsonl file; - is stdout.",
 )
-@click.option("--output-format", type=click.Choice(OUTPUT_FORMATS), help="What to write, whatever the file's name.")
+@click.option(
+    "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Format to write, whatever the file extension."
+)
 @debug_option
 def scan(request: Request, as_json: bool, output: str | None, output_format: str | None) -> None:
-    """Return the rows that match.
+    """Print or export the matching rows.
 
-    A table on a terminal; tab-separated lines in a pipe, where \\N is NULL.
+    The output is a table on a terminal, and tab-separated lines in a pipe, where \\N is NULL.
     """
     if output is None and output_format is not None:
-        raise click.UsageError("--output-format goes with --output; for stdout that is --output -")
+        raise click.UsageError("--output-format requires --output; for stdout use --output -")
     if output is not None and as_json:
         raise click.UsageError("--json and --output exclude each other; --output-format jsonl writes JSON to a file")
     if output is not None:
-        _to_file(request, output, output_format)
+        _write_file(request, output, output_format)
     elif is_terminal():
-        _to_terminal(request, as_json)
+        _show(request, as_json)
     elif as_json:
         write_json_lines(request.scan().to_batches())
     else:
@@ -71,7 +73,7 @@ def scan(request: Request, as_json: bool, output: str | None, output_format: str
         write_lines(rows.schema, rows.to_batches())
 
 
-def _to_file(request: Request, output: str, format: str | None) -> None:
+def _write_file(request: Request, output: str, format: str | None) -> None:
     format = output_format(output, format)
     table = request.open()
     if output != STDOUT:
@@ -82,15 +84,15 @@ def _to_file(request: Request, output: str, format: str | None) -> None:
         if is_wanted and request.most_rows is None:
             expect_bytes(meter, rows)
         written = export(rows.to_batches(), rows.schema, output, format)
-    place = "stdout" if output == STDOUT else output
-    note(f"{counted(written, 'row')} written to {place} as {format}")
+    target = "stdout" if output == STDOUT else output
+    note(f"{counted(written, 'row')} written to {target} as {format}")
 
 
-def _to_terminal(request: Request, as_json: bool) -> None:
+def _show(request: Request, as_json: bool) -> None:
     from tamis.cli.terminal import show_rows
 
     is_default = request.limit is None
-    # One row more tells whether there are more.
+    # Ask for one more row, to know whether there are more.
     scan = (request.with_limit(ROWS_ON_A_TERMINAL + 1) if is_default else request).scan()
     batches = coalesce_batches(scan.to_batches(), enough_rows=ROWS_OF_A_TABLE)
     with show_progress(bytes_meter("scanning", scan), is_wanted=is_watched()):
@@ -98,16 +100,16 @@ def _to_terminal(request: Request, as_json: bool) -> None:
     has_more = is_default and first.num_rows > ROWS_ON_A_TERMINAL
     shown = 0
     hidden: list[str] = []
-    for rows in chain([first.slice(0, ROWS_ON_A_TERMINAL) if is_default else first], map(_table, batches)):
+    for rows in chain([first.slice(0, ROWS_ON_A_TERMINAL) if is_default else first], map(_to_table, batches)):
         if as_json:
             write_json_lines(rows.to_batches())
         else:
             hidden = show_rows(rows)
         shown += rows.num_rows
-    # Remarks come after the rows, though they take another way.
+    # Flush, so that the notes on stderr appear after the rows.
     flush()
     note_shown(shown, hidden, len(scan.schema), has_more=has_more, way_out="--columns chooses others")
 
 
-def _table(batch: pa.RecordBatch) -> pa.Table:
+def _to_table(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])

@@ -1,4 +1,4 @@
-"""`tamis sql`: a query over tables."""
+"""`tamis sql`: run a query over tables."""
 
 from __future__ import annotations
 
@@ -46,47 +46,51 @@ Examples:
 """
 )
 @click.argument("arguments", metavar="QUERY [URI]...", nargs=-1)
-@click.option("--file", "query_file", metavar="FILE", help="Read the query from a file in place of QUERY; - is stdin.")
+@click.option("--file", "query_file", metavar="FILE", help="Read the query from a file instead of QUERY; - is stdin.")
 @click.option(
     "--table",
     "tables",
     metavar="NAME=URI",
     callback=assignments,
     multiple=True,
-    help="A table under a name; one that is given as URI alone has the name of its folder. May be repeated.",
+    help="A table and its name; without a name, a table is named after its directory. May be repeated.",
 )
 @click.option(
     "--attach",
     metavar="NAME=URI",
     callback=assignments,
     multiple=True,
-    help="A database, whose tables are NAME.table, as in pg=postgresql://host/sales; may be repeated.",
+    help="A database, as in pg=postgresql://host/sales; its tables are NAME.table. May be repeated.",
 )
 @click.option(
     "--catalog",
     metavar="NAME|KEY=VALUE",
     callback=catalog_of,
     multiple=True,
-    help="An Iceberg catalog, whose tables are NAME.namespace.table: a configured one of pyiceberg, or its properties, "
-    "among them name=…, type=… and uri=…. A URI without slashes is a table of it too.",
+    help="An Iceberg catalog, whose tables are NAME.namespace.table: one configured for pyiceberg, or its properties, "
+    "such as name=…, type=… and uri=…. A URI without slashes is also a table of it.",
 )
 @click.option("--policies", metavar="FILE", help="Row filters and masks, in YAML or JSON.")
-@click.option("--principal", metavar="NAME", help="Who asks, as the policies name them.")
-@limit_option(f"At most so many rows, or 'all'.  [default: {ROWS_ON_A_TERMINAL} on a terminal, else all]")
+@click.option("--principal", metavar="NAME", help="The user or role to apply policies for, as named in the policies.")
+@limit_option(f"At most this many rows, or 'all'.  [default: {ROWS_ON_A_TERMINAL} on a terminal, else all]")
 @click.option(
     "--dialect",
     type=click.Choice(("spark", "duckdb")),
     default="spark",
     show_default=True,
-    help="The language of the query, with its meaning.",
+    help="SQL dialect of the query.",
 )
-@click.option("--explain", is_flag=True, help="Show the plan, the rules and what each scan would read; read nothing.")
-@table_options("format", "relocate", "allow_outside", "partitioning", "merge_schema", "int96", "storage_options")
-@json_option("One JSON object a row, each on its line; with --explain, one object.")
 @click.option(
-    "--output", metavar="FILE", help="Write the rows to a file, .parquet, .arrow, .arrows, .csv or .jsonl; - is stdout."
+    "--explain", is_flag=True, help="Show the plan, the rules and what each scan would read, without running it."
 )
-@click.option("--output-format", type=click.Choice(OUTPUT_FORMATS), help="What to write, whatever the file's name.")
+@table_options("format", "relocate", "allow_outside", "partitioning", "merge_schema", "int96", "storage_options")
+@json_option("One JSON object for each row, each on its own line; with --explain, a single object.")
+@click.option(
+    "--output", metavar="FILE", help="Write the rows to a .parquet, .arrow, .arrows, .csv or .jsonl file; - is stdout."
+)
+@click.option(
+    "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Format to write, whatever the file extension."
+)
 @debug_option
 def sql(
     arguments: Sequence[str],
@@ -104,18 +108,18 @@ def sql(
     output_format: str | None,
     **options: Any,
 ) -> None:
-    """Run a query in Spark's SQL, or DuckDB's, over lakes and databases.
+    """Run a query in Spark SQL or DuckDB SQL over tables and databases.
 
-    A table on a terminal; tab-separated lines in a pipe, where \\N is NULL. Options about tables are for all that are
-    given by URI; another version is asked for in the query: orders VERSION AS OF 3, TIMESTAMP AS OF '2024-03-01'.
+    The output is a table on a terminal, and tab-separated lines in a pipe, where \\N is NULL. Table options apply to
+    all tables given by URI. The query chooses versions: orders VERSION AS OF 3, TIMESTAMP AS OF '2024-03-01'.
     """
     if output is None and output_format is not None:
-        raise click.UsageError("--output-format goes with --output; for stdout that is --output -")
+        raise click.UsageError("--output-format requires --output; for stdout use --output -")
     if output is not None and (as_json or explain):
         raise click.UsageError(f"--output and --{'json' if as_json else 'explain'} exclude each other")
     if principal is not None and policies is None:
-        raise click.UsageError("--principal goes with --policies, which say what it means")
-    query, uris = _query_and_uris(arguments) if query_file is None else (_query_of(query_file), arguments)
+        raise click.UsageError("--principal requires --policies")
+    query, uris = _split_arguments(arguments) if query_file is None else (_read_query(query_file), arguments)
     given = GivenTables(uris, tables or {}, attach or {}, catalog, options)
     session = given.session(policies, principal)
     try:
@@ -128,42 +132,42 @@ def sql(
     if output is not None and output != STDOUT:
         given.refuse_to_overwrite(found, output)
     if output is not None:
-        _to_file(found, limit, output, output_format)
+        _write_file(found, limit, output, output_format)
     elif is_terminal():
-        _to_terminal(found, limit, as_json)
+        _show(found, limit, as_json)
     else:
         reader = found.to_reader()
-        batches = _first_rows(reader, limit)
+        batches = _limit_rows(reader, limit)
         if as_json:
-            _refuse_twins(reader.schema)
+            _check_distinct_names(reader.schema)
             write_json_lines(batches)
         else:
             write_lines(reader.schema, batches)
 
 
-def _query_of(file: str) -> str:
+def _read_query(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"--file {file}: no query can be read from it: {one_line(error)}") from error
+        raise InvalidArgument(f"--file {file}: cannot read the query: {one_line(error)}") from error
 
 
-def _query_and_uris(arguments: Sequence[str]) -> tuple[str, list[str]]:
+def _split_arguments(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if not arguments:
-        raise click.UsageError('give a query between quotes, as in "SELECT * FROM orders", or --file FILE')
+        raise click.UsageError('pass a query in quotes, as in "SELECT * FROM orders", or --file FILE')
     queries = [each for each in arguments if _QUERY.match(each)]
-    # What is of several words and no place is a query that is misspelt: its own error says how.
+    # Several words that are not an existing path are a misspelt query: parsing it reports the error.
     queries = queries or [each for each in arguments if len(each.split()) > 1 and not Path(each).exists()]
     if len(queries) > 1:
         given = " and ".join(repr(" ".join(each.split())) for each in queries[:2])
-        raise click.UsageError(f"give one query, not several: {given}")
+        raise click.UsageError(f"pass one query, not several: {given}")
     if not queries:
         given = ", ".join(map(repr, arguments))
-        raise click.UsageError(f'no query among {given}: give one between quotes, as in "SELECT * FROM orders"')
+        raise click.UsageError(f'no query among {given}: pass one in quotes, as in "SELECT * FROM orders"')
     return queries[0], [each for each in arguments if each is not queries[0]]
 
 
-def _first_rows(batches: Iterable[pa.RecordBatch], limit: Limit) -> Iterator[pa.RecordBatch]:
+def _limit_rows(batches: Iterable[pa.RecordBatch], limit: Limit) -> Iterator[pa.RecordBatch]:
     left = limit if isinstance(limit, int) else None
     if left == 0:
         return
@@ -174,32 +178,34 @@ def _first_rows(batches: Iterable[pa.RecordBatch], limit: Limit) -> Iterator[pa.
             return
 
 
-def _to_file(found: Any, limit: Limit, output: str, format: str | None) -> None:
+def _write_file(found: Any, limit: Limit, output: str, format: str | None) -> None:
     format = output_format(output, format)
     reader = found.to_reader()
     if format == "jsonl":
-        _refuse_twins(reader.schema)
-    written = export(_first_rows(reader, limit), reader.schema, output, format)
-    place = "stdout" if output == STDOUT else output
-    note(f"{counted(written, 'row')} written to {place} as {format}")
+        _check_distinct_names(reader.schema)
+    written = export(_limit_rows(reader, limit), reader.schema, output, format)
+    target = "stdout" if output == STDOUT else output
+    note(f"{counted(written, 'row')} written to {target} as {format}")
 
 
-def _refuse_twins(schema: pa.Schema) -> None:
-    """Raise where two columns have one name: of a JSON object, which has each once, readers keep one of them."""
-    twins = [name for name in dict.fromkeys(schema.names) if schema.names.count(name) > 1]
-    if twins:
-        raise InvalidArgument(f"several columns are called {twins[0]!r}, and JSON keeps one: give each its own alias")
+def _check_distinct_names(schema: pa.Schema) -> None:
+    """Raise an error if two columns have the same name: readers of a JSON object would keep only one of them."""
+    repeated = [name for name in dict.fromkeys(schema.names) if schema.names.count(name) > 1]
+    if repeated:
+        raise InvalidArgument(
+            f"several columns are named {repeated[0]!r}, and JSON keeps only one of them: give each its own alias"
+        )
 
 
-def _to_terminal(found: Any, limit: Limit, as_json: bool) -> None:
+def _show(found: Any, limit: Limit, as_json: bool) -> None:
     from tamis.cli.terminal import show_rows
 
     reader = found.to_reader()
     if as_json:
-        _refuse_twins(reader.schema)
+        _check_distinct_names(reader.schema)
     is_default = limit is None
-    # One row more tells whether there are more.
-    wanted = _first_rows(reader, ROWS_ON_A_TERMINAL + 1 if is_default else limit)
+    # Ask for one more row, to know whether there are more.
+    wanted = _limit_rows(reader, ROWS_ON_A_TERMINAL + 1 if is_default else limit)
     batches = coalesce_batches(wanted, enough_rows=ROWS_OF_A_TABLE)
     first = pa.Table.from_batches([*islice(batches, 1)], reader.schema)
     has_more = is_default and first.num_rows > ROWS_ON_A_TERMINAL
@@ -212,6 +218,6 @@ def _to_terminal(found: Any, limit: Limit, as_json: bool) -> None:
         else:
             hidden = show_rows(rows)
         shown += rows.num_rows
-    # Remarks come after the rows, though they take another way.
+    # Flush, so that the notes on stderr appear after the rows.
     flush()
     note_shown(shown, hidden, len(reader.schema), has_more=has_more, way_out="name others in the query")

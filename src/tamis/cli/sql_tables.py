@@ -1,4 +1,4 @@
-"""The tables that `tamis sql` is given, and the session that knows them."""
+"""The tables of a `tamis sql` command, and the session that queries them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tamis.table import Table, open_table
 
 
 class GivenTables:
-    """Tables, databases and a catalog as the command line names them."""
+    """The tables, databases and the catalog of a command line."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class GivenTables:
         self._options = options
 
     def session(self, policies: str | None, principal: str | None) -> Session:
-        """A session that knows all of them."""
+        """Create a session with all of the tables, databases and the catalog."""
         session = connect(policies=policies, storage_options=self._options["storage_options"])
         if principal is not None:
             session = session.as_principal(principal)
@@ -46,12 +46,12 @@ class GivenTables:
             other = named.setdefault(table.name.casefold(), uri)
             if other is not uri:
                 raise click.UsageError(
-                    f"{other} and {uri} are both called {table.name!r}: name one with --table NAME=URI"
+                    f"{other} and {uri} are both named {table.name!r}: name one of them with --table NAME=URI"
                 )
-            for name in _names(table):
+            for name in _find_names(table):
                 session.register(name, table)
         for name, uri in self._tables.items():
-            # Policies apply when it is queried, by this name too.
+            # Policies apply when the table is queried, under this name too.
             session.register(name, self._open(uri))
         for name, uri in self._attached.items():
             session.attach(name, uri)
@@ -66,7 +66,7 @@ class GivenTables:
         return open_table(uri, **self._options, catalog=self._catalog if is_in_catalog else None)
 
     def refuse_to_overwrite(self, query: Query, output: str) -> None:
-        """Raise where a file would be written over what the query reads, or into it."""
+        """Raise an error if the output would overwrite, or be inside of, a table that the query reads."""
         for node in walk_plan(query.plan):
             match node:
                 case TableScan(handle=LakeHandle(source=source)):
@@ -76,12 +76,12 @@ class GivenTables:
         for uri in self._attached.values():
             scheme, sign, path = uri.partition("://")
             if not sign or scheme in ("sqlite", "duckdb"):
-                # Three slashes stand before a relative path, and four before one from the root.
+                # Three slashes precede a relative path, four an absolute one.
                 refuse_to_overwrite(path.removeprefix("/") if sign else uri, output)
 
 
-def _names(table: Table) -> list[str]:
-    """How a query may call a table that has no other name; a single file also without its ending, or with it."""
+def _find_names(table: Table) -> list[str]:
+    """Return the names under which a query finds a table: for a single file, with and without its extension."""
     if table.format != "parquet":
         return [f"`{table.name}`"]
     stem, _, ending = table.name.rpartition(".")
@@ -92,13 +92,16 @@ _NOT_GIVEN = re.compile(r"no table '([^']+)' in this session")
 
 
 def about_places(error: TableNotFound) -> TableNotFound:
-    """That a table was not given whose folder is right here, if that is so: the first mistake that people make."""
+    """Return an error that suggests to pass the URI, if a missing table is a local path; else the same error.
+
+    Forgetting the URI is the most common mistake.
+    """
     found = _NOT_GIVEN.match(str(error))
     if found is None or not Path(found[1]).exists():
         return error
-    # A table is known by the name of its folder.
+    # A table is named after its directory.
     name = Path(found[1]).name if Path(found[1]).is_dir() else Path(found[1]).stem
     return TableNotFound(
-        f"the table {found[1]!r} was not given: put its place behind the query, as in "
+        f"the table {found[1]!r} was not given: pass its URI after the query, as in "
         f'tamis sql "SELECT * FROM {name}" {found[1]}'
     )

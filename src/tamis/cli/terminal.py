@@ -1,4 +1,4 @@
-"""What goes to stdout on a terminal: aligned tables. Commands import it there alone: in a pipe rich is of no use."""
+"""Output to stdout on a terminal: aligned tables. Commands import it only there: a pipe does not need rich."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def terminal() -> Console:
 
 
 def plain_table(headings: Sequence[str], are_numbers: Sequence[bool]) -> Table:
-    """An empty table in the one look that all of them have."""
+    """Return an empty table in the common style."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for heading, is_number in zip(headings, are_numbers, strict=True):
         table.add_column(Text(printable(heading)), justify="right" if is_number else "left", overflow="ellipsis",
@@ -34,15 +34,15 @@ def plain_table(headings: Sequence[str], are_numbers: Sequence[bool]) -> Table:
 
 
 def show_rows(rows: pa.Table) -> list[str]:
-    """Show rows as tables with as many columns as fit; the names of those that do not."""
+    """Show rows as tables with as many columns as fit, and return the names of those that do not fit."""
     console = terminal()
     hidden: list[str] = []
     for start in range(0, max(rows.num_rows, 1), ROWS_OF_A_TABLE):
-        hidden = _show_some_rows(console, rows.slice(start, ROWS_OF_A_TABLE))
+        hidden = _show_table(console, rows.slice(start, ROWS_OF_A_TABLE))
     return hidden
 
 
-def _show_some_rows(console: Console, rows: pa.Table) -> list[str]:
+def _show_table(console: Console, rows: pa.Table) -> list[str]:
     columns = [cell_texts(column.combine_chunks()).to_pylist() for column in rows.columns]
     shown = fitting_columns(rows.column_names, columns, console.width)
     fields = [rows.schema.field(index) for index in range(shown)]
@@ -50,44 +50,44 @@ def _show_some_rows(console: Console, rows: pa.Table) -> list[str]:
     are_numbers = [types.is_number(field.type) for field in fields]
     for column, is_number in zip(table.columns, are_numbers, strict=True):
         if is_number:
-            # Cut short it would be another number.
+            # A truncated number would be a different number.
             column.no_wrap, column.overflow = False, "fold"
     for cells in zip(*columns[:shown], strict=True):
-        table.add_row(*(_cell(cell, is_number) for cell, is_number in zip(cells, are_numbers, strict=True)))
+        table.add_row(*(_make_cell(cell, is_number) for cell, is_number in zip(cells, are_numbers, strict=True)))
     console.print(table)
     return list(rows.column_names[shown:])
 
 
 def fitting_columns(names: Sequence[str], columns: Sequence[Sequence[str | None]], width: int) -> int:
-    """How many columns, from the left, fit beside each other. One always does: it is cut short."""
-    taken = -_BETWEEN_COLUMNS
+    """Return how many columns, from the left, fit side by side. The first always counts: it is truncated if needed."""
+    used = -_BETWEEN_COLUMNS
     for index, (name, cells) in enumerate(zip(names, columns, strict=True)):
         longest = max((cell_len(cell) for cell in cells if cell is not None), default=4)
-        taken += _BETWEEN_COLUMNS + min(max(cell_len(name), longest, 4), MOST_CELL_WIDTH)
-        if taken > width and index > 0:
+        used += _BETWEEN_COLUMNS + min(max(cell_len(name), longest, 4), MOST_CELL_WIDTH)
+        if used > width and index > 0:
             return index
     return len(names)
 
 
 def split_columns(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
-    """The places of columns in the tables that fit a width, each with the first ones, which tell its rows apart.
+    """Split columns into tables that fit a width. Each has the key columns, which come first and identify its rows.
 
     >>> split_columns([4, 10, 10, 10], 1, 50), split_columns([4, 10, 10, 10], 1, 30)
     ([[0, 1, 2, 3]], [[0, 1, 2], [0, 3]])
     """
     first = list(range(keys))
     tables = [first]
-    for place in range(keys, len(widths)):
-        wider = [*tables[-1], place]
-        taken = sum(widths[each] + _BETWEEN_COLUMNS for each in wider) - _BETWEEN_COLUMNS
-        if taken > width and len(tables[-1]) > keys:
-            tables.append([*first, place])
+    for position in range(keys, len(widths)):
+        wider = [*tables[-1], position]
+        used = sum(widths[each] + _BETWEEN_COLUMNS for each in wider) - _BETWEEN_COLUMNS
+        if used > width and len(tables[-1]) > keys:
+            tables.append([*first, position])
         else:
             tables[-1] = wider
     return tables
 
 
-def _cell(text: str | None, is_number: bool) -> Text:
+def _make_cell(text: str | None, is_number: bool) -> Text:
     if text is None:
         return Text("NULL", style="dim italic")
     shown = printable(text)

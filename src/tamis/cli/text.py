@@ -1,14 +1,14 @@
-"""Values as text, a whole column at a time: for tables, for tab-separated lines and for JSON.
+"""Format values as text, a whole column at a time: for tables, tab-separated lines and JSON.
 
-Both forms agree on what a value looks like:
+All outputs use the same formats:
 
-    numbers         digits; NaN, Infinity, -Infinity as words, which JSON has only as strings
+    numbers         digits; NaN, Infinity, -Infinity, which are strings in JSON
     decimals        all of their digits
-    dates, times    ISO 8601: 2024-03-03, 2024-03-03T12:30:00.250000, with a Z where they are instants
-    bytes           hexadecimal, as the SQL literal X'00ff'
+    dates, times    ISO 8601: 2024-03-03, 2024-03-03T12:30:00.250000, with a Z for instants
+    binary          hexadecimal, as the SQL literal X'00ff'
     durations       the count and the unit: 1500 ms
-    lists, structs  JSON; a map with texts as keys is an object, another one a list of {"key": …, "value": …}
-    NULL            null in JSON; a table and a tab-separated line have their own signs for it
+    lists, structs  JSON; a map with string keys is an object, another one a list of {"key": …, "value": …}
+    NULL            null in JSON; tables and tab-separated lines have their own symbols for it
 """
 
 from __future__ import annotations
@@ -26,97 +26,99 @@ _HEX_DIGITS = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], dt
 
 
 def cell_texts(array: pa.Array) -> pa.Array:
-    """The text of each value; NULL stays NULL."""
-    array = _plain(array)
+    """Return the text of each value; NULL stays NULL."""
+    array = _decode(array)
     data_type = array.type
     if pa.types.is_null(data_type):
         return pa.nulls(len(array), pa.string())
     if types.is_text(data_type):
-        return _valid_texts(array)
+        return _to_valid_texts(array)
     if pa.types.is_floating(data_type):
-        return _float_texts(array)
+        return _format_floats(array)
     if pa.types.is_timestamp(data_type):
-        return _timestamp_texts(array)
+        return _format_timestamps(array)
     if pa.types.is_duration(data_type):
-        return _joined(pc.cast(pc.cast(array, pa.int64()), pa.string()), f" {data_type.unit}")
+        return _join(pc.cast(pc.cast(array, pa.int64()), pa.string()), f" {data_type.unit}")
     if types.is_bytes(data_type):
-        return _hex_texts(array)
+        return _format_binary(array)
     if pa.types.is_nested(data_type):
         return pc.if_else(array.is_valid(), json_texts(array), pa.scalar(None, pa.string()))
     if pa.types.is_interval(data_type):
-        # Arrow has no kernel for these, and files hardly ever do.
-        return pa.array([None if value is None else _interval_text(value) for value in array.to_pylist()], pa.string())
+        # Arrow has no kernel for intervals, and files rarely contain them.
+        return pa.array(
+            [None if value is None else _format_interval(value) for value in array.to_pylist()], pa.string()
+        )
     return pc.cast(array, pa.string())
 
 
-def _interval_text(value: pa.MonthDayNano) -> str:
-    """As ISO 8601 writes it.
+def _format_interval(value: pa.MonthDayNano) -> str:
+    """Return an interval in ISO 8601.
 
-    >>> _interval_text(pa.MonthDayNano([14, -3, 1_500_000_000])), _interval_text(pa.MonthDayNano([0, 0, 0]))
+    >>> _format_interval(pa.MonthDayNano([14, -3, 1_500_000_000])), _format_interval(pa.MonthDayNano([0, 0, 0]))
     ('P14M-3DT1.5S', 'PT0S')
     """
     months, days, nanoseconds = value
     date = (f"{months}M" if months else "") + (f"{days}D" if days else "")
-    seconds, rest = divmod(abs(nanoseconds), 10**9)
-    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    seconds, remainder = divmod(abs(nanoseconds), 10**9)
+    fraction = f".{remainder:09d}".rstrip("0") if remainder else ""
     time = f"T{'-' if nanoseconds < 0 else ''}{seconds}{fraction}S" if nanoseconds or not date else ""
     return f"P{date}{time}"
 
 
 def json_texts(array: pa.Array) -> pa.Array:
-    """Each value as JSON; NULL is `null`."""
-    array = _plain(array)
+    """Return each value as JSON; NULL is `null`."""
+    array = _decode(array)
     data_type = array.type
     if pa.types.is_struct(data_type):
         names = [field.name for field in data_type]
         texts = json_objects(names, array.flatten(), len(array))
     elif pa.types.is_map(data_type):
-        texts = _map_texts(array)
+        texts = _format_maps(array)
     elif pa.types.is_nested(data_type):
-        texts = _joined("[", _joined_items(array, json_texts(array.flatten())), "]")
+        texts = _join("[", _join_items(array, json_texts(array.flatten())), "]")
     elif pa.types.is_floating(data_type):
-        texts = _float_texts(array)
-        texts = pc.if_else(pc.is_finite(array), texts, _joined('"', texts, '"'))
+        texts = _format_floats(array)
+        texts = pc.if_else(pc.is_finite(array), texts, _join('"', texts, '"'))
     elif pa.types.is_integer(data_type) or pa.types.is_boolean(data_type) or pa.types.is_decimal(data_type):
         texts = pc.cast(array, pa.string())
     else:
-        texts = _quoted(cell_texts(array))
-    # A struct or a list that is NULL has made some text above.
+        texts = _quote(cell_texts(array))
+    # A NULL struct or list has some text from above.
     return pc.if_else(array.is_valid(), texts, "null").fill_null("null")
 
 
 def json_objects(names: list[str], columns: list[pa.Array], count: int) -> pa.Array:
-    """One JSON object a row."""
+    """Return one JSON object for each row."""
     if not columns:
         return pa.repeat(pa.scalar("{}"), count)
     parts: list[pa.Array | str] = []
     for index, (name, column) in enumerate(zip(names, columns, strict=True)):
         parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", json_texts(column)]
-    return _joined(*parts, "}")
+    return _join(*parts, "}")
 
 
 def lines(batch: pa.RecordBatch, texts: pa.Array) -> pa.Buffer | bytes:
-    """The texts of a batch, one on each line, as the bytes to write."""
+    """Return the texts of a batch, one on each line, as the bytes to write."""
     if not batch.num_rows:
         return b""
-    ended = _joined(texts, "\n")
-    # The values of a column lie back to back: that is the output already.
+    ended = _join(texts, "\n")
+    # The values of a column are contiguous in memory, so its buffer is the output.
     offsets = np.frombuffer(ended.buffers()[1], dtype=np.int32)[ended.offset : ended.offset + len(ended) + 1]
     return ended.buffers()[2][int(offsets[0]) : int(offsets[-1])]
 
 
 def printable(text: str) -> str:
-    """A text on one line that no terminal takes for a command.
+    """Return a text on one line, without control characters that a terminal would interpret.
 
     >>> print(printable("two\\nlines \\x1b[31m"))
     two\\nlines \\x1b[31m
     """
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def _decode(array: pa.Array) -> pa.Array:
     while True:
         if isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
@@ -128,12 +130,12 @@ def _plain(array: pa.Array) -> pa.Array:
             return array
 
 
-def _joined(*parts: pa.Array | str) -> pa.Array:
+def _join(*parts: pa.Array | str) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _valid_texts(array: pa.Array) -> pa.Array:
-    """Texts as they are; bytes in them that are no UTF-8, which some writers leave, become the sign for that."""
+def _to_valid_texts(array: pa.Array) -> pa.Array:
+    """Return strings with invalid UTF-8, which some writers produce, replaced by the replacement character."""
     try:
         return array.cast(pa.large_binary()).cast(pa.string())
     except pa.ArrowInvalid:
@@ -141,53 +143,53 @@ def _valid_texts(array: pa.Array) -> pa.Array:
         return pa.array([None if value is None else value.decode(errors="replace") for value in values], pa.string())
 
 
-def _float_texts(array: pa.Array) -> pa.Array:
+def _format_floats(array: pa.Array) -> pa.Array:
     texts = pc.cast(array, pa.string())
     # 5 is an integer, 5.0 is not.
     texts = pc.replace_substring_regex(texts, r"^(-?\d+)$", r"\1.0")
-    for arrow, word in _NOT_FINITE:
-        texts = pc.if_else(pc.equal(texts, arrow), word, texts)
+    for given, name in _NOT_FINITE:
+        texts = pc.if_else(pc.equal(texts, given), name, texts)
     return texts
 
 
-def _timestamp_texts(array: pa.Array) -> pa.Array:
+def _format_timestamps(array: pa.Array) -> pa.Array:
     if array.type.tz is not None:
         array = array.cast(pa.timestamp(array.type.unit, "UTC"))
     texts = pc.replace_substring(pc.cast(array, pa.string()), " ", "T", max_replacements=1)
     return pc.replace_substring_regex(texts, r"\.0+(Z?)$", r"\1")
 
 
-def _hex_texts(array: pa.Array) -> pa.Array:
+def _format_binary(array: pa.Array) -> pa.Array:
     values = array.cast(pa.binary())
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
     stored = values.buffers()[2]
     digits = _HEX_DIGITS[np.frombuffer(stored or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]]
     ends = pa.py_buffer((offsets - offsets[0]) * np.int32(2))
     texts = pa.StringArray.from_buffers(len(values), ends, pa.py_buffer(digits.tobytes()))
-    return pc.if_else(values.is_valid(), _joined("X'", texts, "'"), pa.scalar(None, pa.string()))
+    return pc.if_else(values.is_valid(), _join("X'", texts, "'"), pa.scalar(None, pa.string()))
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
-    """JSON strings: quotes, backslashes and control characters are escaped."""
+def _quote(texts: pa.Array) -> pa.Array:
+    """Return JSON strings: quotes, backslashes and control characters are escaped."""
     if pc.any(pc.match_substring_regex(texts, r'[\x00-\x1f"\\]')).as_py():
         texts = pc.replace_substring(texts, "\\", "\\\\")
-        for sign in ('"', *map(chr, range(0x20))):
-            texts = pc.replace_substring(texts, sign, json.dumps(sign)[1:-1])
-    return _joined('"', texts, '"')
+        for character in ('"', *map(chr, range(0x20))):
+            texts = pc.replace_substring(texts, character, json.dumps(character)[1:-1])
+    return _join('"', texts, '"')
 
 
-def _joined_items(array: pa.Array, items: pa.Array) -> pa.Array:
-    """The texts of the elements of each list, with commas between them."""
+def _join_items(array: pa.Array, items: pa.Array) -> pa.Array:
+    """Return the texts of the elements of each list, separated by commas."""
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int32)
     offsets = pa.array(np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)]))
     return pc.binary_join(pa.ListArray.from_arrays(offsets, items), ", ")
 
 
-def _map_texts(array: pa.Array) -> pa.Array:
+def _format_maps(array: pa.Array) -> pa.Array:
     entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
     flat = entries.flatten()
     keys, values = flat.flatten()
     if types.is_text(keys.type):
-        pairs = _joined(json_texts(keys), ": ", json_texts(values))
-        return _joined("{", _joined_items(entries, pairs), "}")
-    return _joined("[", _joined_items(entries, json_objects(["key", "value"], [keys, values], len(flat))), "]")
+        pairs = _join(json_texts(keys), ": ", json_texts(values))
+        return _join("{", _join_items(entries, pairs), "}")
+    return _join("[", _join_items(entries, json_objects(["key", "value"], [keys, values], len(flat))), "]")

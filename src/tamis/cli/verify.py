@@ -1,4 +1,4 @@
-"""`tamis verify`: the proof that pruning returns the right rows of this table."""
+"""`tamis verify`: check that pruning returns the right rows of a table."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tamis.tables.source import LEVELS, levels_of
 _UNITS = ("files", "row_groups")
 _HEADINGS = ("levels", "rows", *_UNITS, "bytes read", "result")
 _ARE_NUMBERS = (False, True, True, True, True, False)
-# Lines appear as the runs end, so that the widths cannot wait for the longest.
+# Each line is printed when its run ends, so the widths cannot depend on all lines.
 _WIDTHS = (max(len(levels_name((level,))) for level in LEVELS), 13, 9, 10, 10, 9)
 
 
 @click.command(
-    short_help="Prove that pruning loses no row of this table.",
+    short_help="Check that pruning does not lose rows of a table.",
     epilog="Example: tamis verify orders --where \"region = 'eu' AND id BETWEEN 2800 AND 2850\"",
 )
 @request_options("where", "columns", columns="Compare only these columns.  [default: all]")
 @json_option("One JSON object with all runs.")
 @debug_option
 def verify(request: Request, as_json: bool) -> None:
-    """Scan with every combination of levels of pruning, and compare the rows.
+    """Scan with each combination of pruning levels, and compare the rows.
 
-    The first run has all levels switched off: it reads everything and tests every row. The others must return the
-    same rows, whose number and checksum are compared, and count() must agree. Shown are the levels alone and together,
-    and every combination that differs. Exit code 1 where one does.
+    The first run has all levels switched off: it reads everything and tests every row. The others must return the same
+    number of rows with the same checksum, and count() must agree. The output shows each level alone, all levels
+    together, and each combination that differs. The exit code is 1 if one does.
     """
     table = request.open()
     is_plain = not as_json and not is_terminal()
@@ -48,7 +48,7 @@ def verify(request: Request, as_json: bool) -> None:
     with show_progress(meter, is_wanted=is_watched()):
         for result in verify_each(table, request.filter, request.columns):
             results.append(result)
-            if is_plain and _has_a_line(result):
+            if is_plain and _is_shown(result):
                 _write_line(result, is_first=len(results) == 1)
     if as_json:
         runs = [result.to_dict() for result in results]
@@ -60,19 +60,19 @@ def verify(request: Request, as_json: bool) -> None:
         write(f"\n{len(results)} runs return the same {counted(results[0].rows, 'row')}\n")
 
 
-def _has_a_line(result: VerifyResult) -> bool:
-    """The combinations of levels are many, and most say nothing that a level by itself did not."""
+def _is_shown(result: VerifyResult) -> bool:
+    """Return whether to show a result: most combinations of levels add nothing to the single levels."""
     return not result.same or len(result.levels) < 2 or result.has_every_level
 
 
 def _write_line(result: VerifyResult, *, is_first: bool) -> None:
     if is_first:
         write(aligned(_HEADINGS, _WIDTHS, _ARE_NUMBERS))
-    write(aligned(_cells(result), _WIDTHS, _ARE_NUMBERS))
+    write(aligned(_format_cells(result), _WIDTHS, _ARE_NUMBERS))
     flush()
 
 
-def _cells(result: VerifyResult) -> tuple[str, ...]:
+def _format_cells(result: VerifyResult) -> tuple[str, ...]:
     kept = (f"{result.kept.get(unit, 0):,}" for unit in _UNITS)
     outcome = "same" if result.same else "DIFFERENT"
     return (result.name, f"{result.rows:,}", *kept, format_bytes(result.bytes_read), outcome)
@@ -84,7 +84,7 @@ def _show(results: list[VerifyResult]) -> None:
     from tamis.cli.terminal import plain_table, terminal
 
     table = plain_table(_HEADINGS, _ARE_NUMBERS)
-    for result in filter(_has_a_line, results):
-        *cells, outcome = _cells(result)
+    for result in filter(_is_shown, results):
+        *cells, outcome = _format_cells(result)
         table.add_row(*cells, Text(outcome, style="green" if result.same else "bold red"))
     terminal().print(table)

@@ -1,1 +1,1 @@
-"""Engines: where jobs run. See `tamis.tables.jobs` for what a job is."""
+"""Engines, which run jobs (see `tamis.tables.jobs`): in local threads, or in Spark executors."""

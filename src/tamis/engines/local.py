@@ -11,7 +11,7 @@ from tamis.tables.jobs import Arguments, Item, Job, find_function
 
 
 class LocalEngine:
-    """Runs jobs in threads. Batches come as soon as those before them are done, and few of them wait in memory."""
+    """Runs jobs in threads. Batches arrive in order, as soon as they are ready, and few of them wait in memory."""
 
     name = "local"
 
@@ -20,7 +20,7 @@ class LocalEngine:
 
     def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
         function = find_function(job.function)
-        # As text and back, so that a function sees what it would see in another process.
+        # Pass the arguments through JSON, so that a function gets the same values as in another process.
         arguments = Arguments(job.arguments_text)
 
         def call(numbered: tuple[int, Item]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,4 +1,4 @@
-"""Spark sessions of both kinds, classic and Connect, seen alike. PySpark is imported when it is needed."""
+"""Uniform access to classic and Connect sessions of Spark. PySpark is imported lazily."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ OLDEST = (4, 1)
 
 
 def check_session(spark: object) -> Any:
-    """The session itself, if it is one that can be used."""
+    """Return the session if it can be used; else raise an error."""
     try:
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingDependency("a Spark session needs pyspark: pip install 'tamis[spark]'") from error
     if not isinstance(spark, SparkSession) and not is_connect(spark):
-        raise InvalidArgument(f"spark is a SparkSession, not {with_article(type(spark).__name__)}")
+        raise InvalidArgument(f"spark must be a SparkSession, not {with_article(type(spark).__name__)}")
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < OLDEST:
         raise UnsupportedFeature(f"PySpark {pyspark.__version__} is too old: pip install 'pyspark>=4.1'")
@@ -29,27 +29,27 @@ def check_session(spark: object) -> Any:
 
 
 def is_stopped(spark: Any) -> bool:
-    """Whether a session was stopped, so that Spark would answer any call of it with a trace."""
+    """Return whether a session was stopped, so that each of its calls would fail with a Java stack trace."""
     if is_connect(spark):
         return bool(spark.is_stopped)
-    # Classic sessions do not tell, but for what `SparkContext.stop` leaves of itself.
+    # Classic sessions have no API for this; `SparkContext.stop` sets `_jsc` to None.
     return getattr(spark.sparkContext, "_jsc", spark) is None
 
 
 def is_connect(spark: object) -> bool:
-    """Whether a session is a client of a Spark Connect server."""
+    """Return whether a session is a client of a Spark Connect server."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def session_functions(spark: object) -> Any:
-    """The functions that make columns for a session.
+    """Return the module of functions that create columns for a session.
 
-    `pyspark.sql.functions` makes those of the kind that the process is set up for, and a session may be of the other.
+    `pyspark.sql.functions` creates columns of the process's default kind, and a session may be of the other kind.
     """
     return import_module("pyspark.sql.connect.functions" if is_connect(spark) else "pyspark.sql.functions")
 
 
 def observation(spark: object) -> Any:
-    """Something that `DataFrame.observe` fills."""
+    """Return a new Observation for `DataFrame.observe`."""
     module = import_module("pyspark.sql.connect.observation" if is_connect(spark) else "pyspark.sql.observation")
     return module.Observation()

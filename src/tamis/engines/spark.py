@@ -1,8 +1,8 @@
-"""The Spark engine: jobs run in executors, through nothing but DataFrames, on classic and on Connect sessions.
+"""The Spark engine: it runs jobs in executors, using only DataFrames, on classic and Connect sessions.
 
     items ── tasks balanced by bytes ── repartitionById ── mapInArrow(JobRunner) ── observe ── toArrow
 
-Every item goes to the task that was chosen for it. What comes back is bytes of Arrow, see `tamis.engines.worker`.
+Each item runs in the task that was chosen for it. Results are Arrow batches as bytes: see `tamis.engines.worker`.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from tamis.tables.jobs import Item, Job
 logger = logging.getLogger("tamis")
 
 WAVES = 4
-"""How many tasks there are for each processor of the cluster: some take longer than their bytes tell."""
+"""The number of tasks for each core of the cluster: some take longer than their size suggests."""
 
 MOST_BYTES = 128 * 1024 * 1024
-"""What one task reads at most, as long as there are items to share out."""
+"""A task reads at most this many bytes, if there are enough items to distribute."""
 
 _GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
 class SparkEngine:
-    """Runs jobs in the executors of a Spark session. People see them there as `tamis: read 40 checkpoint parts of …`.
+    """Runs jobs in the executors of a Spark session. Spark's UI shows them as `tamis: read 40 checkpoint parts of …`.
 
-    `tasks` is the most tasks of a job; by default there are a few for each processor that Spark tells of.
+    `tasks` is the maximum number of tasks of a job; by default a few for each core that Spark reports.
     """
 
     name = "spark"
 
     def __init__(self, spark: Any, *, tasks: int | None = None) -> None:
         if tasks is not None and (not isinstance(tasks, int) or isinstance(tasks, bool) or tasks < 1):
-            raise InvalidArgument(f"tasks is a number of tasks, 1 or more, not {tasks!r}")
+            raise InvalidArgument(f"tasks must be an integer of 1 or more, not {tasks!r}")
         self.spark = check_session(spark)
         self._most_tasks = tasks
         self._known_parallelism: int | None = None
         self.last_sizes: dict[str, int] = {}
-        """Of the last job: `items`, `results`, `bytes_sent` by executors, and what they read to make them."""
+        """Metrics of the last job: `items`, `results`, `bytes_sent` by executors, and their reads and requests."""
 
     def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
         if not items:
@@ -68,7 +68,7 @@ class SparkEngine:
         yield from results(found, len(items), title)
 
     def _run(self, job: Job, items: Sequence[Item], title: str) -> tuple[pa.Table, dict[str, int]]:
-        """The rows that the executors send, and how much it was."""
+        """Run a job, and return the rows that the executors sent and the metrics."""
         total = sum(item.size for item in items)
         most = self._most_tasks or max(WAVES * self._parallelism, math.ceil(total / MOST_BYTES))
         tasks = balance([item.size for item in items], most)
@@ -106,7 +106,7 @@ class SparkEngine:
 
     @property
     def _parallelism(self) -> int:
-        """How many tasks Spark runs at once, as far as it tells: into so many it cuts a range."""
+        """The number of tasks that Spark runs at once: Spark splits a range into that many partitions."""
         if self._known_parallelism is None:
             ranges = self.spark.range(1 << 16).selectExpr("spark_partition_id() AS number")
             self._known_parallelism = 1 + int(ranges.selectExpr("max(number) AS last").collect()[0]["last"])
@@ -117,12 +117,12 @@ class SparkEngine:
 
 
 def results(rows: pa.Table, items: int, title: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batches in the rows that executors sent, in the order of the items; the first error among them is raised.
+    """Yield the batches in the rows that executors sent, in the order of the items, or raise the first error.
 
-    Every item must be done, and once: what Spark may have lost or repeated is an error, never a smaller or larger plan.
+    Each item must be done exactly once: a lost or repeated item is an error, so it never changes a plan.
     """
     keys = [("number", "ascending"), ("position", "ascending")]
-    # Payloads stay where they are: together they may be more than one array of bytes can hold.
+    # Payloads are not sorted: all together may exceed the size of a single binary array.
     order = pc.sort_indices(rows.select(["number", "position"]), keys).to_pylist()
     numbers, kinds = (rows[name].to_pylist() for name in ("number", "kind"))
     failed = next((row for row in order if kinds[row] == ERROR), None)
@@ -137,7 +137,7 @@ def results(rows: pa.Table, items: int, title: str) -> Iterator[tuple[int, pa.Re
 
 
 def balance(sizes: Sequence[int], most: int) -> list[int]:
-    """The task of each item, so that tasks read about the same: the largest item goes into the lightest task.
+    """Return a task for each item, so that tasks read about the same amount: the largest item into the lightest task.
 
     >>> balance([1, 9, 5, 4], 2)
     [0, 0, 1, 1]
@@ -147,16 +147,16 @@ def balance(sizes: Sequence[int], most: int) -> list[int]:
     for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
         load, count, task = heapq.heappop(tasks)
         chosen[index] = task
-        # Items without a size are balanced by their number.
+        # Items without a size are balanced by their count.
         heapq.heappush(tasks, (load + sizes[index], count + 1, task))
     return chosen
 
 
 @contextmanager
 def job_name(spark: Any, title: str) -> Iterator[None]:
-    """What Spark starts meanwhile has this name: as job group and description, on Connect as a tag."""
+    """Name the Spark jobs that start within this context: as job group and description, or as a tag on Connect."""
     if is_connect(spark):
-        tag = title.replace(",", ";")  # no tag may have a comma
+        tag = title.replace(",", ";")  # Spark rejects commas in tags
         is_new = tag not in spark.getTags()
         spark.addTag(tag)
         try:

@@ -1,4 +1,4 @@
-"""Failures of Spark in few words: what happened, and what to do about it."""
+"""Translate Spark's errors into short messages: what happened, and what to do."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _WORKER_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailur
 _STOPPED = re.compile(r"stopped SparkContext|SparkContext (?:was|has been) (?:shut down|stopped)")
 _GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.?(?: SQLSTATE.*)?$", re.MULTILINE)
 
-STOPPED = "the Spark session was stopped: make a new one, and give Tamis that one"
+STOPPED = "the Spark session was stopped: create a new one, and pass that to Tamis"
 
 LONGEST = 300
 
 
 @contextmanager
 def translated_errors(title: str) -> Iterator[None]:
-    """Errors of Spark become errors of ours, which keep the whole story as their cause."""
+    """Raise Spark's errors as errors of Tamis, with the original error as their cause."""
     try:
         yield
     except errors_of_spark() as error:
@@ -29,7 +29,10 @@ def translated_errors(title: str) -> Iterator[None]:
 
 
 def errors_of_spark() -> tuple[type[Exception], ...]:
-    """What Spark raises: where PySpark has no class for an exception of the JVM, py4j's. A mere client has no py4j."""
+    """Return the exception classes that Spark raises.
+
+    For JVM exceptions without a class in PySpark, py4j raises its own. Connect clients may lack py4j.
+    """
     from pyspark.errors import PySparkException
 
     try:
@@ -40,7 +43,7 @@ def errors_of_spark() -> tuple[type[Exception], ...]:
 
 
 def translate(text: str, title: str) -> TamisError:
-    """The error that the text of a failed Spark job tells of.
+    """Return the error that the message of a failed Spark job describes.
 
     >>> translate("… ModuleNotFoundError: No module named 'xxhash'", "tamis: read 2 parts").args[0][:58]
     "the package 'xxhash' is not installed on Spark's workers, "
@@ -59,27 +62,27 @@ def translate(text: str, title: str) -> TamisError:
         package = missing[1].split(".")[0]
         if package == "tamis":
             return MissingDependency(
-                f"tamis is not on Spark's workers, or an older one, and '{title}' needs it: install it there, or send "
+                f"tamis is missing or outdated on Spark's workers, and '{title}' needs it: install it there, or send "
                 "it with tamis.spark.ship(spark)"
             )
         return MissingDependency(
             f"the package {package!r} is not installed on Spark's workers, and '{title}' needs it: install it there "
-            "(packages with native code cannot be sent along)"
+            "(packages with native code cannot be shipped)"
         )
-    told = _PYTHON_ERROR.findall(text)
-    if told:
-        kind, message = told[-1]
-        return EngineError(f"the Spark job '{title}' failed: {kind}: {_cut(message)}")
+    python_errors = _PYTHON_ERROR.findall(text)
+    if python_errors:
+        kind, message = python_errors[-1]
+        return EngineError(f"the Spark job '{title}' failed: {kind}: {_truncate(message)}")
     if _WORKER_DIED.search(text):
         return EngineError(
-            f"the Spark job '{title}' failed: its Python workers died again and again. Have they too little memory? "
+            f"the Spark job '{title}' failed: its Python workers died repeatedly, maybe for lack of memory. "
             "See spark.executor.memoryOverhead"
         )
-    # What py4j says first is only that there is a second line.
+    # The first line of py4j's message only announces the second one.
     lines = (line.strip(" :\t") for line in text.splitlines() if not line.startswith("An error occurred while calling"))
-    first = next(filter(None, lines), "no reason was given")
-    return EngineError(f"the Spark job '{title}' failed: {_cut(first)}")
+    first = next(filter(None, lines), "Spark gave no reason")
+    return EngineError(f"the Spark job '{title}' failed: {_truncate(first)}")
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"

@@ -1,6 +1,6 @@
-"""How far a Spark job is: the share of its tasks that are done, told while it runs, on both kinds of sessions.
+"""Report the progress of a running Spark job as the share of finished tasks, on classic and Connect sessions.
 
-Results come when all tasks are done, so until then tasks are all there is to count. They are balanced by bytes.
+Results arrive when all tasks are done, so until then only tasks can be counted. Tasks are balanced by bytes.
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ from tamis.engines.sessions import is_connect
 from tamis.engines.translation import errors_of_spark
 
 Stage = tuple[int, int, int]
-"""Its number, its tasks, and how many of them are done."""
+"""The id of a stage, its number of tasks, and how many of them are done."""
 
 SECONDS = 0.5
-"""How often a classic session is asked; a Connect server tells every two seconds, unless it is set up otherwise."""
+"""The polling interval of classic sessions. A Connect server reports every two seconds by default."""
 
 
 @contextmanager
 def watched(spark: Any, title: str, tasks: int, tell: Callable[[float], None] | None) -> Iterator[None]:
-    """While it lasts, tell about the job of this name and of so many tasks; nothing where nobody wants to know."""
+    """Report the progress of the job with this name and number of tasks while it runs; do nothing without `tell`."""
     if tell is None:
         yield
     elif is_connect(spark):
 
         def handle(*, stages: Iterable[Any] | None, **_: Any) -> None:
-            tell(_share([(each.stage_id, each.num_tasks, each.num_completed_tasks) for each in stages or ()], tasks))
+            tell(
+                _compute_share(
+                    [(each.stage_id, each.num_tasks, each.num_completed_tasks) for each in stages or ()], tasks
+                )
+            )
 
         spark.registerProgressHandler(handle)
         try:
@@ -44,10 +48,10 @@ def watched(spark: Any, title: str, tasks: int, tell: Callable[[float], None] | 
         def watch() -> None:
             while not ended.wait(SECONDS):
                 try:
-                    stages = list(_stages(tracker, set(tracker.getJobIdsForGroup(title)) - earlier))
+                    stages = list(_find_stages(tracker, set(tracker.getJobIdsForGroup(title)) - earlier))
                 except errors_of_spark():
-                    return  # the session is gone, and whoever runs the job hears of it
-                tell(_share(stages, tasks))
+                    return  # the session has ended, and the thread that runs the job raises the error
+                tell(_compute_share(stages, tasks))
 
         with ThreadPoolExecutor(1, "tamis-watching") as threads:
             watching = threads.submit(watch)
@@ -58,17 +62,17 @@ def watched(spark: Any, title: str, tasks: int, tell: Callable[[float], None] | 
             watching.result()
 
 
-def _stages(tracker: Any, jobs: Iterable[int]) -> Iterator[Stage]:
+def _find_stages(tracker: Any, jobs: Iterable[int]) -> Iterator[Stage]:
     for number in {stage for job in jobs if (info := tracker.getJobInfo(job)) for stage in info.stageIds}:
-        # Of a stage that has not begun Spark knows nothing yet.
+        # Spark has no information about stages that have not started.
         if found := tracker.getStageInfo(number):
             yield number, found.numTasks, found.numCompletedTasks
 
 
-def _share(stages: Iterable[Stage], tasks: int) -> float:
-    """How much is done of the stage that does the work: the first one only hands items out.
+def _compute_share(stages: Iterable[Stage], tasks: int) -> float:
+    """Return the finished share of the stage that runs the job: the first stage only distributes items.
 
-    >>> _share([], 8), _share([(3, 8, 8)], 8), _share([(3, 2, 2), (5, 8, 6)], 8)
+    >>> _compute_share([], 8), _compute_share([(3, 8, 8)], 8), _compute_share([(3, 2, 2), (5, 8, 6)], 8)
     (0.0, 0.0, 0.75)
     """
     return max((done / tasks for _, own, done in sorted(stages)[1:] if own == tasks), default=0.0)

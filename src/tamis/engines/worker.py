@@ -1,8 +1,8 @@
-"""What runs in Spark's executors: a job over the items of one task, its results as rows of bytes.
+"""The code that runs in Spark's executors: a job over the items of a task, which returns results as rows of bytes.
 
-Spark finds `JobRunner` by its name; with it travel the name of the job's function and JSON, never code. A result is a
-row, whatever its schema: an Arrow batch in bytes, so that types arrive which Spark does not have. An error of ours is
-a row too. Spark would report it as a failed task, try again, and tell it in the words of Java.
+Spark imports `JobRunner` by name; it carries the name of the job's function and JSON arguments, never code. Each result
+is a row with an Arrow batch as bytes, so that types arrive which Spark does not support. A Tamis error is a row too:
+otherwise Spark would report a failed task, retry it, and wrap the error in a Java stack trace.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _RESULT = pa.schema(
         ("bytes_read", pa.int64()),
     ]
 )
-"""`position` orders the batches of an item; the last row of each item tells what was read for it."""
+"""`position` orders the batches of an item. The last row of each item has its I/O counts."""
 
 MOST_ROWS = 256 * 1024
-"""How many rows of a result travel as one value: Spark takes at most 2 GiB, and much less is better."""
+"""The number of rows in one result value: Spark's limit is 2 GiB, and much less is better."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class JobRunner:
     function: str
     arguments: str = field(repr=False)
     __name__: str = "tamis"
-    """What Spark calls it where it shows its plan."""
+    """The name that Spark shows in its plans."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         function = find_function(self.function)
@@ -59,15 +59,15 @@ class JobRunner:
                 try:
                     for found in function(arguments, item):
                         for start in range(0, max(1, found.num_rows), MOST_ROWS):
-                            yield _row(number, position, BATCH, _to_bytes(found.slice(start, MOST_ROWS)))
+                            yield _make_row(number, position, BATCH, _to_bytes(found.slice(start, MOST_ROWS)))
                             position += 1
                 except TamisError as error:
-                    yield _row(number, position, ERROR, error_to_bytes(error))
+                    yield _make_row(number, position, ERROR, error_to_bytes(error))
                     return
-                yield _row(number, position, DONE, b"", arguments.counts() - before)
+                yield _make_row(number, position, DONE, b"", arguments.counts() - before)
 
 
-def _row(number: int, position: int, kind: str, payload: bytes, spent: IoCounts | None = None) -> pa.RecordBatch:
+def _make_row(number: int, position: int, kind: str, payload: bytes, spent: IoCounts | None = None) -> pa.RecordBatch:
     spent = spent or IoCounts()
     values = (number, position, kind, payload, spent.listing_calls, spent.requests, spent.bytes_read)
     return pa.record_batch(
@@ -83,26 +83,26 @@ def _to_bytes(batch: pa.RecordBatch) -> bytes:
 
 
 def batch_from_bytes(payload: pa.Buffer) -> pa.RecordBatch:
-    """The batch of a result's row."""
+    """Return the batch in the payload of a result row."""
     with pa.ipc.open_stream(payload) as reader:
         return reader.read_next_batch()
 
 
 def error_to_bytes(error: TamisError) -> bytes:
-    """An error as JSON: its class, as far as it is one of ours, its message, and what else it tells."""
+    """Return an error as JSON: the nearest class in `tamis.errors`, its message and its attributes."""
     name = next(each.__name__ for each in type(error).__mro__ if vars(errors).get(each.__name__) is each)
     facts = {key: value for key, value in vars(error).items() if isinstance(value, str | int | float | None)}
     return json.dumps({"class": name, "message": str(error), "facts": facts}).encode()
 
 
 def error_from_bytes(payload: bytes) -> TamisError:
-    """The error that `error_to_bytes` described."""
-    described = json.loads(payload)
-    kind = vars(errors).get(described["class"])
+    """Return the error that `error_to_bytes` serialised."""
+    fields = json.loads(payload)
+    kind = vars(errors).get(fields["class"])
     if not (isinstance(kind, type) and issubclass(kind, TamisError)):
         kind = TamisError
-    # Not through its constructor, which would put its facts into the message once more.
-    error = kind.__new__(kind, described["message"])
-    Exception.__init__(error, described["message"])
-    vars(error).update(described["facts"])
+    # Bypass the constructor, which would add its attributes to the message again.
+    error = kind.__new__(kind, fields["message"])
+    Exception.__init__(error, fields["message"])
+    vars(error).update(fields["facts"])
     return error

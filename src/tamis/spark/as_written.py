@@ -1,4 +1,4 @@
-"""Queries that only Spark can read, given to it as they were written, with whole tables in the place of their names."""
+"""Run unsupported SQL as text on Spark, with DataFrames of whole tables in place of their names."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _OTHER_THAN_QUERIES = frozenset(
 
 
 def frame_as_written(spark: Any, text: str, frame_of: Callable[[str], Any | None]) -> Any | None:
-    """The DataFrame of a query that is not understood here; None where Spark does not understand it either.
+    """Return the DataFrame of a query that Tamis does not support; None if Spark does not support it either.
 
-    `frame_of` gives the tables of the session by their names, each with all of its rows.
+    `frame_of` returns the DataFrame of a table of the session by its name, with all of its rows.
     """
     from pyspark.errors import AnalysisException, ParseException
 
@@ -34,9 +34,9 @@ def frame_as_written(spark: Any, text: str, frame_of: Callable[[str], Any | None
         return None
     if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH) or _may_write(tokens):
         return None
-    pieces: list[str] = []
+    fragments: list[str] = []
     frames: dict[str, Any] = {}
-    place = 0
+    offset = 0
     for number, token in enumerate(tokens):
         frame = frame_of(token.text) if _may_be_table(tokens, number) else None
         if frame is None:
@@ -44,16 +44,16 @@ def frame_as_written(spark: Any, text: str, frame_of: Callable[[str], Any | None
         name = f"table_{len(frames) + 1}"
         frames[name] = frame
         alias = "" if _has_alias(tokens, number) else f" AS `{token.text.replace('`', '``')}`"
-        pieces += [doubled_braces(text[place : token.start]), f"{{{name}}}{alias}"]
-        place = token.end + 1
+        fragments += [doubled_braces(text[offset : token.start]), f"{{{name}}}{alias}"]
+        offset = token.end + 1
     if not frames:
         return None
     try:
-        found = spark.sql("".join([*pieces, doubled_braces(text[place:])]), **frames)
+        found = spark.sql("".join([*fragments, doubled_braces(text[offset:])]), **frames)
         _ = found.columns
     except (AnalysisException, ParseException):
         return None
-    logger.info("the query is not understood here, so Spark runs it as it was written, over whole tables")
+    logger.info("Tamis does not support the query, so Spark runs its text over whole tables, without pruning")
     return found
 
 
@@ -63,7 +63,7 @@ def _may_write(tokens: Sequence[Token]) -> bool:
 
 
 def _may_be_table(tokens: Sequence[Token], number: int) -> bool:
-    """Whether a name stands where that of a table does, and is not the first part of a longer one."""
+    """Return whether a token is in the position of a table name, and is not the first part of a qualified name."""
     has_parts = number + 1 < len(tokens) and tokens[number + 1].token_type in (TokenType.DOT, TokenType.L_PAREN)
     follows = number > 0 and tokens[number - 1].token_type in _BEFORE_TABLES
     return tokens[number].token_type in _NAMES and follows and not has_parts

@@ -1,9 +1,9 @@
-"""Expressions as Columns, for Spark to evaluate: each means in the JVM exactly what Arrow's kernels make of it here.
+"""Compile expressions into Spark Columns that evaluate exactly as Arrow's kernels do.
 
-What Spark means otherwise is put in other words: timestamps are those of UTC without a zone, so that the zone of a
-session says nothing; lists are searched and not compared one by one where they are long. What overflows or does not fit
-fails in Arrow; a Column gives NULL there, and a second Column tells for which rows that was so. Functions on which the
-two engines differ (the upper case of ß, texts as numbers) are refused, and whoever asks keeps the unit.
+Where Spark's semantics differ, the expression is rewritten: timestamps are in UTC without a zone, so that the session's
+time zone has no effect; long lists are searched by bisection. An overflow or a failed cast is an error in Arrow; the
+Column returns NULL there, and a second Column marks the rows for which this happened. Functions on which both engines
+differ (the upper case of ß, strings as numbers) are unsupported, and the caller keeps the unit.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from tamis.spark.types import metadata_type
 from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_text
 
 FEW_ITEMS = 64
-"""A longer list is searched by halves."""
+"""Longer lists are searched by bisection."""
 
 _MICROSECONDS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1000}
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A value as a Column, and a Column that is TRUE for rows on which it fails; None where it never does."""
+    """A value as a Column, and a Column that is TRUE for rows where its evaluation fails; None if it never fails."""
 
     value: Any
     failed: Any = None
 
 
 class ColumnCompiler:
-    """Makes Columns of one kind of session. `read` gives the Column of a name, in the form of metadata.
+    """Compiles expressions for one kind of session. `read` returns the Column of a name, in the types of metadata.
 
-    `instant` gives the Column of a name that is a point in time and is compared with constants as it is, so that
-    Spark's readers understand the comparison; None where there are no such.
+    `instant` returns the unconverted Column of a timestamp with a zone. It is compared with constants directly, so that
+    Spark's readers can push the comparison down. None if there are no such columns.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class ColumnCompiler:
         self._instant = instant
 
     def compile(self, expr: Expr) -> Compiled:
-        """The Column of an expression; `EvaluationError` where Spark has no like of it."""
-        return fold(expr, self._compiled)
+        """Return the Column of an expression; raise `EvaluationError` if Spark has no equivalent."""
+        return fold(expr, self._compile_node)
 
-    def _compiled(self, node: Expr, args: tuple[Compiled, ...]) -> Compiled:
+    def _compile_node(self, node: Expr, args: tuple[Compiled, ...]) -> Compiled:
         match node:
             case Column():
                 return Compiled(self._read(node))
             case Literal():
                 return Compiled(self._constants.column(node))
             case Call(function):
-                failed = _any(arg.failed for arg in args)
-                make = _MAKERS.get(function)
+                failed = _combine_any(arg.failed for arg in args)
+                make = _COMPILERS.get(function)
                 if make is None:
                     raise unknown(node)
                 values = [arg.value for arg in args]
@@ -75,12 +75,12 @@ class ColumnCompiler:
                 made = make(self, node, values if instants is None else instants)
                 if isinstance(made, _Fallible):
                     known = [value.isNotNull() for value in (values if made.given is None else (made.given,))]
-                    own = _all([*known, made.value.isNull()])
+                    own = _combine_all([*known, made.value.isNull()])
                     return Compiled(made.value, own if failed is None else failed | own)
                 return Compiled(made, failed)
 
     def _compared_instants(self, call: Call) -> list[Any] | None:
-        """The operands of a comparison of a point in time with constants, in the form in which Spark stores it."""
+        """Return the operands of a comparison of an instant with constants, in Spark's storage type; else None."""
         if self._instant is None or call.function not in (*COMPARISONS, "in"):
             return None
         columns = [arg for arg in call.args[:2] if isinstance(arg, Column)]
@@ -96,7 +96,7 @@ class ColumnCompiler:
 
     def compare(self, call: Call, values: list[Any]) -> Any:
         if any(map(_is_void, call.args)):
-            return self._null_safe_null(call, values) if call.function == "<=>" else self._unknown()
+            return self._compare_null_safe(call, values) if call.function == "<=>" else self._null_boolean()
         left, right = values
         match call.function:
             case "=":
@@ -114,18 +114,20 @@ class ColumnCompiler:
             case _:
                 return left.eqNullSafe(right)
 
-    def _null_safe_null(self, call: Call, values: list[Any]) -> Any:
-        return _all([value.isNull() for value in values])
+    def _compare_null_safe(self, call: Call, values: list[Any]) -> Any:
+        return _combine_all([value.isNull() for value in values])
 
-    def _unknown(self) -> Any:
+    def _null_boolean(self) -> Any:
         return self._f.lit(None).cast("boolean")
 
     def junction(self, call: Call, values: list[Any]) -> Any:
-        booleans = [self._unknown() if _is_void(arg) else value for arg, value in zip(call.args, values, strict=True)]
-        return _balanced(booleans, (lambda a, b: a & b) if call.function == "and" else (lambda a, b: a | b))
+        booleans = [
+            self._null_boolean() if _is_void(arg) else value for arg, value in zip(call.args, values, strict=True)
+        ]
+        return _combine_balanced(booleans, (lambda a, b: a & b) if call.function == "and" else (lambda a, b: a | b))
 
     def negation(self, call: Call, values: list[Any]) -> Any:
-        return self._unknown() if _is_void(call.args[0]) else ~values[0]
+        return self._null_boolean() if _is_void(call.args[0]) else ~values[0]
 
     def null_test(self, call: Call, values: list[Any]) -> Any:
         return values[0].isNull() if call.function == "is_null" else values[0].isNotNull()
@@ -149,17 +151,17 @@ class ColumnCompiler:
         if len(literals) + 1 != len(call.args) or data_type is None:
             raise unknown(call)
         if pa.types.is_null(data_type):
-            return self._unknown()
+            return self._null_boolean()
         items = [item for item in literals if not item.is_null]
         numbers = [item for item in items if not _is_nan(item)]
         found = f.lit(False)
         if numbers and len(numbers) <= FEW_ITEMS:
             is_moment = self._compared_instants(call) is not None
             made = [
-                self._constants.moment(item) if is_moment else self._constants.column(_positive_zero(item))
+                self._constants.moment(item) if is_moment else self._constants.column(_normalize_zero(item))
                 for item in numbers
             ]
-            # A set of many numbers tells -0.0 and 0.0 apart.
+            # Spark's set of a long IN list distinguishes -0.0 and 0.0.
             positive = value + f.lit(0.0).cast(sql_type(data_type)) if pa.types.is_floating(data_type) else value
             found = positive.isin(*made)
         elif numbers:
@@ -170,19 +172,19 @@ class ColumnCompiler:
         if len(numbers) < len(items):
             found = found | f.isnan(value)
         if len(items) < len(literals):
-            found = f.when(found, f.lit(True)).otherwise(self._unknown())
-        return f.when(value.isNull(), self._unknown()).otherwise(found)
+            found = f.when(found, f.lit(True)).otherwise(self._null_boolean())
+        return f.when(value.isNull(), self._null_boolean()).otherwise(found)
 
     def any_between(self, call: Call, values: list[Any]) -> Any:
         items = [item for item in call.args[2:] if isinstance(item, Literal)]
         return self._any_between(values[0], values[1], items)
 
     def _any_between(self, lower: Any, upper: Any, items: Sequence[Literal]) -> Any:
-        """Whether one of the sorted items lies in [lower, upper]."""
+        """Return a Column that is TRUE if one of the sorted items is in [lower, upper]."""
         f = self._f
         if len(items) <= FEW_ITEMS:
             made = [self._constants.column(item) for item in items]
-            found = _balanced([(lower <= item) & (upper >= item) for item in made], lambda a, b: a | b)
+            found = _combine_balanced([(lower <= item) & (upper >= item) for item in made], lambda a, b: a | b)
         else:
             texts, convert = self._constants.listed(items)
             size = len(items)
@@ -195,7 +197,7 @@ class ColumnCompiler:
 
             below = f.aggregate(f.array(*(f.lit(length) for length in steps)), f.lit(0), step)
             found = f.coalesce(convert(f.get(texts, below)) <= upper, f.lit(False))
-        return f.when(lower.isNotNull() & upper.isNotNull(), found).otherwise(self._unknown())
+        return f.when(lower.isNotNull() & upper.isNotNull(), found).otherwise(self._null_boolean())
 
     # --- Text -----------------------------------------------------------------------------------------------------
 
@@ -209,9 +211,9 @@ class ColumnCompiler:
                 mark = escape[0].value if escape and isinstance(escape[0], Literal) else DEFAULT_ESCAPE
             case _:
                 raise unknown(call)
-        # Spark refuses a mark before a sign that needs none, so marks are set anew.
+        # Spark rejects unnecessary escape characters, so the pattern is escaped again.
         parts = parse_like(text, mark).parts
-        pattern = "".join(_marked(part) if isinstance(part, str) else part.sign for part in parts)
+        pattern = "".join(_escape(part) if isinstance(part, str) else part.sign for part in parts)
         return self._f.like(values[0], self._f.lit(pattern))
 
     def substring(self, call: Call, values: list[Any]) -> Any:
@@ -232,7 +234,7 @@ class ColumnCompiler:
         operands = [type_of(arg) for arg in call.args]
         result = type_of(call)
         if result is None or not all(data_type is not None and is_number(data_type) for data_type in operands):
-            return self._moved_date(call, values)
+            return self._shift_date(call, values)
         if pa.types.is_floating(result):
             left, right = (value.cast("double") for value in values)
             return {"+": left + right, "-": left - right, "*": left * right}[call.function]
@@ -242,8 +244,8 @@ class ColumnCompiler:
             return combine(*(value.cast(f"decimal({p},{s})") for value, (p, s) in zip(values, digits, strict=True)))
         return _Fallible(combine(*(value.cast("bigint") for value in values)))
 
-    def _moved_date(self, call: Call, values: list[Any]) -> Any:
-        """A date so many days later or earlier; intervals are left to others."""
+    def _shift_date(self, call: Call, values: list[Any]) -> Any:
+        """Return a date shifted by a number of days; intervals are unsupported."""
         match call:
             case Call("+" | "-" as operator, (day, count)) if _is_date(day) and _is_integer(count):
                 start = self._f.unix_date(values[0]).cast("bigint")
@@ -300,7 +302,7 @@ class ColumnCompiler:
     # --- Casts, metadata ------------------------------------------------------------------------------------------
 
     def cast(self, call: Call, values: list[Any]) -> Any:
-        source, target = _evaluated(type_of(call.args[0])), _evaluated(type_of(call))
+        source, target = _to_evaluation_type(type_of(call.args[0])), _to_evaluation_type(type_of(call))
         if source is None or target is None:
             raise unknown(call)
         if source == target or (is_text(source) and is_text(target)):
@@ -313,7 +315,7 @@ class ColumnCompiler:
         if stored is None or not (numbers or all(is_day) or (is_text(target) and pa.types.is_integer(source))):
             raise unknown(call)
         value = values[0].try_cast(sql_type(stored))
-        # Every timestamp has a day; not every day has a first microsecond.
+        # Each timestamp has a date, but the midnight of some dates is out of the range of timestamps.
         is_safe = call.function == "try_cast" or pa.types.is_timestamp(source)
         return value if is_safe else _Fallible(value)
 
@@ -324,7 +326,7 @@ class ColumnCompiler:
         return self._f.try_element_at(*values)
 
     def partition_value(self, call: Call, values: list[Any]) -> Any:
-        """What `tamis.expr.partition_values` makes of a text, for the types whose texts Spark reads alike."""
+        """Parse a partition value like `tamis.expr.partition_values`, for types that Spark parses in the same way."""
         match call.args:
             case (_, Literal(value=str() as name)):
                 target = types.type_from_name(name)
@@ -351,7 +353,7 @@ class ColumnCompiler:
 
 @dataclass(frozen=True, slots=True)
 class _Fallible:
-    """A value that is NULL, of arguments that are not (or of `given` that is not), only where it fails."""
+    """A value that is NULL for non-NULL arguments (or a non-NULL `given`) only if its evaluation fails."""
 
     value: Any
     given: Any = None
@@ -359,14 +361,14 @@ class _Fallible:
 
 def unknown(node: Expr) -> EvaluationError:
     function = f" for {node.function!r}" if isinstance(node, Call) else ""
-    return EvaluationError(f"Spark has no expression{function} that means the same, asked for in {shown(node)}")
+    return EvaluationError(f"Spark has no equivalent expression{function}, needed for {shown(node)}")
 
 
-def _marked(character: str) -> str:
+def _escape(character: str) -> str:
     return f"\\{character}" if character in "%_\\" else character
 
 
-def _evaluated(data_type: pa.DataType | None) -> pa.DataType | None:
+def _to_evaluation_type(data_type: pa.DataType | None) -> pa.DataType | None:
     return None if data_type is None else evaluation_type(data_type)
 
 
@@ -375,7 +377,7 @@ def _is_instant(data_type: pa.DataType | None) -> bool:
 
 
 def _is_void(expr: Expr) -> bool:
-    """Whether it is NULL without a type; functions of metadata have types that nobody noted."""
+    """Return whether an expression is an untyped NULL. Functions of metadata may have no recorded type."""
     return bool(type_of(expr) == types.NULL)
 
 
@@ -391,28 +393,28 @@ def _is_nan(literal: Literal) -> bool:
     return isinstance(literal.value, float) and math.isnan(literal.value)
 
 
-def _positive_zero(literal: Literal) -> Literal:
+def _normalize_zero(literal: Literal) -> Literal:
     return Literal(0.0, literal.type) if isinstance(literal.value, float) and literal.value == 0 else literal
 
 
-def _any(columns: Any) -> Any:
+def _combine_any(columns: Any) -> Any:
     found = [column for column in columns if column is not None]
-    return _balanced(found, lambda a, b: a | b) if found else None
+    return _combine_balanced(found, lambda a, b: a | b) if found else None
 
 
-def _all(columns: list[Any]) -> Any:
-    return _balanced(columns, lambda a, b: a & b)
+def _combine_all(columns: list[Any]) -> Any:
+    return _combine_balanced(columns, lambda a, b: a & b)
 
 
-def _balanced(columns: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
-    """Many combined two by two, so that the tree is no deeper than it must be."""
+def _combine_balanced(columns: list[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    """Combine columns pairwise, so that the expression tree has minimal depth."""
     while len(columns) > 1:
         pairs = [columns[start : start + 2] for start in range(0, len(columns), 2)]
         columns = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
     return columns[0]
 
 
-_MAKERS: dict[str, Callable[[ColumnCompiler, Call, list[Any]], Any]] = {
+_COMPILERS: dict[str, Callable[[ColumnCompiler, Call, list[Any]], Any]] = {
     **dict.fromkeys(COMPARISONS, ColumnCompiler.compare),
     **dict.fromkeys(("and", "or"), ColumnCompiler.junction),
     "not": ColumnCompiler.negation,

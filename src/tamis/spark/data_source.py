@@ -1,10 +1,10 @@
 """The data source `tamis`, for `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis`.
 
-Spark runs it in Python processes of its own: one plans the query, others read. It keeps what it pushed into a DataFrame
-or view with that, and reads by it again when the same DataFrame is asked something else: after `df.where("k = 3")` a
-`df.count()` would count the rows of k = 3 alone. So filters are taken only where the option `pushdown` says that a
+Spark runs it in separate Python processes: one plans the query, others read. Spark keeps the filters it pushed into a
+DataFrame or view, and applies them again to other queries of the same DataFrame: after `df.where("k = 3")`, a
+`df.count()` would count only the rows with k = 3. So filters are pushed only if the option `pushdown` declares that a
 DataFrame is used for one query; the option `filter` belongs to the DataFrame and is always safe. With `pushdown`, later
-versions of Spark tell of a limit and of columns too; until then a schema given by the user prunes columns.
+versions of Spark also push limits and columns; until then a schema given by the user prunes columns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tamis.table import Table
 
 
 class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look into pyspark
-    """Tables for Spark to read."""
+    """The data source `tamis`."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,10 +47,10 @@ class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look i
 
 
 class PlainReader(DataSourceReader):  # type: ignore[misc]
-    """Reads the columns of a schema, and the rows that the option `filter` admits."""
+    """Reads the columns of a schema, and the rows that match the option `filter`."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        # All of it is data, because Spark sends the reader from process to process.
+        # All attributes are plain data, because Spark sends the reader to other processes.
         self.options = options
         self.schema_text = schema.json()
         self.pushed: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:
-            return  # Spark makes up a partition where there is none
+            return  # Spark creates an empty partition if there are none
         asked = self._schema()
         for batch in read_packed(*partition.value):
             yield fit_rows(batch, asked_schema(batch.schema, asked))
@@ -80,15 +80,15 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(PlainReader):
-    """Takes every filter that Spark offers and that means something for the table: for one query."""
+    """Accepts each of Spark's filters that the table supports: for a single query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         table = self.options.open()
-        # What is committed between this call and the next is not for this query.
+        # This query must not see commits between this call and the next one.
         self.options = self.options.pinned(table)
         for each in filters:
             expression = from_filter(each)
-            if expression is None or not _fits(expression, table):
+            if expression is None or not _can_bind(expression, table):
                 yield each  # Spark applies it
             else:
                 self.pushed.append(expression_to_json(expression))
@@ -96,19 +96,19 @@ class PushingReader(PlainReader):
     if hasattr(DataSourceReader, "pushLimit"):
 
         def pushLimit(self, limit: int) -> bool:  # noqa: N802
-            """Later versions of Spark ask; they cut off what is too much themselves."""
+            """Accept a limit, as later versions of Spark push it; Spark still applies it itself."""
             self.limit = limit
             return True
 
     if hasattr(DataSourceReader, "pruneColumns"):
 
         def pruneColumns(self, required: StructType) -> StructType:  # noqa: N802
-            """Later versions of Spark tell which columns they need."""
+            """Accept the required columns, as later versions of Spark push them."""
             self.schema_text = required.json()
             return required
 
 
-def _fits(expression: Expr, table: Table) -> bool:
+def _can_bind(expression: Expr, table: Table) -> bool:
     try:
         bind(expression, table.schema, table.name)
     except ExpressionError:
@@ -117,7 +117,7 @@ def _fits(expression: Expr, table: Table) -> bool:
 
 
 def enough(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
-    """The tasks that surely hold so many rows."""
+    """Yield tasks until they are guaranteed to hold as many rows as the limit."""
     certain = 0
     for task in tasks:
         yield task
@@ -127,24 +127,24 @@ def enough(tasks: Iterable[Any], limit: int | None) -> Iterator[Any]:
 
 
 def columns_of_schema(schema: StructType, table: Table) -> list[str]:
-    """The columns of a table that a schema asks for, checked against those that the table has."""
+    """Return the quoted columns of a table that a schema requests, after checking their names and types."""
     stored = row_schema(table.schema)
     if not schema.fields:
-        raise InvalidArgument("a schema without columns was asked for: name at least one")
+        raise InvalidArgument("the schema has no columns: name at least one")
     names = []
     for field in schema.fields:
         known = [each for each in stored if each.name.casefold() == field.name.casefold()]
         exact = [each for each in known if each.name == field.name] or known
         if len(exact) != 1:
             raise InvalidArgument(
-                f"the schema asks for {field.name!r}, and {table.name} has no such column. Columns: "
+                f"the schema has the column {field.name!r}, which {table.name} does not have. Columns: "
                 f"{', '.join(table.schema.names)}"
             )
         own = spark_schema(pa.schema(exact)).fields[0]
         if own.dataType.simpleString().casefold() != field.dataType.simpleString().casefold():
             raise InvalidArgument(
-                f"the schema asks for {field.name} {field.dataType.simpleString()}, and in {table.name} it is "
-                f"{own.dataType.simpleString()}: give it that type, and cast it afterwards"
+                f"the schema has {field.name} as {field.dataType.simpleString()}, but in {table.name} it is "
+                f"{own.dataType.simpleString()}: use that type, and cast the column afterwards"
             )
         names.append(quoted(exact[0].name))
     return names

@@ -1,18 +1,17 @@
-"""Files of a table as rows of a DataFrame: what executors read of checkpoint parts, of footers and of manifests, laid
-out alike.
+"""The files of a table as rows of a DataFrame: executors read checkpoint parts, footers and manifests into one layout.
 
 | column            | meaning                                                                                    |
 |-------------------|--------------------------------------------------------------------------------------------|
-| `path`            | as the log or the listing has it                                                           |
+| `path`            | as in the log or the listing                                                               |
 | `size`            | bytes                                                                                      |
-| `modified_ns`     | when it was written, where that is known                                                   |
-| `num_records`     | rows, deleted ones included; NULL where that is not known                                  |
+| `modified_ns`     | modification time, if known                                                                |
+| `num_records`     | rows, including deleted ones; NULL if unknown                                              |
 | `logical_rows`    | rows after deletes                                                                         |
-| `deletion_vector` | where the deleted rows are noted                                                           |
-| `partition`       | the typed partition values, a field each                                                   |
-| `lower`, `upper`, `null_count`, `nan_count` | what is known of columns (see `tamis.skipping.metadata`), a field each |
+| `deletion_vector` | the descriptor of the deletion vector                                                      |
+| `partition`       | the typed partition values, one field for each                                             |
+| `lower`, `upper`, `null_count`, `nan_count` | column statistics (see `tamis.skipping.metadata`), one field for each |
 
-Timestamps are those of UTC, without a zone. What Spark has no type for is left out, and so is unknown.
+Timestamps are in UTC, without a zone. Columns of types that Spark does not support are left out, and so are unknown.
 """
 
 from __future__ import annotations
@@ -59,27 +58,27 @@ PARQUET_FILES = "tamis.spark.file_rows:parquet_files"
 
 KINDS = ("lower", "upper", "null_count", "nan_count")
 KEY, ERROR = "key", "error"
-"""Columns that are gone once the DataFrame is made: what newer commits know a file by, and what went wrong."""
+"""Internal columns, dropped from the public DataFrame: the replay key of a file, and the error of a failed task."""
 
 
 @dataclass(frozen=True)
 class FileLayout:
-    """Which columns of a table the rows of files tell of."""
+    """The layout of file rows: the partition columns, and the columns with statistics."""
 
     partitions: pa.Schema
     columns: tuple[Column, ...]
 
     @cached_property
     def partition_fields(self) -> dict[str, str]:
-        """The fields of `partition` by the names of columns."""
+        """The fields of `partition`, by column name."""
         known = [field.name for field in self.partitions if metadata_type(field.type) is not None]
-        return _fields({name: name for name in known})
+        return _make_distinct({name: name for name in known})
 
     def fields(self, kind: str) -> dict[str, str]:
-        """The fields of a kind of metadata by the names of `tamis.skipping.metadata`."""
-        return _fields(
+        """Return the fields of a kind of metadata, by the names of `tamis.skipping.metadata`."""
+        return _make_distinct(
             {
-                # Names that are no column's begin with a sign that Spark should not see.
+                # Names that do not belong to a column start with a NUL character, which Spark must not see.
                 metadata_name(kind, column.path): metadata_name("", column.path)[1:].replace("\0", "")
                 for column in self.columns
                 if column.type is not None and self._type(kind, column) is not None
@@ -109,29 +108,29 @@ class FileLayout:
         for kind in KINDS:
             by_name = {metadata_name(kind, column.path): column for column in self.columns}
             structs[kind] = [(field, self._type(kind, by_name[name])) for name, field in self.fields(kind).items()]
-        # Spark has no struct without fields.
+        # Spark does not support structs without fields.
         fields += [(name, pa.struct(inner)) for name, inner in structs.items() if inner]
         return pa.schema([*fields, (KEY, types.BINARY), (ERROR, types.BINARY)])
 
     def batch(
         self, files: Mapping[str, pa.Array], partitions: pa.Table, described: Mapping[str, pa.Array]
     ) -> pa.RecordBatch:
-        """Rows of files: the plain columns, the typed partition values, and metadata by its names."""
+        """Return rows of files from the plain columns, the typed partition values, and the metadata by name."""
         count = len(files["path"])
         metadata = fit_metadata(pa.record_batch(dict(described))) if described else pa.record_batch({})
-        values = fit_metadata(_as_batch(partitions, count))
+        values = fit_metadata(_to_batch(partitions, count))
         inner: dict[str, pa.Array] = {}
         for each in self.schema:
             if each.name == "partition":
-                inner[each.name] = _struct(each.type, values, self.partition_fields, count)
+                inner[each.name] = _make_struct(each.type, values, self.partition_fields, count)
             elif each.name in KINDS:
-                inner[each.name] = _struct(each.type, metadata, self.fields(each.name), count)
+                inner[each.name] = _make_struct(each.type, metadata, self.fields(each.name), count)
         known = {**files, **inner}
         arrays = [known[each.name] if each.name in known else pa.nulls(count, each.type) for each in self.schema]
         return pa.record_batch(arrays, schema=self.schema)
 
     def failed(self, error: TamisError) -> pa.RecordBatch:
-        """A row that tells what went wrong."""
+        """Return a row that carries an error."""
         arrays = [
             pa.array([error_to_bytes(error)] if field.name == ERROR else [None], field.type) for field in self.schema
         ]
@@ -147,36 +146,38 @@ class FileLayout:
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> FileLayout:
-        kinds = _schema(given["types"])
+        kinds = _parse_schema(given["types"])
         columns = [Column(tuple(path), type=kind) for path, kind in zip(given["paths"], kinds.types, strict=True)]
-        return FileLayout(_schema(given["partitions"]), tuple(columns))
+        return FileLayout(_parse_schema(given["partitions"]), tuple(columns))
 
 
-def _fields(named: Mapping[str, str]) -> dict[str, str]:
-    """Names that Spark, which does not tell capitals from small letters, takes for different ones."""
-    taken: set[str] = set()
+def _make_distinct(named: Mapping[str, str]) -> dict[str, str]:
+    """Return field names that are distinct for Spark, which ignores case."""
+    used: set[str] = set()
     found = {}
     for name, wanted in named.items():
         field, number = wanted, 1
-        while field.casefold() in taken:
+        while field.casefold() in used:
             number += 1
             field = f"{wanted}_{number}"
-        taken.add(field.casefold())
+        used.add(field.casefold())
         found[name] = field
     return found
 
 
-def _schema(text: str) -> pa.Schema:
+def _parse_schema(text: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.BufferReader(b64decode(text)))
 
 
-def _as_batch(table: pa.Table, rows: int) -> pa.RecordBatch:
+def _to_batch(table: pa.Table, rows: int) -> pa.RecordBatch:
     if not table.num_columns:
         return pa.record_batch({"": pa.nulls(rows)})
     return pa.record_batch([column.combine_chunks() for column in table.columns], names=table.column_names)
 
 
-def _struct(data_type: pa.DataType, batch: pa.RecordBatch, fields: Mapping[str, str], count: int) -> pa.StructArray:
+def _make_struct(
+    data_type: pa.DataType, batch: pa.RecordBatch, fields: Mapping[str, str], count: int
+) -> pa.StructArray:
     present = set(batch.schema.names)
     arrays = [
         batch.column(name).cast(data_type.field(field).type)
@@ -189,7 +190,7 @@ def _struct(data_type: pa.DataType, batch: pa.RecordBatch, fields: Mapping[str, 
 
 @dataclass(frozen=True)
 class FileRowsRunner:
-    """Runs a function over the items of a task, for `mapInArrow`; an error of ours is a row."""
+    """Runs a function over the items of a task, for `mapInArrow`. A Tamis error becomes a row."""
 
     function: str
     arguments: str = field(repr=False)
@@ -206,7 +207,7 @@ class FileRowsRunner:
 
 
 def layout_of(arguments: Arguments) -> FileLayout:
-    """The layout that the arguments of a job have."""
+    """Return the layout in the arguments of a job."""
     return FileLayout.from_json(arguments["layout"])
 
 
@@ -214,18 +215,18 @@ def layout_of(arguments: Arguments) -> FileLayout:
 
 
 def delta_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
-    """The files that a part of a checkpoint adds, whatever newer commits say of them."""
+    """Yield the files that a checkpoint part adds, including those that newer commits replace."""
     file = LogFile(*json.loads(item))
     part = FilePart(arguments.storage, ("part", file.path), arguments["version"], file.size, file)
-    yield from delta_rows(part, arguments.once(_metadata), arguments.once(layout_of))
+    yield from delta_rows(part, arguments.once(_parse_metadata), arguments.once(layout_of))
 
 
-def _metadata(arguments: Arguments) -> TableMetadata:
+def _parse_metadata(arguments: Arguments) -> TableMetadata:
     return metadata_from_json(arguments["metadata"])
 
 
 def delta_rows(part: FilePart, metadata: TableMetadata, layout: FileLayout) -> Iterator[pa.RecordBatch]:
-    """The files of a piece of a log as rows."""
+    """Yield the files of a part of the log as rows."""
     columns = ("path", "size", "deletion_vector", *PARTITION_VALUES, *STATISTICS)
     for batch, log in read_batches(part, metadata, columns):
         yield _delta_batch(batch, log, layout)
@@ -245,20 +246,23 @@ def _delta_batch(batch: FileBatch, log: LogColumns, layout: FileLayout) -> pa.Re
 
 
 def parquet_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
-    """Files whose footers are read: `path`, `size`, `modified_ns`, then partition values by their numbers."""
+    """Read the footers of files into rows.
+
+    The item has the columns `path`, `size`, `modified_ns`, then partition values under their numbers.
+    """
     storage, layout, given = arguments.storage, arguments.once(layout_of), read_table(item)
     files = {name: given[name].combine_chunks() for name in ("path", "size", "modified_ns")}
     wanted = zip(*(array.to_pylist() for array in files.values()), strict=True)
     patience = LOCAL_PATIENCE if storage.is_local else 0.0
     footers = run_in_threads(lambda file: load_footer(storage, *file)[0], wanted, storage.threads, patience=patience)
     partitions = pa.table(given.columns[3:], names=layout.partitions.names)
-    described = _described(list(footers), layout.columns)
+    described = _collect_statistics(list(footers), layout.columns)
     rows = described[ROW_COUNT.name]
     yield layout.batch({**files, "num_records": rows, "logical_rows": rows}, partitions, described)
 
 
-def _described(footers: Sequence[Footer], columns: Sequence[Column]) -> dict[str, pa.Array]:
-    """What footers say of whole files."""
+def _collect_statistics(footers: Sequence[Footer], columns: Sequence[Column]) -> dict[str, pa.Array]:
+    """Return the statistics of whole files, aggregated from their footers."""
     groups = {ROW_COUNT.name: pa.array([count for footer in footers for count in row_counts(footer)], types.LONG)}
     alike = described_alike(footers)
     counts = [sum(footer.metadata.num_row_groups for footer in each) for each in alike]
@@ -266,7 +270,7 @@ def _described(footers: Sequence[Footer], columns: Sequence[Column]) -> dict[str
         found = [column_metadata(each, column, each[0].schema.find(column.path) or column.path) for each in alike]
         for name in {name: None for each in found for name in each}:
             kind = next(each[name].type for each in found if name in each)
-            pieces = [each.get(name, pa.nulls(count, kind)) for each, count in zip(found, counts, strict=True)]
-            groups[name] = pa.concat_arrays(pieces)
+            arrays = [each.get(name, pa.nulls(count, kind)) for each, count in zip(found, counts, strict=True)]
+            groups[name] = pa.concat_arrays(arrays)
     of_files = FileRows(np.array([footer.metadata.num_row_groups for footer in footers], np.int64))
     return of_files.describe(groups, tuple(IndexedColumn(column.path, column.path, column.type) for column in columns))

@@ -1,8 +1,8 @@
-"""The files of a table as a DataFrame that stays in Spark's memory, and plans made where it is.
+"""The files of a table as a cached Spark DataFrame, and scan planning in Spark.
 
-Statistics are read once, in executors; each plan after that is one pass of the JVM over what is in memory, with the
-same rewritten predicate that prunes here. Only files that are left come to the driver, so that it needs no more memory
-for five million files than for fifty.
+Executors read the statistics once. Each plan is then one pass of the JVM over the cached rows, with the same rewritten
+predicate that prunes locally. Only the remaining files are sent to the driver, so that it needs no more memory for five
+million files than for fifty.
 """
 
 from __future__ import annotations
@@ -48,97 +48,97 @@ if TYPE_CHECKING:
 MANIFESTS = "tamis.spark.iceberg_files:manifest_files"
 
 FILES_TOGETHER = 256
-"""How many footers one call reads."""
+"""The number of footers that one call reads."""
 
 MOST_TASKS = 512
 
 _FAILED = "failed"
-"""How many rows stand for something that could not be read."""
+"""The metric that counts rows with an error."""
 
 
 @dataclass(frozen=True)
 class FilesForScan:
-    """What is left of a table's files, and how much there was before and after each step."""
+    """The files that may hold a matching row, and the sizes before and after each pruning step."""
 
     files: pa.Table
-    """As those of a plan: path, size, rows where they are known, partition values; ordered by path."""
+    """As in a plan: path, size, row count if known, partition values; ordered by path."""
     total: Sizes
     after_partitions: Sizes
     after_statistics: Sizes
     unused: tuple[str, ...] = ()
-    """The parts of the filter that Spark has no like of. They kept every file; rows will be tested by them."""
+    """The conjuncts without an equivalent in Spark. They kept every file; a scan still tests its rows with them."""
 
 
 class FilesDataFrame:
-    """The files of a table at one version, in the memory of a Spark session until `unpersist`; a context manager."""
+    """The files of a table at one version, cached in a Spark session until `unpersist`. It is a context manager."""
 
     def __init__(self, spark: Any, source: TableSource, columns: Sequence[str] | None = None) -> None:
         self._spark = check_session(spark)
         self._functions = session_functions(spark)
         self._source = source
-        self._iceberg = _iceberg(source)
-        noted = _columns(source, columns)
+        self._iceberg = _to_iceberg_files(source)
+        with_statistics = _resolve_columns(source, columns)
         if self._iceberg is not None:
-            noted = self._iceberg.columns(noted)
-        self.layout = FileLayout(_partition_schema(source), noted)
+            with_statistics = self._iceberg.columns(with_statistics)
+        self.layout = FileLayout(_partition_schema(source), with_statistics)
         self.name = ""
-        """Of the temporary view, and of what Spark's page about storage shows."""
+        """The name of the temporary view, which the storage page of Spark's UI shows."""
         what = f"tamis: files of {source.name}" + ("" if source.version is None else f"@{source.version}")
         with ExitStack() as undo:
             with translated_errors(what), job_name(spark, what):
-                self.name = _as_view(spark, self._make(), source)
+                self.name = _create_view(spark, self._read_files(), source)
                 undo.callback(self.unpersist)
                 spark.catalog.cacheTable(self.name)
-                self._tell_failure()
+                self._raise_failure()
             undo.pop_all()
 
     @property
     def dataframe(self) -> Any:
-        """A row for each file: see `tamis.spark.file_rows`."""
+        """A DataFrame with one row for each file: see `tamis.spark.file_rows`."""
         f = self._functions
-        # What was cached may be lost and read again, and this time in vain.
-        broken = f.raise_error(f.lit(f"the files of {self._source.name} cannot be read any more: make it anew"))
+        # Cached rows may be evicted and read again, and then reading may fail.
+        broken = f.raise_error(f.lit(f"cannot read the files of {self._source.name} again: create the DataFrame again"))
         is_read = f.when(f.col(ERROR).isNull(), f.lit(True)).otherwise(broken.cast("boolean"))
         return self._table().where(is_read).drop(KEY, ERROR)
 
     def _table(self) -> Any:
         check_session(self._spark)
         if not self._spark.catalog.tableExists(self.name):
-            raise InvalidArgument(f"{self.name} was given back with unpersist(): make it anew with files_dataframe")
+            raise InvalidArgument(f"{self.name} was released by unpersist(): create it again with files_dataframe")
         return self._spark.table(self.name)
 
     def files_for_scan(self, where: object = None) -> FilesForScan:
-        """The files that may hold a row for which `where` is TRUE, found by Spark in what is in its memory."""
+        """Return the files that may hold a row for which `where` is TRUE, found by Spark in its cached rows."""
         predicate, on_partitions, on_statistics = self._conjuncts(where)
-        by_partitions, unused = self._keeps(
+        by_partitions, unused = self._compile_conjuncts(
             on_partitions, self._partition_metadata(self._functions.lit(1).cast("bigint"))
         )
-        by_statistics, more = self._keeps(on_statistics, self._metadata())
+        by_statistics, more = self._compile_conjuncts(on_statistics, self._metadata())
         sizes = observation(self._spark)
         stages = {"total": None, "partitions": by_partitions, "statistics": by_partitions & by_statistics}
-        measured = [each for name, kept in stages.items() for each in self._measures(name, kept)]
+        measured = [each for name, kept in stages.items() for each in self._measure_files(name, kept)]
         title = f"tamis: plan {self._source.name}" + (f" where {predicate.text}" if predicate.text else "")
         with translated_errors(title), job_name(self._spark, title[:200]):
             failed = self._functions.count(ERROR).alias(_FAILED)
             frame = self._table().drop(KEY).observe(sizes, *measured, failed)
-            # A filter that is FALSE whatever is known would have Spark leave out the frame, and its sizes with it.
+            # Spark would optimize away a frame with a constant FALSE filter, and lose the observed metrics.
             never = self._functions.col("size") < self._functions.lit(-1)
             is_left = self._functions.col(ERROR).isNull() & (stages["statistics"] | never)
             found = frame.where(is_left).drop(ERROR, *KINDS).toArrow().sort_by("path")
             if sizes.get[_FAILED]:
-                self._tell_failure()
-        total, after_partitions, after_statistics = (_sizes(sizes.get, name) for name in stages)
+                self._raise_failure()
+        total, after_partitions, after_statistics = (_to_sizes(sizes.get, name) for name in stages)
         unused_parts = tuple(dict.fromkeys((*unused, *more)))
-        return FilesForScan(self._described(found), total, after_partitions, after_statistics, unused_parts)
+        return FilesForScan(self._describe_files(found), total, after_partitions, after_statistics, unused_parts)
 
-    def _tell_failure(self) -> None:
-        """Raise what went wrong in an executor, if something did."""
+    def _raise_failure(self) -> None:
+        """Raise the first error of an executor, if there is one."""
         failed = self._table().where(f"{ERROR} IS NOT NULL").select(ERROR).limit(1).collect()
         if failed:
             raise error_from_bytes(bytes(failed[0][0]))
 
     def unpersist(self) -> None:
-        """Give the memory back, and forget the view. More than once, or when Spark was stopped, does no harm."""
+        """Free the memory and drop the view. Calling it again, or after Spark was stopped, is safe."""
         if not is_stopped(self._spark) and self._spark.catalog.tableExists(self.name):
             if self._spark.catalog.isCached(self.name):
                 self._spark.catalog.uncacheTable(self.name)
@@ -157,25 +157,25 @@ class FilesDataFrame:
 
     # --- Reading --------------------------------------------------------------------------------------------------
 
-    def _make(self) -> Any:
+    def _read_files(self) -> Any:
         if isinstance(self._source, DeltaTable):
             return self._from_log(self._source)
         return self._from_footers() if self._iceberg is None else self._from_manifests(self._iceberg)
 
     def _from_manifests(self, files: IcebergFiles) -> Any:
         items = files.items()
-        title = f"tamis: read {counted(len(items), 'piece')} of the manifests of {self._source.name}"
+        title = f"tamis: read the manifests of {self._source.name} in {counted(len(items), 'part')}"
         if not items:
-            return self._local(self.layout.schema.empty_table())
+            return self._to_frame(self.layout.schema.empty_table())
         return self._run(MANIFESTS, files.arguments(), items, title)
 
     def _from_log(self, source: DeltaTable) -> Any:
-        """Checkpoint parts by executors, commits by the driver, and what commits replace taken out by a join."""
+        """Read checkpoint parts in executors and commits in the driver; an anti join drops replaced files."""
         snapshot = source.snapshot
         parts = snapshot.parts()
         written = [part for part in parts if part.changes is not None]
         batches = [batch for part in written for batch in delta_rows(part, snapshot.metadata, self.layout)]
-        frame = self._local(pa.Table.from_batches(batches, self.layout.schema))
+        frame = self._to_frame(pa.Table.from_batches(batches, self.layout.schema))
         files = [part.file for part in parts if part.changes is None and part.file is not None]
         if not files:
             return frame
@@ -202,7 +202,7 @@ class FilesDataFrame:
             for start in range(0, table.num_rows, FILES_TOGETHER)
         ]
         title = f"tamis: read {counted(table.num_rows, 'footer')} of {self._source.name}"
-        return self._run(PARQUET_FILES, {}, items, title) if items else self._local(self.layout.schema.empty_table())
+        return self._run(PARQUET_FILES, {}, items, title) if items else self._to_frame(self.layout.schema.empty_table())
 
     def _run(self, function: str, more: Mapping[str, Any], items: Sequence[Item], title: str) -> Any:
         arguments = {**storage_arguments(self._source.storage), "layout": self.layout.to_json(), **more}
@@ -214,8 +214,8 @@ class FilesDataFrame:
         frame = self._spark.createDataFrame(given, spark_schema(given.schema)).repartitionById(max(tasks) + 1, "task")
         return frame.mapInArrow(runner, spark_schema(self.layout.schema))
 
-    def _local(self, table: pa.Table) -> Any:
-        # Spark takes no table of Arrow that is empty.
+    def _to_frame(self, table: pa.Table) -> Any:
+        # Spark does not accept an empty Arrow table.
         return self._spark.createDataFrame(table if table.num_rows else [], spark_schema(self.layout.schema))
 
     # --- Pruning --------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class FilesDataFrame:
         source = self._source
         predicate = make_predicate(where, source.schema, source.name, source.partition_columns)
         if predicate.partition_filter is not None:
-            raise InvalidArgument("files_for_scan takes no PartitionFilter, which compares texts: write it as SQL")
+            raise InvalidArgument("files_for_scan does not support PartitionFilter: write the filter as SQL")
         if isinstance(source, DeltaTable):
             request = Request.of(predicate, source.snapshot.metadata, LEVELS, None, True)
             return predicate, request.partition_conjuncts, predicate.conjuncts
@@ -232,8 +232,8 @@ class FilesDataFrame:
             return predicate, (), self._iceberg.conjuncts(predicate)
         return predicate, predicate.partition_conjuncts if source.partition_columns else (), predicate.conjuncts
 
-    def _keeps(self, conjuncts: Sequence[Conjunct], known: Mapping[str, Any]) -> tuple[Any, list[str]]:
-        """A Column that is TRUE for the files to keep, and the conjuncts that say nothing because Spark has no like."""
+    def _compile_conjuncts(self, conjuncts: Sequence[Conjunct], known: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        """Return a Column that is TRUE for the files to keep, and the conjuncts without an equivalent in Spark."""
         handler = SparkExpressionHandler(self._spark)
         kept = self._functions.lit(True)
         unused = []
@@ -247,7 +247,7 @@ class FilesDataFrame:
         return kept, unused
 
     def _partition_metadata(self, rows: Any) -> dict[str, Any]:
-        """What partition values say of files of so many rows: see `constant_bounds`."""
+        """Return metadata from partition values, for files with the given numbers of rows: see `constant_bounds`."""
         functions = self._functions
         found = {ROW_COUNT.name: rows}
         none = functions.lit(0).cast("bigint")
@@ -271,8 +271,8 @@ class FilesDataFrame:
                 found[name] = functions.col(f"{kind}.{quoted(field)}")
         return found
 
-    def _measures(self, name: str, kept: Any) -> list[Any]:
-        """The sizes of the files that a condition keeps."""
+    def _measure_files(self, name: str, kept: Any) -> list[Any]:
+        """Return Columns that measure the files that a condition keeps."""
         f = self._functions
 
         def total(value: Any) -> Any:
@@ -286,8 +286,8 @@ class FilesDataFrame:
             total(f.when(f.col("logical_rows").isNull(), one)).alias(f"{name}_unknown"),
         ]
 
-    def _described(self, found: pa.Table) -> pa.Table:
-        """Files as a plan describes them."""
+    def _describe_files(self, found: pa.Table) -> pa.Table:
+        """Return files in the layout of a plan."""
         source = self._source
         paths = found["path"].combine_chunks()
         if isinstance(source, DeltaTable):
@@ -302,15 +302,15 @@ class FilesDataFrame:
         return describe_files(files, pa.table(values) if values else pa.table({}))
 
 
-def _sizes(measured: Mapping[str, int], name: str) -> Sizes:
+def _to_sizes(measured: Mapping[str, int], name: str) -> Sizes:
     rows = None if measured[f"{name}_unknown"] else measured[f"{name}_rows"]
     return Sizes(measured[f"{name}_files"], measured[f"{name}_bytes"], rows)
 
 
-def _iceberg(source: TableSource) -> IcebergFiles | None:
+def _to_iceberg_files(source: TableSource) -> IcebergFiles | None:
     if source.format != "iceberg":
         return None
-    # An optional part of the installation.
+    # Imported lazily: Iceberg's dependencies are optional.
     from tamis.spark.iceberg_files import IcebergFiles
     from tamis.tables.iceberg.table import IcebergTable
 
@@ -322,10 +322,10 @@ def _partition_schema(source: TableSource) -> pa.Schema:
     return pa.schema([pa.field(name, source.schema.field(name).type) for name in source.partition_columns])
 
 
-def _columns(source: TableSource, columns: Sequence[str] | None) -> tuple[Column, ...]:
-    """The columns of which statistics are read: all that are not inside of lists and maps, unless some are named."""
+def _resolve_columns(source: TableSource, columns: Sequence[str] | None) -> tuple[Column, ...]:
+    """Return the columns whose statistics are read: the given ones, or all that are not inside of lists and maps."""
     if isinstance(columns, str):
-        raise InvalidArgument(f"columns is a list of names, as in [{columns!r}]")
+        raise InvalidArgument(f"columns must be a list of names, as in [{columns!r}]")
     if columns is not None:
         return tuple(resolve(Column(split_name(name)), source.schema, source.name, "columns") for name in columns)
     own = [field for field in source.schema if field.name not in source.partition_columns]
@@ -333,23 +333,23 @@ def _columns(source: TableSource, columns: Sequence[str] | None) -> tuple[Column
     return tuple(column for column in found if column.type is not None and types.is_ordered(column.type))
 
 
-def _as_view(spark: Any, frame: Any, source: TableSource) -> str:
-    """The name of a new temporary view of a DataFrame."""
+def _create_view(spark: Any, frame: Any, source: TableSource) -> str:
+    """Create a temporary view of a DataFrame, and return its name."""
     from pyspark.errors import AnalysisException
 
     while True:
-        name = _free_name(spark, source)
+        name = _find_free_name(spark, source)
         try:
             frame.createTempView(name)
         except AnalysisException as error:
-            # Another thread took the name meanwhile: what it made is not replaced.
+            # Another thread used the name in the meantime: its view is not replaced.
             if error.getCondition() != "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
                 raise
         else:
             return name
 
 
-def _free_name(spark: Any, source: TableSource) -> str:
+def _find_free_name(spark: Any, source: TableSource) -> str:
     version = "" if source.version is None else f"_v{source.version}"
     wanted = name = f"tamis_files_{re.sub(r'[^0-9A-Za-z_]', '_', source.name)}{version}"
     number = 1

@@ -1,8 +1,8 @@
-"""The files of an Iceberg table as rows of a DataFrame: manifests that executors read, and what their tuples say.
+"""The files of an Iceberg table as rows of a DataFrame: executors read manifests, with statistics and partition tuples.
 
-A partition value bounds the column that it is made of, so those bounds are joined with the statistics of the file. What
-it answers beyond that (buckets, texts that were cut off) is a column of its own, which files of other specs lack: it is
-unknown for them, and so no reason to skip.
+A partition value bounds its source column, so these bounds are combined with the statistics of the file. What it says
+beyond that (buckets, truncated strings) becomes a column of its own. Files of other specs lack this column: it is
+unknown there, and skips nothing.
 """
 
 from __future__ import annotations
@@ -34,23 +34,25 @@ from tamis.tables.jobs import Arguments, Item
 
 @dataclass(frozen=True)
 class IcebergFiles:
-    """What a DataFrame of files needs to know of an Iceberg table."""
+    """The files of an Iceberg table, as a `FilesDataFrame` needs them."""
 
     table: IcebergTable
 
     @cached_property
     def _fields(self) -> tuple[PartitionField, ...]:
-        """The partition fields of all specs. Of those whose id another field has as well, nobody knows which is meant:
-        tables of version 1 counted them anew for each spec."""
+        """The partition fields of all specs, without those that share their id with a different field.
+
+        Tables of version 1 numbered the fields of each spec from the start, so such ids are ambiguous.
+        """
         by_id: dict[int, list[PartitionField]] = {}
         for spec in self.table.layout.specs.values():
             for each in spec.fields:
                 by_id.setdefault(each.field_id, []).append(each)
-        alike = [own[0] for own in by_id.values() if len({(each.transform, each.source) for each in own}) == 1]
-        return tuple(alike)
+        unambiguous = [own[0] for own in by_id.values() if len({(each.transform, each.source) for each in own}) == 1]
+        return tuple(unambiguous)
 
     def columns(self, own: Sequence[Column]) -> tuple[Column, ...]:
-        """The columns of which something is noted: some of the table's, those it is partitioned by, and the values."""
+        """Return the columns with metadata: the given ones, the source columns of partitions, and partition values."""
         useful = Spec(-1, self._fields).useful
         more = [each.source for spec in self.table.layout.specs.values() for each in spec.useful if each.source]
         found = {each.path: each for each in (*own, *more, *(field.column for field in useful))}
@@ -60,15 +62,15 @@ class IcebergFiles:
         return conjuncts_for(predicate, Spec(-1, self._fields))
 
     def items(self) -> list[Item]:
-        pieces = pieces_of(Manifest.all_of(self.table.manifests.of(DATA)))
-        return [Item.of_json([astuple(each) for each in own], sum(each.length for each in own)) for own in pieces]
+        groups = pieces_of(Manifest.all_of(self.table.manifests.of(DATA)))
+        return [Item.of_json([astuple(each) for each in own], sum(each.length for each in own)) for own in groups]
 
     def arguments(self) -> dict[str, Any]:
         has_deletes = self.table.manifests.of(DELETES).num_rows > 0
         return {"table": self.table.layout.to_json(), "has_deletes": has_deletes}
 
     def resolved(self, files: pa.Table) -> pa.Table:
-        """Files with their paths in the file system."""
+        """Return files with their paths resolved in the file system."""
         relocation = self.table.opened.relocation
         paths = relocation.resolve_all(files["path"])
         sizes = relocation.sizes(paths, files["size"].combine_chunks())
@@ -76,13 +78,13 @@ class IcebergFiles:
 
 
 def manifest_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
-    """The data files of some manifests of one spec."""
-    storage, layout, table = arguments.storage, arguments.once(layout_of), arguments.once(_table)
-    piece = [Manifest(*each) for each in json.loads(item)]
-    place = storage.place(piece[0].path)
-    spec = spec_of(table.specs, piece[0].spec_id, f"'{place}'")
+    """Yield the data files of some manifests of one spec. It is the function of a job."""
+    storage, layout, table = arguments.storage, arguments.once(layout_of), arguments.once(_parse_layout)
+    manifests = [Manifest(*each) for each in json.loads(item)]
+    location = storage.place(manifests[0].path)
+    spec = spec_of(table.specs, manifests[0].spec_id, f"'{location}'")
     columns = {table.ids[each.path]: each for each in layout.columns if each.path in table.ids}
-    found = joined_entries(spec, [read_entries(storage, each, tuple(columns)) for each in piece], place)
+    found = joined_entries(spec, [read_entries(storage, each, tuple(columns)) for each in manifests], location)
     rows = found.files["record_count"].combine_chunks()
     known = {ROW_COUNT.name: rows, **bounds_of_statistics(found.files, columns, rows)}
     known = tightened(known, bounds_of_tuples(spec, found.typed, rows), tuple(columns.values()))
@@ -90,11 +92,11 @@ def manifest_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch
         "path": found.files["location"].combine_chunks().cast(pa.string()),
         "size": found.files["size"].combine_chunks(),
         "num_records": rows,
-        # Which rows are deleted is decided for all files at once, when they are read.
+        # Deletes are matched to files later, when these are read.
         "logical_rows": pa.nulls(len(rows), rows.type) if arguments["has_deletes"] else rows,
     }
     yield layout.batch(files, pa.table({}), known)
 
 
-def _table(arguments: Arguments) -> Layout:
+def _parse_layout(arguments: Arguments) -> Layout:
     return Layout.from_json(arguments["table"])

@@ -1,7 +1,7 @@
-"""How Spark looks for the files that it is given to read.
+"""Control how Spark lists the files of a DataFrame.
 
-Of more than 32 it looks for each in a task of its own, some 7 ms each, before a DataFrame exists. Local files are found
-sooner one after another.
+For more than 32 files, Spark starts a task for each, about 7 ms each, before the DataFrame exists. Listing local files
+one after another in the driver is faster.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any
 
 from tamis.engines.sessions import is_connect
 
-_MOST_HERE = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 MOST_FILES = 10_000
 
 _lock = Lock()
-"""A setting is one of the whole session: who changes it for a moment must be alone."""
+"""The setting belongs to the whole session, so only one thread at a time may change it temporarily."""
 
 
 @contextmanager
 def listed_by_the_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[None]:
-    """While it lasts, the driver itself looks for so many files, where that is sooner. The session stays as it was.
+    """Let the driver list this number of files within this context, if that is faster; then restore the setting.
 
-    A Connect server looks for files when rows are asked for, whenever that is.
+    A Connect server lists files when it computes rows, so the setting has no effect there.
     """
     if not is_local or files > MOST_FILES or is_connect(spark):
         yield
         return
     with _lock:
-        before = spark.conf.get(_MOST_HERE, None)
-        was_set = _MOST_HERE in spark.conf.getAll
+        before = spark.conf.get(_THRESHOLD, None)
+        was_set = _THRESHOLD in spark.conf.getAll
         if before is not None and int(before) >= files:
             yield
             return
-        spark.conf.set(_MOST_HERE, str(files))
+        spark.conf.set(_THRESHOLD, str(files))
         try:
             yield
         finally:
             if was_set:
-                spark.conf.set(_MOST_HERE, before)
+                spark.conf.set(_THRESHOLD, before)
             else:
-                spark.conf.unset(_MOST_HERE)
+                spark.conf.unset(_THRESHOLD)

@@ -1,4 +1,4 @@
-"""Functions for the workers of frames that a user runs, whenever that is: they say so where tamis is not there."""
+"""Functions for Spark's workers that report clearly if a package is missing there."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def on_workers(module: str, function: str, arguments: str, name: str) -> Callable[[Batches], Batches]:
-    """A function for `mapInArrow` that calls a function of tamis with a text and the batches.
+    """Return a function for `mapInArrow` that calls a function of tamis with the arguments and the batches.
 
-    PySpark sends a function inside of another as code, and looks for any other under its name, which fails in words
-    of Java where there is no tamis. So this one stays inside, and uses nothing but what is inside of it.
+    PySpark serialises a nested function as code, but imports a module-level one by name, which fails with a Java stack
+    trace if tamis is missing. So the returned function is nested, and uses nothing from outside of itself.
     """
 
     def call(batches: Batches) -> Batches:
@@ -25,9 +25,10 @@ def on_workers(module: str, function: str, arguments: str, name: str) -> Callabl
             found = getattr(import_module(module), function)
         except ModuleNotFoundError as error:
             missing = (error.name or "").split(".")[0]
-            way_out = ", or send it with tamis.spark.ship(spark)" if missing == "tamis" else ""
+            alternative = ", or send it with tamis.spark.ship(spark)" if missing == "tamis" else ""
             raise ModuleNotFoundError(
-                f"{missing} is not on Spark's workers, which read the table with it: install it there{way_out}"
+                f"{missing} is not installed on Spark's workers, which need it to read the table: install it there"
+                f"{alternative}"
             ) from error
         return found(arguments, batches)  # type: ignore[no-any-return]
 

@@ -1,8 +1,8 @@
-"""Files read by Spark's own Parquet reader: an exact list of them, the filter on top, partition values put in place.
+"""Native scans: Spark's own Parquet reader reads an exact list of files, below the filter and the partition values.
 
-That reader skips row groups and pages by itself, in the JVM, and is the fastest way for files that hold what the table
-says, no more and no less. `tamis.spark.readable_files` tells which ones do, and what they call columns; all others are
-read by `tamis.spark.task_runner`.
+That reader skips row groups and pages in the JVM, and is the fastest one for files that match the table's schema.
+`tamis.spark.readable_files` decides which files do, and finds their physical column names; `tamis.spark.task_runner`
+reads all others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tamis.tables.delta.table import DeltaTable
 from tamis.tables.source import FileListing, TableSource
 
 _SCHEMES = {"s3": "s3a"}
-"""How Spark calls the file systems that it reads here as Tamis does."""
+"""Spark's schemes for the object stores that it reads in the same way as Tamis."""
 
 _ZEROS = {
     pa.bool_(): "false",
@@ -53,25 +53,25 @@ _ZEROS = {
 
 
 def reads_table(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
-    """Whether Spark's reader gives the columns of a scan the values that they have here."""
+    """Return whether a native scan returns the same values for the needed columns as Tamis does."""
     if _path_prefix(source.storage) is None:
         return False
     if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
-        return False  # a file that spells a column otherwise would have none of it
+        return False  # Spark would not find a column whose case differs in a file
     if str(spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false")).lower() == "true":
-        return False  # timestamps of 96 bits would move by the zone of the session, but those of Spark itself
+        return False  # INT96 timestamps would shift by the session's time zone, except those written by Spark
     if isinstance(source, DeltaTable) and _has_widened(source):
         return False
     if len({name.casefold() for name in source.schema.names}) < len(source.schema.names):
-        return False  # Spark would not know which of two it is asked for
+        return False  # columns that differ only by case are ambiguous for Spark
     schema = narrow(source.schema, needed)
     if has_nested_requirement(schema) or not all(_is_stored_alike(field.type) for field in schema):
         return False
-    return all(field.nullable or _zero(field.type) is not None for field in row_schema(schema))
+    return all(field.nullable or _make_zero(field.type) is not None for field in row_schema(schema))
 
 
-def _zero(data_type: pa.DataType) -> str | None:
-    """A constant of a type, as SQL writes it, that Spark knows is not NULL."""
+def _make_zero(data_type: pa.DataType) -> str | None:
+    """Return a SQL constant of a type, which Spark knows is not NULL; None for unsupported types."""
     if pa.types.is_decimal(data_type):
         digits = f"0.{'0' * data_type.scale}" if data_type.scale else "0"
         return f"CAST({digits}BD AS DECIMAL({data_type.precision},{data_type.scale}))"
@@ -84,7 +84,7 @@ def _has_widened(source: DeltaTable) -> bool:
 
 
 def _is_stored_alike(data_type: pa.DataType) -> bool:
-    """Whether Parquet and Spark agree about a type and about how its values are read."""
+    """Return whether Parquet and Spark agree on a type and on how its values are read."""
     if pa.types.is_dictionary(data_type):
         return _is_stored_alike(data_type.value_type)
     if pa.types.is_timestamp(data_type):
@@ -98,17 +98,17 @@ def _is_stored_alike(data_type: pa.DataType) -> bool:
 
 
 def _path_prefix(storage: Storage) -> str | None:
-    """What comes before a path of the file system to make one of Spark's; None where Spark would read otherwise."""
+    """Return the prefix that makes a path a URI for Spark; None if Spark would read the storage differently."""
     if storage.filesystem.type_name == "local":
         return "file://"
     scheme, found, _ = storage.uri.partition("://")
     has_options = storage.given is None or bool(storage.given[1])
-    # Spark knows nothing of credentials that were given to Tamis.
+    # Spark does not have the credentials that were passed to Tamis.
     return f"{_SCHEMES[scheme]}://" if found and scheme in _SCHEMES and not has_options else None
 
 
 class OwnReader:
-    """Makes the DataFrame of some files of a scan."""
+    """Creates DataFrames that read files of a scan natively."""
 
     def __init__(self, spark: Any, source: TableSource, predicate: Predicate, projection: tuple[Path, ...]) -> None:
         self._spark = spark
@@ -118,33 +118,36 @@ class OwnReader:
         self._projection = projection
 
     def frame(self, listing: FileListing, names: Names, *, matches: bool) -> Any:
-        """The matching rows of files that have `names` for columns; with `matches`, all rows are known to match."""
-        rest = None if matches else self._rest(listing)
-        tested = [column.path for column in columns_of(rest)] if rest is not None else []
+        """Return the matching rows of files with the physical column names `names`.
+
+        With `matches`, the files are fully matched and no row is tested.
+        """
+        residual = None if matches else self._find_residual(listing)
+        tested = [column.path for column in columns_of(residual)] if residual is not None else []
         needed = narrow(self._source.schema, (*self._projection, *tested))
         partitions = [name for name in needed.names if name in self._source.partition_columns]
         of_files = row_schema(pa.schema([field for field in needed if field.name not in partitions]))
-        stored = {field.name: names.get(field.name, field.name) for field in of_files}
-        read = pa.schema([field.with_name(name) for field in of_files if (name := stored[field.name]) is not None])
+        physical = {field.name: names.get(field.name, field.name) for field in of_files}
+        read = pa.schema([field.with_name(name) for field in of_files if (name := physical[field.name]) is not None])
         frame = self._read(listing.files["path"].to_pylist(), read)
-        own = [self._own_column(field, stored[field.name]) for field in of_files]
+        own = [self._to_logical_column(field, physical[field.name]) for field in of_files]
         if partitions:
             values = row_schema(narrow(needed, [(name,) for name in partitions]))
-            frame = self._with_partition_values(frame, own, listing, values)
-        elif any(name != column for column, name in stored.items()):
+            frame = self._add_partition_values(frame, own, listing, values)
+        elif any(name != column for column, name in physical.items()):
             frame = frame.select(*own)
-        if rest is not None:
-            frame = frame.where(self.condition(rest))
-        return self._projected(frame, needed)
+        if residual is not None:
+            frame = frame.where(self.condition(residual))
+        return self._project(frame, needed)
 
-    def _own_column(self, field: pa.Field, stored: str | None) -> Any:
-        """A column under the table's name, which files call otherwise or lack."""
-        if stored is None:
+    def _to_logical_column(self, field: pa.Field, physical: str | None) -> Any:
+        """Return a column under its logical name; NULL if the files do not have it."""
+        if physical is None:
             return self._functions.lit(None).cast(spark_type(field.type)).alias(field.name)
-        return self._functions.col(quoted(stored)).alias(field.name)
+        return self._functions.col(quoted(physical)).alias(field.name)
 
     def condition(self, predicate: Expr) -> Any:
-        """A filter over rows as a Column; `EvaluationError` where Spark has no like of it, or where it may fail."""
+        """Return a filter over rows as a Column; raise `EvaluationError` if it has no equivalent or may fail."""
         functions = self._functions
 
         def raw(column: Column) -> Any:
@@ -155,28 +158,28 @@ class OwnReader:
             if pa.types.is_timestamp(data_type) and data_type.tz is not None:
                 return functions.timestamp_add("MICROSECOND", functions.unix_micros(raw(column)), functions.expr(EPOCH))
             if pa.types.is_floating(data_type):
-                # Bounds in files say nothing of NaN and little of zeros, and Spark's reader trusts them: it must not
-                # see a comparison of the column itself.
+                # Bounds in files ignore NaN and are unreliable for zeros, but Spark's reader trusts them. So it must
+                # not see a comparison of the column itself.
                 return raw(column) + functions.lit(0.0).cast(sql_type(data_type))
             return raw(column)
 
         compiled = ColumnCompiler(functions, read, instant=raw).compile(predicate)
         if compiled.failed is not None:
             raise EvaluationError(
-                f"{shown(predicate)} may fail for a row, which Spark would not tell as it is told here"
+                f"{shown(predicate)} may fail for a row, and Spark would not raise the same error as Tamis"
             )
         return compiled.value
 
     def can_test(self) -> bool:
-        """Whether Spark has the like of every part of the filter."""
+        """Return whether each conjunct of the filter has an equivalent in Spark."""
         try:
             self.condition(self._predicate.expr)
         except EvaluationError:
             return False
         return True
 
-    def _rest(self, listing: FileListing) -> Expr | None:
-        """The part of the filter that rows must be tested by: what partition values prove is left out."""
+    def _find_residual(self, listing: FileListing) -> Expr | None:
+        """Return the residual filter: the conjuncts that partition values do not prove."""
         conjuncts = self._predicate.conjuncts
         count = listing.files.num_rows
         one_row = pa.repeat(pa.scalar(1, types.LONG), count)
@@ -185,36 +188,36 @@ class OwnReader:
             values = listing.partitions[name].combine_chunks()
             units |= constant_bounds(Column((name,), type=values.type), values, one_row)
         matched = prune(pa.record_batch(units), conjuncts).matched
-        rest = [
+        residual = [
             each.predicate
-            for each, whole in zip(conjuncts, matched, strict=True)
-            if len(whole) < count or not pc.all(whole, min_count=0).as_py()
+            for each, is_matched in zip(conjuncts, matched, strict=True)
+            if len(is_matched) < count or not pc.all(is_matched, min_count=0).as_py()
         ]
-        return and_(*rest) if rest else None
+        return and_(*residual) if residual else None
 
     def _read(self, paths: Sequence[str], schema: pa.Schema) -> Any:
         prefix = _path_prefix(self._source.storage)
         for path in paths:
             self._source.storage.check_links(path)
-        # Without the first two options Spark would take old dates for those of another calendar, without the last it
-        # would look for partition values in the paths.
+        # The first two options disable the datetime rebase of old dates; the last one disables partition discovery
+        # from paths.
         options = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED", "recursiveFileLookup": "true"}
-        # Whatever a session says, rows that cannot be read are not left out.
+        # Files that cannot be read are errors, whatever the session's settings are.
         options |= {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         nullable = pa.schema([field.with_nullable(True) for field in schema])
         reader = self._spark.read.schema(spark_schema(nullable)).options(**options)
         with listed_by_the_driver(self._spark, len(paths), is_local=prefix == "file://"):
             return reader.parquet(*(f"{prefix}{path}" for path in paths))
 
-    def _with_partition_values(self, frame: Any, own: Sequence[Any], listing: FileListing, schema: pa.Schema) -> Any:
-        """Columns of files with the partition values of those: constants where all have the same, else a join."""
+    def _add_partition_values(self, frame: Any, own: Sequence[Any], listing: FileListing, schema: pa.Schema) -> Any:
+        """Add the partition values of files to their rows: as constants if all files have the same, else by a join."""
         functions = self._functions
         columns = [listing.partitions[name].cast(schema.field(name).type) for name in schema.names]
         values = pa.table(columns, schema.names)
         if values.group_by(values.column_names, use_threads=False).aggregate([]).num_rows == 1:
-            # The condition is for the schema alone: a column may be NULL although this constant is not.
+            # The condition only makes the column nullable in the schema, even if this constant is not NULL.
             always = functions.lit(1) == functions.lit(1)
-            constants = [functions.when(always, self._constant(values[name][0])) for name in schema.names]
+            constants = [functions.when(always, self._make_constant(values[name][0])) for name in schema.names]
             named = [value.alias(name) for value, name in zip(constants, schema.names, strict=True)]
             return frame.select(*own, *named)
         prefix = "tamis"
@@ -240,52 +243,51 @@ class OwnReader:
         ]
         return joined.where(is_matched).select(*of_files, *found)
 
-    def _constant(self, value: pa.Scalar) -> Any:
+    def _make_constant(self, value: pa.Scalar) -> Any:
         literal = Literal(physical_value(value), value.type)
         is_instant = pa.types.is_timestamp(value.type) and value.type.tz is not None
         constants = Constants(self._functions)
         return constants.moment(literal) if is_instant else constants.column(literal)
 
     def _file_key(self, frame: Any) -> Any:
-        """The path of the file of a row, without the scheme: Spark tells it as a URI."""
+        """Return a Column with the path of a row's file, without the scheme of Spark's URI."""
         functions = self._functions
         path = frame.metadataColumn("_metadata").getField("file_path")
-        # A plus is a plus in a path, and a space to whoever decodes forms.
+        # In a path a plus is literal, but `url_decode` would decode it to a space.
         decoded = functions.url_decode(functions.replace(path, functions.lit("+"), functions.lit("%2B")))
         return functions.regexp_replace(decoded, "^[A-Za-z][A-Za-z0-9+.-]*:/*", "")
 
-    def _projected(self, frame: Any, read: pa.Schema) -> Any:
-        """The columns of the scan in their order; those that the table says are never NULL are not.
+    def _project(self, frame: Any, read: pa.Schema) -> Any:
+        """Return the columns of the scan in their order; required columns are declared not NULL, and checked.
 
-        `read` may have more of a struct than the scan returns, for the filter.
+        `read` may have more fields of a struct than the scan returns, because the filter needs them.
         """
         functions = self._functions
         output = narrow(self._source.schema, self._projection)
         required = [field for field in row_schema(output) if not field.nullable]
         for field in required:
-            told = about_null(field.name)
-            broken = functions.raise_error(functions.lit(told)).cast("boolean")
+            broken = functions.raise_error(functions.lit(about_null(field.name))).cast("boolean")
             is_null = functions.col(quoted(field.name)).isNull()
             frame = frame.where(functions.when(is_null, broken).otherwise(functions.lit(True)))
         columns = [
-            self._column(each, row_schema(output).field(each.name), read.field(each.name).type) for each in output
+            self._build_column(each, row_schema(output).field(each.name), read.field(each.name).type) for each in output
         ]
         return frame.select(*columns)
 
-    def _column(self, field: pa.Field, stored: pa.Field, read: pa.DataType) -> Any:
+    def _build_column(self, field: pa.Field, stored: pa.Field, read: pa.DataType) -> Any:
         functions = self._functions
-        column = self._narrowed(functions.col(quoted(field.name)), read, field.type)
+        column = self._narrow_struct(functions.col(quoted(field.name)), read, field.type)
         if not field.nullable:
-            # The constant is never taken: it makes Spark see that the column is not NULL.
-            column = functions.coalesce(column, functions.expr(_zero(stored.type)))
+            # The constant is never used: it only lets Spark infer that the column is not NULL.
+            column = functions.coalesce(column, functions.expr(_make_zero(stored.type)))
         return column.alias(field.name)
 
-    def _narrowed(self, column: Any, read: pa.DataType, wanted: pa.DataType) -> Any:
-        """A struct with the wanted fields alone, of one of which more was read."""
+    def _narrow_struct(self, column: Any, read: pa.DataType, wanted: pa.DataType) -> Any:
+        """Return a struct with only the wanted fields."""
         if read == wanted or not pa.types.is_struct(wanted):
             return column
         fields = [
-            self._narrowed(column.getField(each.name), read.field(each.name).type, each.type).alias(each.name)
+            self._narrow_struct(column.getField(each.name), read.field(each.name).type, each.type).alias(each.name)
             for each in wanted
         ]
         return self._functions.when(column.isNotNull(), self._functions.struct(*fields))

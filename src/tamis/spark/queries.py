@@ -1,4 +1,4 @@
-"""Queries on Spark: pruned scans as DataFrames, and the rest of a plan as Spark's SQL over them."""
+"""Queries on Spark: pruned scans as DataFrames, and the remaining plan as Spark SQL over them."""
 
 from __future__ import annotations
 
@@ -29,131 +29,131 @@ logger = logging.getLogger("tamis")
 
 
 def zone_of(spark: Any) -> tzinfo:
-    """The zone in which a session reads times that name none."""
+    """Return the time zone of a session, which applies to timestamps without one."""
     check_session(spark)
     return zone_called(str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 def is_ansi(spark: Any) -> bool:
-    """Whether what overflows is an error in a session, and not another number."""
+    """Return whether a session is in ANSI mode, so that an overflow is an error."""
     return str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
 
 
 def frame_of(spark: Any, query: Query) -> Any:
-    """The DataFrame of a query. Scans are planned now, and read when Spark is asked for rows."""
+    """Return the DataFrame of a query. Scans are planned now, and read when Spark computes rows."""
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
 
     def run(plan: Node, most_rows: int) -> pa.Table | None:
-        rows = _frame(spark, query, plan).limit(most_rows + 1).toArrow()
+        rows = _build_frame(spark, query, plan).limit(most_rows + 1).toArrow()
         return None if rows.num_rows > most_rows else rows
 
     try:
         plan = prune_joins(query.optimized.plan, query.context, run)
-        return _named(_frame(spark, query, plan), query.names)
+        return _rename_columns(_build_frame(spark, query, plan), query.names)
     except (AnalysisException, ParseException) as error:
-        logger.info("Spark does not take the plan, so the query runs as it was written: %s", one_line(error))
+        logger.info("Spark rejects the plan, so the query runs as text: %s", one_line(error))
     try:
-        # Whatever is wrong with the plan, Spark may still take the query as it was written.
-        return _named(_frame(spark, query, query.plain.plan), query.plain.names)
+        # Spark may still accept the text of the query.
+        return _rename_columns(_build_frame(spark, query, query.plain.plan), query.plain.names)
     except (AnalysisException, ParseException) as error:
-        raise query.refusal(error, _not_taken) from error
+        raise query.refusal(error, _rejected_query) from error
 
 
-def _not_taken(reason: str) -> EngineError:
-    return EngineError(f"Spark does not take the query: {reason}")
+def _rejected_query(reason: str) -> EngineError:
+    return EngineError(f"Spark rejects the query: {reason}")
 
 
 def check(spark: Any, query: Query) -> None:
-    """Raise where Spark does not take a query. Nothing is read: Spark analyses it over empty tables."""
+    """Raise an error if Spark rejects a query. Nothing is read: Spark analyses it over empty tables."""
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        _frame(spark, query, query.plan, _empty)
+        _build_frame(spark, query, query.plan, _build_empty_leaf)
     except (AnalysisException, ParseException):
         try:
-            _frame(spark, query, query.plain.plan, _empty)
+            _build_frame(spark, query, query.plain.plan, _build_empty_leaf)
         except (AnalysisException, ParseException) as error:
-            raise query.refusal(error, _not_taken) from error
+            raise query.refusal(error, _rejected_query) from error
 
 
-def _named(frame: Any, names: Sequence[str] | None) -> Any:
+def _rename_columns(frame: Any, names: Sequence[str] | None) -> Any:
     return frame if names is None else frame.toDF(*names)
 
 
 _Leaf = Callable[[Any, Node, Mapping[str, Connector]], Any]
 
 
-def _frame(spark: Any, query: Query, plan: Node, leaf_of: _Leaf | None = None) -> Any:
+def _build_frame(spark: Any, query: Query, plan: Node, leaf_of: _Leaf | None = None) -> Any:
     check_protected(plan)
     printed = print_plan(plan, is_leaf=is_protected)
     if query.has_policies and "${" in printed.text:
-        # Spark puts settings in its place, its own and those of its process, also between quotes.
-        raise AccessDenied("${…} may look at more than the tables of the session, which has policies: leave it away")
-    leaf_of = leaf_of or _leaf
+        # Spark substitutes settings and environment variables for it, even inside of quotes.
+        raise AccessDenied("${…} may read settings, which a session with policies does not allow: remove it")
+    leaf_of = leaf_of or _build_leaf
     frames = {name: leaf_of(spark, leaf, query.context.connectors) for name, leaf in printed.leaves}
-    found = spark.sql(_with_frames(printed.text, frames), **frames)
-    # Spark analyses a Connect plan when it is asked: whoever can take the query in another way must know now.
+    found = spark.sql(_mark_frames(printed.text, frames), **frames)
+    # Spark Connect analyses lazily: force it now, so that the caller can fall back to the text of the query.
     _ = found.columns
     return found
 
 
-def _with_frames(text: str, frames: Collection[str]) -> str:
-    """A text in which names between braces stand for DataFrames: Spark makes views of them, and drops them again.
+def _mark_frames(text: str, frames: Collection[str]) -> str:
+    """Return the text with the names of DataFrames in braces: Spark creates views for them, and drops them again.
 
-    Where there are none, it does not look for braces.
+    Without DataFrames, Spark does not interpret braces, so the text is unchanged.
     """
     if not frames:
         return text
-    pieces, place = [], 0
+    fragments, offset = [], 0
     for token in SparkCalls().tokenize(text):
         if token.token_type == TokenType.IDENTIFIER and token.text in frames:
-            pieces += [doubled_braces(text[place : token.start]), f"{{{token.text}}}"]
-            place = token.end + 1
-    return "".join([*pieces, doubled_braces(text[place:])])
+            fragments += [doubled_braces(text[offset : token.start]), f"{{{token.text}}}"]
+            offset = token.end + 1
+    return "".join([*fragments, doubled_braces(text[offset:])])
 
 
 def doubled_braces(text: str) -> str:
-    """A text in which Spark takes braces for braces."""
+    """Return the text with escaped braces, which Spark then takes literally."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
+def _build_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
     names = [output.name for output in outputs_of(leaf)]
     if isinstance(leaf, Values):
-        return _small(spark, leaf.rows, names)
+        return _to_frame(spark, leaf.rows, names)
     if isinstance(leaf, TableScan) and not leaf.protects:
         connector = connectors[leaf.connector]
         scan = connector.scan_of(leaf.handle) if isinstance(connector, LakeConnector) else None
         if scan is not None and names:
-            return _renamed(spark, scan.to_spark(spark), leaf.handle, names)
+            return _select_handle_columns(spark, scan.to_spark(spark), leaf.handle, names)
     if is_protected(leaf) and names:
-        # Spark's optimizer tests conditions in the order that it likes: what a policy hides never gets there.
+        # Spark's optimizer may reorder conditions, so rows that a policy hides must never reach Spark.
         frame = protected_frame(spark, leaf, connectors)
         if frame is not None:
             return frame
-    return _small(spark, pa.Table.from_batches(read_leaf(leaf, connectors), leaf_schema(leaf, connectors)), names)
+    return _to_frame(spark, pa.Table.from_batches(read_leaf(leaf, connectors), leaf_schema(leaf, connectors)), names)
 
 
-def _empty(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
+def _build_empty_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
     schema = leaf.rows.schema if isinstance(leaf, Values) else leaf_schema(leaf, connectors)
-    return _small(spark, schema.empty_table(), [output.name for output in outputs_of(leaf)])
+    return _to_frame(spark, schema.empty_table(), [output.name for output in outputs_of(leaf)])
 
 
-def _renamed(spark: Any, frame: Any, handle: Any, names: Sequence[str]) -> Any:
-    """The columns of a handle, which may be fields inside of those that the scan returns."""
+def _select_handle_columns(spark: Any, frame: Any, handle: Any, names: Sequence[str]) -> Any:
+    """Return the columns of a handle, which may be struct fields of the columns that the scan returns."""
     functions = session_functions(spark)
     paths = [".".join(map(quoted, column.path)) for column in handle.columns]
     return frame.select(*(functions.col(path).alias(name) for path, name in zip(paths, names, strict=True)))
 
 
-def _small(spark: Any, rows: pa.Table, names: Sequence[str]) -> Any:
-    """Rows that are at hand as a DataFrame."""
+def _to_frame(spark: Any, rows: pa.Table, names: Sequence[str]) -> Any:
+    """Return rows in memory as a DataFrame."""
     if not names:
         return spark.range(rows.num_rows).toDF("nothing")
     schema = spark_schema(row_schema(rows.schema))
     if not rows.num_rows:
         return spark.createDataFrame([], schema=schema).toDF(*names)
-    # Spark takes the first batch without rows for the last of all.
+    # Combine the chunks: Spark stops at the first batch without rows.
     return spark.createDataFrame(rows.combine_chunks(), schema=schema).toDF(*names)

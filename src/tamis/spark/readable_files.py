@@ -1,7 +1,7 @@
-"""Which files Spark's own Parquet reader reads as they are read here, and what those call the columns of the table.
+"""Find the files that a native Spark scan reads correctly, and their physical column names.
 
-Files may know columns by other names than the table does, or lack some that came later: such files are read by their
-own names, and the columns put in place. Files with the same names are read together.
+The physical names of columns in files may differ from the logical ones, and older files may lack columns. A native scan
+reads such files by their physical names, and renames the columns. Files with the same names are read together.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from tamis.tables.jobs import Engine, can_travel
 from tamis.tables.source import FILE_FORMAT, PARQUET, TableSource
 
 MOST_READ_HERE = 4096
-"""Of so many files without a log the footers are read in this process, to see whether Spark's reader understands them;
-of more by the executors."""
+"""The footers of up to this many files are read in this process, to check whether a native scan supports them; those of
+more files in executors."""
 
 MOST_NAMINGS = 4
-"""Files with so many different names for the columns are given to Spark's reader, each kind in a scan of its own."""
+"""The number of different sets of physical column names for which native scans are used, one scan for each set."""
 
 NOT_READABLE = -1
 
 Names = Mapping[str, str | None]
-"""What a file calls columns, by their names in the table; None for one that it lacks, and that is NULL there."""
+"""Physical column names by logical names; None for a column that the file lacks, and which is NULL there."""
 
 _GLOB = re.compile(r"[{}\[\]*?\\]")
-"""Signs that Spark takes for a pattern."""
+"""Characters that Spark interprets as glob patterns."""
 
 
 @dataclass(frozen=True)
 class ReadableFiles:
-    """For each file of a listing the number of its names, or `NOT_READABLE`."""
+    """For each file of a listing, the index of its physical names, or `NOT_READABLE`."""
 
     naming: npt.NDArray[np.int64]
     names: Sequence[Names]
@@ -52,29 +52,29 @@ class ReadableFiles:
 
 
 def readable_files(source: TableSource, files: pa.Table, needed: Sequence[Path], engine: Engine) -> ReadableFiles:
-    """Which files Spark's reader can be given.
+    """Return which files a native scan reads correctly.
 
-    Those are without deleted rows, under paths that it takes as they are, and of the table's types: it would read
-    others as they are not. Delta's writers see to that; of other files the footers tell.
+    These have no deleted rows, paths without special characters, and the types of the table. Delta's writers
+    guarantee the types; for other formats, they are checked in the footers.
     """
     paths = [path for path in needed if path[0] not in source.partition_columns]
-    is_plain = _are_plain(files)
+    is_plain = _find_plain_files(files)
     if isinstance(source, DeltaTable) and (source.field_names is None or not source.field_names.by_id):
-        names = _names_of_log(source.field_names, narrow(source.schema, paths).names)
+        names = _find_names_in_log(source.field_names, narrow(source.schema, paths).names)
         return (
             ReadableFiles.none(len(is_plain))
             if names is None
             else ReadableFiles(np.where(is_plain, 0, NOT_READABLE), [names])
         )
-    return _by_footers(source, files, paths, is_plain, engine)
+    return _check_footers(source, files, paths, is_plain, engine)
 
 
-def _are_plain(files: pa.Table) -> npt.NDArray[np.bool_]:
+def _find_plain_files(files: pa.Table) -> npt.NDArray[np.bool_]:
     paths = files["path"]
-    odd = pc.match_substring_regex(paths, _GLOB.pattern)
-    # Files whose names start or end so are invisible to Spark.
-    hidden = pc.match_substring_regex(paths, r"(^|/)[._][^/]*$|\._COPYING_$")
-    plain = pc.invert(pc.or_(odd, hidden))
+    has_glob = pc.match_substring_regex(paths, _GLOB.pattern)
+    # Spark ignores files whose names start or end like this.
+    is_hidden = pc.match_substring_regex(paths, r"(^|/)[._][^/]*$|\._COPYING_$")
+    plain = pc.invert(pc.or_(has_glob, is_hidden))
     if "deletion_vector" in files.column_names:
         plain = pc.and_(plain, pc.is_null(files["deletion_vector"]))
     if "deletes" in files.column_names:
@@ -84,37 +84,37 @@ def _are_plain(files: pa.Table) -> npt.NDArray[np.bool_]:
     return np.array(plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain)
 
 
-def _names_of_log(names: FieldNames | None, columns: Sequence[str]) -> Names | None:
-    """What all files of a table call columns, as its log has it; None where fields inside of them have other names."""
+def _find_names_in_log(names: FieldNames | None, columns: Sequence[str]) -> Names | None:
+    """Return the physical column names of all files, from the log; None if nested fields are renamed."""
     if names is None:
         return {}
-    stored = {each.name: (str(key), each) for key, each in names.fields.items()}
-    wanted = [stored[name] for name in columns]
-    is_clear = len({key.casefold() for key, _ in stored.values()}) == len(stored)
-    if not is_clear or any(_has_other_names(each) for _, each in wanted):
+    physical = {each.name: (str(key), each) for key, each in names.fields.items()}
+    wanted = [physical[name] for name in columns]
+    is_distinct = len({key.casefold() for key, _ in physical.values()}) == len(physical)
+    if not is_distinct or any(_has_renamed_fields(each) for _, each in wanted):
         return None
     return {each.name: key for key, each in wanted}
 
 
-def _has_other_names(field: FieldName) -> bool:
-    return any(key != inner.name or _has_other_names(inner) for key, inner in field.inner.items())
+def _has_renamed_fields(field: FieldName) -> bool:
+    return any(key != inner.name or _has_renamed_fields(inner) for key, inner in field.inner.items())
 
 
-def _by_footers(
+def _check_footers(
     source: TableSource, files: pa.Table, paths: Sequence[Path], is_plain: npt.NDArray[np.bool_], engine: Engine
 ) -> ReadableFiles:
     candidates = np.flatnonzero(is_plain)
     asked = AskedColumns(narrow(source.schema, paths), paths, source.field_names, columns_told_apart(files))
-    taken = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
+    chosen = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
     if len(candidates) <= MOST_READ_HERE:
-        told = stored_names(source.storage, taken, asked)
+        found = stored_names(source.storage, chosen, asked)
     elif can_travel(source.storage):
-        told = stored_names_in(engine, source.storage, taken, asked, source.name)
+        found = stored_names_in(engine, source.storage, chosen, asked, source.name)
     else:
         return ReadableFiles.none(files.num_rows)
-    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(kind for kind in told if kind is not None))}
+    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(kind for kind in found if kind is not None))}
     naming = np.full(files.num_rows, NOT_READABLE)
-    naming[candidates] = [NOT_READABLE if kind is None else kinds[kind] for kind in told]
+    naming[candidates] = [NOT_READABLE if kind is None else kinds[kind] for kind in found]
     if len(kinds) > MOST_NAMINGS:
         counts = np.bincount(naming[naming >= 0], minlength=len(kinds))
         naming[~np.isin(naming, np.argsort(-counts, kind="stable")[:MOST_NAMINGS])] = NOT_READABLE

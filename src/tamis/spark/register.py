@@ -1,4 +1,4 @@
-"""The data source `tamis`, made known to a session."""
+"""Register the data source `tamis` in a Spark session."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ logger = logging.getLogger("tamis")
 
 
 def register(spark: Any) -> None:
-    """Make `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis` work in a session, of either kind.
+    """Enable `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis` in a classic or Connect session.
 
-    It sets `spark.sql.python.filterPushdown.enabled`, without which Spark refuses the option `pushdown`. Where that
-    cannot be set, files are pruned by the option `filter` alone.
+    It sets `spark.sql.python.filterPushdown.enabled`, which the option `pushdown` needs. If this setting cannot be
+    changed, only the option `filter` prunes files.
     """
     check_session(spark)
     from pyspark.errors import PySparkException
 
-    # PySpark is needed to define a data source, and not to import Tamis.
+    # Imported lazily: only the data source needs PySpark at import time.
     sources = import_module("tamis.spark.data_source")
     try:
         spark.conf.set(PUSHDOWN, "true")
     except PySparkException as error:
-        logger.warning("%s cannot be set, so the option pushdown of tamis does not work: %s", PUSHDOWN, error)
+        logger.warning("cannot set %s, so the option pushdown of tamis does not work: %s", PUSHDOWN, error)
     with translated_errors("tamis: register the data source"):
         spark.dataSource.register(sources.TamisDataSource)

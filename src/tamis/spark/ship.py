@@ -1,4 +1,4 @@
-"""Tamis sent to the workers of a Spark session, where it is not installed."""
+"""Ship Tamis to the workers of a Spark session, if it is not installed there."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tamis.engines.translation import translated_errors
 
 PACKAGE = Path(__file__).parents[1]
 
-_SAME_DAY = (1980, 1, 1, 0, 0, 0)
-"""The same files make the same bytes, whenever they were written."""
+_FIXED_DATE = (1980, 1, 1, 0, 0, 0)
+"""The modification time of all zip entries, so that the same files result in the same bytes."""
 
 
 def ship(spark: Any) -> str:
     """Send this version of Tamis to the workers of a session, and return the name of the artifact.
 
-    It is Python alone: pyarrow, numpy, duckdb, sqlglot, pyroaring and xxhash must be installed there. To send the same
-    version again costs nothing.
+    It ships Python code only: pyarrow, numpy, duckdb, sqlglot, pyroaring and xxhash must be installed on the workers.
+    Sending the same version again costs nothing.
     """
     check_session(spark)
-    path = write_package(Path(_folder().name))
+    path = write_package(Path(_create_directory().name))
     with translated_errors(f"tamis: send {path.name}"):
         spark.addArtifacts(str(path), pyfile=True)
     return path.name
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    """There until this process ends: executors of a classic session fetch the file whenever they start."""
+def _create_directory() -> tempfile.TemporaryDirectory[str]:
+    """Create a directory that lasts until this process ends: executors of a classic session fetch the file on start."""
     return tempfile.TemporaryDirectory(prefix="tamis-")
 
 
 def write_package(folder: Path) -> Path:
-    """Write the package as a zip file, which is named after what is in it; one that is there is left alone."""
+    """Write the package as a zip file, named after a hash of its content, unless it exists; return its path."""
     files = sorted(path for path in PACKAGE.rglob("*") if path.suffix == ".py" or path.name == "py.typed")
     content = [(f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}", path.read_bytes()) for path in files]
     digest = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
@@ -47,5 +47,5 @@ def write_package(folder: Path) -> Path:
         return path
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in content:
-            archive.writestr(zipfile.ZipInfo(name, _SAME_DAY), data, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, _FIXED_DATE), data, zipfile.ZIP_DEFLATED)
     return path

@@ -1,20 +1,20 @@
-"""The options of the data source `tamis`: which table, which version of it, which rows.
+"""The options of the data source `tamis`: the table, its version, and a filter.
 
 | option                        | meaning                                                             |
 |-------------------------------|---------------------------------------------------------------------|
-| `path`                        | the table, as in `load(path)`; its name, where there is a catalog   |
-| `filter`                      | SQL text: for what Spark does not push, such as OR and functions    |
+| `path`                        | the table, as in `load(path)`; with a catalog, its name             |
+| `filter`                      | SQL text, for filters that Spark does not push (OR, functions)      |
 | `version`, `timestamp`        | a version of a Delta table                                          |
 | `snapshot_id`, `ref`, `timestamp` | a snapshot of an Iceberg table                                  |
 | `catalog`, `catalog.…`        | the name, or the properties, of a catalog of Iceberg tables         |
-| `format`                      | `delta`, `iceberg`, `hive` or `parquet`, where it should not be found out |
+| `format`                      | `delta`, `iceberg`, `hive` or `parquet`, instead of detecting it    |
 | `pushdown`                    | `true`: Spark's filters prune too; for DataFrames of one query only |
-| `index`                       | where the statistics index is, or `false` to use none               |
+| `index`                       | the location of the statistics index, or `false` to use none        |
 | `merge_schema`, `allow_outside`, `relocate`, `partitioning.…` | as the arguments of `tamis.open` of these names |
 | `int96`                       | `instant` or `local`, as the argument of `tamis.open`               |
-| `storage.…`                   | an option of the storage: `storage.aws_region`                      |
+| `storage.…`                   | a storage option, such as `storage.aws_region`                      |
 
-Names are taken in any case and with underscores or without; `versionAsOf` and `timestampAsOf` are known too.
+Names are case-insensitive, with or without underscores; `versionAsOf` and `timestampAsOf` are accepted too.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _NAMES = (
 _STORAGE, _CATALOG, _PARTITIONING = "storage.", "catalog.", "partitioning."
 
 _SPELLINGS = {name.replace("_", ""): name for name in _NAMES} | {"versionasof": "version", "timestampasof": "timestamp"}
-"""What options may be called, in small letters and without underscores: `mergeSchema` and `versionAsOf`, as Spark's."""
+"""Accepted option names, in lower case and without underscores: also Spark's `mergeSchema` and `versionAsOf`."""
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What the options of a read say."""
+    """The parsed options of a read."""
 
     path: str
     filter: str | None = None
@@ -74,38 +74,38 @@ class SourceOptions:
     def of(options: Mapping[str, str]) -> SourceOptions:
         given: dict[str, Any] = {}
         for name, value in options.items():
-            small = str(name).lower()
-            is_part = small.startswith((_STORAGE, _CATALOG, _PARTITIONING))
-            known = small if is_part else _SPELLINGS.get(small.replace("_", ""))
+            lowered = str(name).lower()
+            has_prefix = lowered.startswith((_STORAGE, _CATALOG, _PARTITIONING))
+            known = lowered if has_prefix else _SPELLINGS.get(lowered.replace("_", ""))
             if known is None:
                 raise InvalidArgument(
-                    f"the data source tamis has no option {name!r}. Options: {', '.join(_NAMES)}, and {_STORAGE}… "
-                    f"for those of the storage, as {_STORAGE}aws_region, {_CATALOG}… for those of a catalog, "
-                    f"{_PARTITIONING}… for types of partition columns"
+                    f"the data source tamis has no option {name!r}. Options: {', '.join(_NAMES)}, {_STORAGE}… for "
+                    f"storage options (such as {_STORAGE}aws_region), {_CATALOG}… for catalog properties, and "
+                    f"{_PARTITIONING}… for the types of partition columns"
                 )
             if known in given:
                 raise InvalidArgument(f"the option {known} is given twice, once as {name!r}")
             given[known] = value
         if not given.get("path"):
-            raise InvalidArgument("the data source tamis needs the place of a table: .load('s3://bucket/table')")
+            raise InvalidArgument("the data source tamis needs the path of a table: .load('s3://bucket/table')")
         index = given.get("index")
         return SourceOptions(
             given["path"],
             given.get("filter"),
-            _number(given, "version"),
+            _parse_number(given, "version"),
             given.get("timestamp"),
             given.get("format"),
-            _beginning(given, _STORAGE),
-            _number(given, "snapshot_id"),
+            _select_prefixed(given, _STORAGE),
+            _parse_number(given, "snapshot_id"),
             given.get("ref"),
             given.get("catalog"),
-            _beginning(given, _CATALOG),
-            _truth(given, "pushdown", default=False),
-            _TRUTHS.get(str(index).strip().lower(), index),
-            _truth(given, "merge_schema", default=False),
-            _truth(given, "allow_outside", default=False),
-            _truth(given, "relocate", default=True),
-            _beginning(given, _PARTITIONING),
+            _select_prefixed(given, _CATALOG),
+            _parse_boolean(given, "pushdown", default=False),
+            _BOOLEANS.get(str(index).strip().lower(), index),
+            _parse_boolean(given, "merge_schema", default=False),
+            _parse_boolean(given, "allow_outside", default=False),
+            _parse_boolean(given, "relocate", default=True),
+            _select_prefixed(given, _PARTITIONING),
             str(given.get("int96", "instant")).strip().lower(),
         )
 
@@ -131,41 +131,41 @@ class SourceOptions:
         )
 
     def pinned(self, table: Table) -> SourceOptions:
-        """The same table as it was opened, whatever is committed meanwhile."""
+        """Return options that open the same version of the table again, regardless of later commits."""
         if table.format == "iceberg":
-            return self._pinned_iceberg(table)
+            return self._pin_iceberg(table)
         return self if table.version is None else replace(self, version=table.version, timestamp=None)
 
-    def _pinned_iceberg(self, table: Table) -> SourceOptions:
-        """By the metadata file, which nobody changes, and which tells the schema too: that of a snapshot may differ."""
-        # Few need what it imports.
+    def _pin_iceberg(self, table: Table) -> SourceOptions:
+        """Return options that open the metadata file: it never changes, and the schema of a snapshot may differ."""
+        # Imported lazily: Iceberg's dependencies are optional.
         from tamis.tables.iceberg.table import IcebergTable
 
         source = table._source
         assert isinstance(source, IcebergTable)
         given = source.storage.given
         storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())
-        place = source.metadata.place
-        return replace(self, path=place, storage=storage, format="iceberg", catalog=None, catalog_properties=())
+        path = source.metadata.place
+        return replace(self, path=path, storage=storage, format="iceberg", catalog=None, catalog_properties=())
 
 
-_TRUTHS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 
 
-def _truth(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    found = _TRUTHS.get(str(given.get(name, default)).strip().lower())
+def _parse_boolean(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    found = _BOOLEANS.get(str(given.get(name, default)).strip().lower())
     if found is None:
-        raise InvalidArgument(f"the option {name} is true or false, not {given[name]!r}")
+        raise InvalidArgument(f"the option {name} must be true or false, not {given[name]!r}")
     return found
 
 
-def _number(given: Mapping[str, Any], name: str) -> int | None:
+def _parse_number(given: Mapping[str, Any], name: str) -> int | None:
     value = given.get(name)
     if value is not None and not str(value).strip().isdigit():
-        raise InvalidArgument(f"the option {name} is a whole number from 0 on, not {value!r}")
+        raise InvalidArgument(f"the option {name} must be a nonnegative integer, not {value!r}")
     return None if value is None else int(value)
 
 
-def _beginning(given: Mapping[str, Any], start: str) -> tuple[tuple[str, str], ...]:
-    """The options whose names begin so, without that beginning."""
+def _select_prefixed(given: Mapping[str, Any], start: str) -> tuple[tuple[str, str], ...]:
+    """Return the options whose names start with a prefix, without it."""
     return tuple((name.removeprefix(start), value) for name, value in given.items() if name.startswith(start))

@@ -1,6 +1,6 @@
-"""Arrow tasks: row groups, or single pages of them, read in Spark's Python workers by the reader that scans use here.
+"""Arrow tasks: Tamis's own reader reads row groups or single pages in Spark's Python workers.
 
-What travels is data: tasks as Arrow, the rest as JSON.
+Only data is sent to the workers: tasks as Arrow tables, and the reader's settings as JSON.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tamis.tables.jobs import Arguments, Item, read_table
 
 PIECES = 64
 SMALLEST, LARGEST = 1024 * 1024, 64 * 1024 * 1024
-"""Into how many Spark tasks the bytes to read are shared out, and how many bytes each has at least and at most."""
+"""The number of Spark tasks over which the bytes to read are distributed, and the bounds of the bytes of a task."""
 
 INPUT = pa.schema([pa.field("task", pa.int32(), nullable=False), pa.field("tasks", pa.binary(), nullable=False)])
 
 
 def read_batches(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the tasks of one Spark task."""
+    """Yield the rows of the scan tasks in one Spark task."""
     for batch in batches:
         for given in batch.column("tasks").to_pylist():
             yield from read_packed(arguments, given)
 
 
 def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
-    """The rows of tasks that travelled here, in the schema that Spark has for them."""
+    """Yield the rows of serialised tasks, in the schema that Spark expects."""
     reader = reader_from_json(Arguments(arguments))
     schema = row_schema(reader.output_schema)
     for found in read_tasks(reader, tasks_from_table(read_table(given))):
@@ -44,10 +44,10 @@ def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
-    """The rows of tasks, in a worker."""
+    """Yield the rows of tasks, in a worker."""
     groups = put_together(tasks)
     if reader.storage.is_local:
-        # Spark has one task for each processor, and all of them are at work.
+        # Spark already runs one task on each core.
         for group in groups:
             yield from reader.read(group)
         return
@@ -55,7 +55,7 @@ def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.Rec
 
 
 def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
-    """A lazy DataFrame of the rows of tasks, the filter applied."""
+    """Return a lazy DataFrame of the filtered rows of tasks."""
     groups = packed_tasks(reader, tasks)
     given = pa.table([pa.array(range(len(groups)), pa.int32()), pa.array(groups, pa.binary())], schema=INPUT)
     # Spark shows the name in its plan.
@@ -68,22 +68,22 @@ def arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title
 
 
 def reader_text(reader: TaskReader) -> str:
-    """What `read_packed` needs besides the tasks."""
+    """Return the settings of a reader as JSON, for `read_packed`."""
     return json.dumps(reader_to_json(reader), allow_nan=False)
 
 
 def packed_tasks(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
-    """The tasks of a scan as data, in groups of about the same number of bytes to read."""
+    """Return the serialised tasks of a scan, in groups of about the same number of bytes to read."""
     return [packed(reader, group) for group in pack(tasks)]
 
 
 def packed(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
-    """Tasks of a scan as data."""
+    """Return serialised tasks of a scan."""
     return Item.of_table(tasks_to_table(tasks, reader.schema, reader.partition_columns)).value
 
 
 def pack(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:
-    """The tasks in groups of about the same number of bytes, in their order: a row group is never in two."""
+    """Group tasks, in their order, into about the same numbers of bytes; a row group is never split."""
     given = list(tasks)
     total = sum(task.bytes for task in given)
     most = min(LARGEST, max(SMALLEST, total // PIECES))

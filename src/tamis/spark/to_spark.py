@@ -1,14 +1,13 @@
-"""A scan as a lazy DataFrame: the files that are left, each read in the way that suits it, as one union.
+"""A scan as a lazy DataFrame: a union of native scans and Arrow tasks over the files that remain after pruning.
 
 | files                                                              | read by                                     |
 |--------------------------------------------------------------------|---------------------------------------------|
-| that hold what the table says                                      | Spark's own Parquet reader, filter on top   |
-| with deleted rows, fields that are mapped inside of structs,       | Arrow tasks: `tamis.spark.task_runner`      |
-| widened types, types or functions that Spark does not have;        |                                             |
-| selections that are very narrow; many small files; files of other  |                                             |
-| types than the table's                                             |                                             |
+| that match the table's schema                                      | a native scan (Spark's own Parquet reader)  |
+| with deleted rows, renamed struct fields, widened types, types or  | Arrow tasks: `tamis.spark.task_runner`      |
+| functions that Spark does not support; very selective filters;     |                                             |
+| many small files; files of other types than the table's            |                                             |
 
-Files and partitions are pruned here, when the DataFrame is made; nothing is read before Spark is asked for rows.
+Files and partitions are pruned when the DataFrame is created. Nothing is read before Spark computes rows.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ AUTO, SPARK, ARROW = "auto", "spark", "arrow"
 READERS = (AUTO, SPARK, ARROW)
 
 MOST_LOOKED_INTO = 256
-"""Of so many files the footers are read beforehand, to see how much of them a filter leaves."""
+"""The footers of up to this many files are read in advance, to estimate how much a filter leaves."""
 
 WORTH_PAGES = 16 * 1024 * 1024
 NARROW = 1 / 32
-"""Where a filter leaves so small a share of so many bytes, single pages are read, and the columns of the filter first.
-Spark's reader would read all columns of every row group that is left."""
+"""If a filter leaves at most this share of at least this many bytes, Arrow tasks read single pages, and the columns of
+the filter first. A native scan would read all columns of each remaining row group."""
 
 FEW_FILES = 32
 SMALL_FILE = 1024 * 1024
-"""Of more files Spark looks for each in a task of its own before it reads anything, some 10 ms each. Its reader is else
-three to seven times as fast as Arrow tasks: 400 files of 500 kB took it 1.3 s, and them 5.3 s."""
+"""For more files, Spark lists each in a task of its own before it reads anything, about 10 ms each. Otherwise a native
+scan is three to seven times as fast as Arrow tasks: 400 files of 500 kB took 1.3 s, against 5.3 s."""
 
 SMALL_LOCAL_FILE = 64 * 1024
-"""On this machine no task has to look for files: 1,000 of 41 kB took Spark's reader 3.8 s, Arrow tasks 2.8 s."""
+"""Local files are listed without tasks: 1,000 files of 41 kB took a native scan 3.8 s, Arrow tasks 2.8 s."""
 
 
 SAMPLED = 8
-"""Of so many files the page indexes are read to see whether those of all others are worth reading."""
+"""The page indexes of this many files are read first, to decide whether to read those of all others."""
 
 
 class Planner(Protocol):
@@ -65,7 +64,7 @@ class Planner(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a scan asks of its table, and how its files are planned further."""
+    """The files and columns that a scan needs, and a function that plans its files further."""
 
     source: TableSource
     reader: TaskReader
@@ -75,18 +74,18 @@ class Wanted:
 
 
 def frame_of(spark: Any, wanted: Wanted, reader: str = AUTO) -> Any:
-    """The DataFrame of a scan. `reader` is `spark` or `arrow`; `auto` takes each where it fits."""
+    """Return the DataFrame of a scan. `reader` is `spark`, `arrow`, or `auto` to choose for each file."""
     check_session(spark)
     if reader not in READERS:
         raise InvalidArgument(f"no reader {reader!r}. Readers: {', '.join(READERS)}")
     with translated_errors(f"tamis: read {wanted.source.name}"):
-        return _frame(spark, wanted, reader)
+        return _build_frame(spark, wanted, reader)
 
 
-def _frame(spark: Any, wanted: Wanted, reader: str) -> Any:
+def _build_frame(spark: Any, wanted: Wanted, reader: str) -> Any:
     schema = spark_schema(row_schema(wanted.reader.output_schema))
     own = OwnReader(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
-    for_spark, for_tasks = _shared_out(spark, wanted, own, reader)
+    for_spark, for_tasks = _assign_files(spark, wanted, own, reader)
     frames = []
     for listing, names in for_spark:
         matches = listing.matched is not None and bool(listing.matched.all())
@@ -97,25 +96,25 @@ def _frame(spark: Any, wanted: Wanted, reader: str) -> Any:
     if not frames:
         return spark.createDataFrame([], schema)
     found = reduce(lambda one, other: one.unionAll(other), frames)
-    # Spark counts rows up to a limit in 32 bits.
+    # Spark's limits are 32-bit integers.
     return found if wanted.limit is None or wanted.limit >= 2**31 else found.limit(wanted.limit)
 
 
-def _shared_out(
+def _assign_files(
     spark: Any, wanted: Wanted, own: OwnReader, reader: str
 ) -> tuple[list[tuple[FileListing, Names]], list[PlannedFiles]]:
-    """The files for Spark's reader by what they call columns, and the others with what is to be read of them."""
+    """Return the files for native scans, grouped by physical column names, and the plans of all others."""
     listing, scan = wanted.listing, wanted.reader
     needed = (*scan.projection, *(column.path for column in scan.predicate.columns))
     readable = ReadableFiles.none(listing.files.num_rows)
-    is_for_spark = reader == SPARK or (reader == AUTO and not _are_many_and_small(wanted))
+    is_for_spark = reader == SPARK or (reader == AUTO and not _has_many_small_files(wanted))
     if is_for_spark and reads_table(spark, wanted.source, needed) and own.can_test():
         readable = readable_files(wanted.source, listing.files, needed, SparkEngine(spark))
     for_spark = np.flatnonzero(readable.naming >= 0)
     others = listing.take(np.flatnonzero(readable.naming < 0))
     planned = [wanted.plan(others)] if others.files.num_rows else []
-    if reader == AUTO and _may_be_narrow(wanted, listing.take(for_spark)):
-        left, in_pages = _looked_into(wanted, listing.take(for_spark))
+    if reader == AUTO and _may_be_selective(wanted, listing.take(for_spark)):
+        left, in_pages = _plan_selective(wanted, listing.take(for_spark))
         if in_pages is not None:
             return [], [*planned, in_pages]
         for_spark = for_spark[left]
@@ -125,8 +124,8 @@ def _shared_out(
     ], planned
 
 
-def _looked_into(wanted: Wanted, listing: FileListing) -> tuple[npt.NDArray[np.int64], PlannedFiles | None]:
-    """The files of which some row group is left, by their numbers; planned to their pages where those are narrow."""
+def _plan_selective(wanted: Wanted, listing: FileListing) -> tuple[npt.NDArray[np.int64], PlannedFiles | None]:
+    """Return the positions of files with remaining row groups, and a page-level plan if the filter is selective."""
     groups = wanted.plan(listing, to_pages=False).row_groups
     left, first = np.unique(groups.units.file, return_index=True)
     narrow = NARROW * (groups.report.bytes_total or 0)
@@ -137,20 +136,20 @@ def _looked_into(wanted: Wanted, listing: FileListing) -> tuple[npt.NDArray[np.i
     if len(left) > SAMPLED and bytes_left.sum() > narrow:
         sample = np.linspace(0, len(left) - 1, SAMPLED).astype(np.int64)
         in_pages = int(wanted.plan(files.take(sample)).row_groups.units.bytes.sum())
-        # Whether it is as narrow as that everywhere shows when all are planned.
+        # The plan of all files then shows whether the filter is as selective everywhere.
         if in_pages * bytes_left.sum() > 2 * narrow * max(1, bytes_left[sample].sum()):
             return left, None
     planned = wanted.plan(files)
     return left, planned if int(planned.row_groups.units.bytes.sum()) <= narrow else None
 
 
-def _are_many_and_small(wanted: Wanted) -> bool:
+def _has_many_small_files(wanted: Wanted) -> bool:
     sizes = wanted.listing.files["size"]
     small = SMALL_LOCAL_FILE if wanted.source.storage.is_local else SMALL_FILE
     return bool(len(sizes) > FEW_FILES and (pc.sum(sizes).as_py() or 0) < small * len(sizes))
 
 
-def _may_be_narrow(wanted: Wanted, listing: FileListing) -> bool:
+def _may_be_selective(wanted: Wanted, listing: FileListing) -> bool:
     tested = {column.path[0] for column in wanted.reader.predicate.columns}
     is_tested = bool(tested - set(wanted.source.partition_columns))
     size = pc.sum(listing.files["size"]).as_py() or 0

@@ -1,8 +1,8 @@
-"""Types of Arrow as types of Spark, for rows and for metadata, and batches made to fit them.
+"""Map Arrow types to Spark types, for rows and for metadata, and convert batches to them.
 
-Rows keep what they are as far as Spark has it: unsigned numbers become the next larger signed ones, half floats
-floats, times of a nanosecond those of a microsecond. Metadata is only compared and computed with, so there timestamps
-are of UTC and without a zone (the zone of a session must not change what is skipped), and times of day are numbers.
+Rows keep their types if Spark supports them: unsigned integers become the next larger signed type, half floats become
+floats, nanoseconds become microseconds. Metadata is only compared and computed with, so its timestamps are in UTC
+without a zone (the session's time zone must not affect skipping), and times of day are numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SAME = frozenset(
 
 
 def row_type(data_type: pa.DataType, what: str) -> pa.DataType:
-    """The type of Arrow that Spark takes for values of a type; `what` names them in an error."""
+    """Return the Arrow type that Spark accepts for values of a type; `what` names the values in an error."""
     if data_type in _SAME:
         return data_type
     if data_type in _WIDER:
@@ -63,7 +63,7 @@ def row_type(data_type: pa.DataType, what: str) -> pa.DataType:
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type) or pa.types.is_fixed_size_list(data_type):
         return pa.list_(_row_field(data_type.value_field, what).with_name("element"))
     raise UnsupportedFeature(
-        f"{what} is {type_name(data_type)}, a type that Spark does not have: leave it out with columns=[…], or read "
+        f"{what} is {type_name(data_type)}, a type that Spark does not support: leave it out with columns=[…], or read "
         "with to_arrow()"
     )
 
@@ -73,19 +73,19 @@ def _row_field(field: pa.Field, what: str) -> pa.Field:
 
 
 def row_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema in which Spark takes rows of a table."""
+    """Return the schema in which Spark accepts the rows of a table."""
     return pa.schema([_row_field(field, f"the column {field.name!r}") for field in schema])
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """A schema made by `row_schema` or `metadata_schema` in Spark's words, nullability and all."""
+    """Return a schema of `row_schema` or `metadata_schema` as a Spark schema, with nullability."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in schema])
 
 
 def spark_type(data_type: pa.DataType) -> DataType:
-    """One of the types that `row_type` gives in Spark's words."""
+    """Return a type of `row_type` as a Spark type."""
     from pyspark.sql import types as spark
 
     if pa.types.is_struct(data_type):
@@ -120,34 +120,36 @@ def spark_type(data_type: pa.DataType) -> DataType:
 
 
 def asked_schema(schema: pa.Schema, asked: StructType) -> pa.Schema:
-    """A schema made by `row_schema` with the names, and what may be NULL, of one that somebody asked for."""
+    """Return a schema of `row_schema` with the names and nullability of a requested schema."""
     pairs = zip(schema, asked.fields, strict=True)
-    return pa.schema([pa.field(each.name, _asked_type(own.type, each.dataType), each.nullable) for own, each in pairs])
+    return pa.schema(
+        [pa.field(each.name, _to_requested_type(own.type, each.dataType), each.nullable) for own, each in pairs]
+    )
 
 
-def _asked_type(data_type: pa.DataType, asked: Any) -> pa.DataType:
+def _to_requested_type(data_type: pa.DataType, asked: Any) -> pa.DataType:
     if pa.types.is_struct(data_type):
         return pa.struct(list(asked_schema(pa.schema(list(data_type)), asked)))
     if pa.types.is_map(data_type):
         key, value = data_type.key_field, data_type.item_field
         return pa.map_(
-            key.with_type(_asked_type(key.type, asked.keyType)),
-            value.with_type(_asked_type(value.type, asked.valueType)).with_nullable(asked.valueContainsNull),
+            key.with_type(_to_requested_type(key.type, asked.keyType)),
+            value.with_type(_to_requested_type(value.type, asked.valueType)).with_nullable(asked.valueContainsNull),
         )
     if pa.types.is_list(data_type):
         element = data_type.value_field
-        inner = _asked_type(element.type, asked.elementType)
+        inner = _to_requested_type(element.type, asked.elementType)
         return pa.list_(element.with_type(inner).with_nullable(asked.containsNull))
     return data_type
 
 
 def has_nested_requirement(schema: pa.Schema) -> bool:
-    """Whether something inside a column may not be NULL."""
+    """Return whether a nested field is declared not NULL."""
     waiting = [field.type for field in schema]
     while waiting:
         data_type = waiting.pop()
         if pa.types.is_map(data_type):
-            fields = [data_type.item_field]  # keys are never NULL, in Spark neither
+            fields = [data_type.item_field]  # keys are never NULL, in Spark as well
             waiting.append(data_type.key_type)
         else:
             fields = [data_type.field(index) for index in range(data_type.num_fields)]
@@ -158,26 +160,26 @@ def has_nested_requirement(schema: pa.Schema) -> bool:
 
 
 def fit_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of a table's rows in the schema that `row_schema` made for them."""
-    arrays = [_fitted(values, field.type) for values, field in zip(batch.columns, schema, strict=True)]
+    """Return a batch of a table's rows in the schema of `row_schema`."""
+    arrays = [_convert(values, field.type) for values, field in zip(batch.columns, schema, strict=True)]
     for values, field in zip(arrays, schema, strict=True):
         if values.null_count and not field.nullable:
-            # Spark would take it for whatever lies in memory.
+            # Spark would read arbitrary memory as the value.
             raise CorruptFile(about_null(field.name))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def about_null(column: str) -> str:
-    return f"the column {column!r} holds NULL in a file, and its table says that it never does"
+    return f"the column {column!r} has NULL in a file, but the table declares it NOT NULL"
 
 
-def _fitted(values: pa.Array, target: pa.DataType) -> pa.Array:
+def _convert(values: pa.Array, target: pa.DataType) -> pa.Array:
     if values.type == target:
         return values
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if pa.types.is_timestamp(target) and values.type.unit != "us":
-        # Cut off towards the past, as Arrow's own cast does not.
+        # Round towards the past, unlike Arrow's cast.
         return in_unit(values.view(pa.timestamp(values.type.unit)), "us").view(target)
     if pa.types.is_unsigned_integer(values.type) and pa.types.is_decimal(target):
         return pc.cast(values, target)
@@ -188,7 +190,7 @@ def _fitted(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def metadata_type(data_type: pa.DataType) -> pa.DataType | None:
-    """The type in which Spark computes with values of a type as metadata; None where it cannot."""
+    """Return the type in which Spark computes with values of a type as metadata; None if it is unsupported."""
     if data_type in _SAME:
         return data_type
     if data_type in _WIDER:
@@ -200,7 +202,7 @@ def metadata_type(data_type: pa.DataType) -> pa.DataType | None:
     if is_bytes(data_type):
         return types.BINARY
     if pa.types.is_timestamp(data_type):
-        # Of a nanosecond Spark knows nothing, and counted in microseconds a bound would be another.
+        # Spark has no nanoseconds, and rounding a bound to microseconds would change it.
         return types.TIMESTAMP_NTZ if data_type.unit != "ns" else None
     if pa.types.is_time(data_type) or pa.types.is_duration(data_type):
         return types.LONG
@@ -212,13 +214,13 @@ def metadata_type(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def metadata_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of metadata that Spark can compute with."""
+    """Return the schema of the metadata columns that Spark can compute with."""
     found = [(field.name, metadata_type(field.type)) for field in schema]
     return pa.schema([(name, data_type) for name, data_type in found if data_type is not None])
 
 
 def fit_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of metadata in the schema of `metadata_schema`."""
+    """Return a batch of metadata in the schema of `metadata_schema`."""
     schema = metadata_schema(batch.schema)
     arrays = []
     for field in schema:
@@ -230,17 +232,17 @@ def fit_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
         if pa.types.is_timestamp(values.type) and values.type.unit != "us":
             values = _within_microseconds(values)
         arrays.append(values if values.type == field.type else pc.cast(values, field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else _rows(batch.num_rows)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else _make_empty_rows(batch.num_rows)
 
 
 def _within_microseconds(values: pa.TimestampArray) -> pa.TimestampArray:
-    """Timestamps, and NULL (which is unknown) in place of those that are too far away to be counted so."""
+    """Return timestamps with NULL (unknown) instead of those outside the range of microseconds."""
     counts = values.view(pa.int64())
     most = (2**63 - 1) * types.UNITS_PER_SECOND[values.type.unit] // 1_000_000
     fits = pc.and_(pc.greater_equal(counts, -most), pc.less_equal(counts, most))
     return pc.if_else(fits, values, pa.scalar(None, values.type))
 
 
-def _rows(count: int) -> pa.RecordBatch:
-    """So many rows of nothing: a batch needs a column to know its length."""
+def _make_empty_rows(count: int) -> pa.RecordBatch:
+    """Return a batch with a number of rows and one column of NULLs: a batch without columns has no length."""
     return pa.record_batch({"": pa.nulls(count, types.LONG)})

@@ -1,1 +1,1 @@
-"""Adapters between the rules and what holds tables: lake tables, databases, tables in memory."""
+"""Connectors: lake tables, databases and in-memory tables, as the optimizer rules use them."""

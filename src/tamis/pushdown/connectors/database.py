@@ -1,7 +1,7 @@
-"""The connector of a database: what the rules push into a scan becomes a query that the database runs.
+"""The database connector: operations that the rules push into a scan become a SQL query that the database runs.
 
-A handle is a `Query`. Every call makes a larger one and tries to write it in the dialect of the database; where that
-fails because the database would mean something else, the call says no and the operation stays above the scan.
+A handle is a `Query`. Each call extends it and generates its SQL in the dialect of the database. If the dialect cannot
+express an operation with the same semantics, the call returns None and the operation stays above the scan.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tamis.tables.database.select import can_select, can_test, select
 from tamis.types import not_read
 
 DEEPEST = 100
-"""The deepest condition that is written into a query: databases take no deeper ones gladly."""
+"""The maximum depth of a condition in a query: databases have trouble with deeper ones."""
 
 
 class DatabaseConnector(Connector):
-    """The tables of one database, under the name that a session gives it."""
+    """A connector for the tables of one database."""
 
     def __init__(self, name: str, database: Database) -> None:
         self.name = name
@@ -63,7 +63,7 @@ class DatabaseConnector(Connector):
         if len(set(folded)) < len(folded):
             raise AmbiguousColumn(
                 f"the table {found.name!r} in {self.database.place} has columns that differ only by case: "
-                "read it through a view that names them otherwise"
+                "read it through a view that renames them"
             )
         return over(found)
 
@@ -71,21 +71,21 @@ class DatabaseConnector(Connector):
         return self.database.table_names()
 
     def names(self, handle: Handle) -> Sequence[str]:
-        table = _query(handle).source
+        table = _as_query(handle).source
         return (table.name, f"{table.schema}.{table.name}") if isinstance(table, DatabaseTable) else ()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.database.close()
 
     def identity(self) -> Hashable:
         return self.database.identity()
 
     def columns(self, handle: Handle) -> pa.Schema:
-        return pa.schema([pa.field(column.name, column.type) for column in _query(handle).columns])
+        return pa.schema([pa.field(column.name, column.type) for column in _as_query(handle).columns])
 
     def properties(self, handle: Handle) -> Properties:
-        query = _query(handle)
+        query = _as_query(handle)
         rows = 1 if query.is_grouped and not query.selected else query.limit
         if rows is None and isinstance(query.source, DatabaseTable):
             if query.source not in self._rows:
@@ -95,32 +95,33 @@ class DatabaseConnector(Connector):
         return Properties(rows=rows, satisfied=self.satisfied(handle), is_filtered=not is_whole)
 
     def satisfied(self, handle: Handle) -> Expr:
-        query = _query(handle)
+        query = _as_query(handle)
         return TRUE if query.is_final else query.where
 
     def describe(self, handle: Handle) -> str:
-        return f"{self.database.place}: {self._text(_query(handle))}"
+        return f"{self.database.place}: {self._to_sql(_as_query(handle))}"
 
     # --- Pushdown -----------------------------------------------------------------------------------------------------
 
     def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
-        query = _query(handle)
+        query = _as_query(handle)
         if query.limit is not None:
             return None
         if query.is_grouped:
             query = over(query)
         known = set(conjuncts_of(query.where))
-        taken: list[Expr] = []
+        pushed: list[Expr] = []
         remaining: list[Expr] = []
         for conjunct in conjuncts_of(predicate):
             if self._can_test(query, conjunct):
-                taken += [] if conjunct in known else [conjunct]
+                pushed += [] if conjunct in known else [conjunct]
                 continue
             remaining.append(conjunct)
-            taken += [bound for bound in _bounds(conjunct) if bound not in known and self._can_test(query, bound)]
-        if not taken and len(remaining) == len(conjuncts_of(predicate)):
+            bounds = _derive_bounds(conjunct)
+            pushed += [bound for bound in bounds if bound not in known and self._can_test(query, bound)]
+        if not pushed and len(remaining) == len(conjuncts_of(predicate)):
             return None
-        where = and_(*(each for each in (*conjuncts_of(query.where), *taken) if each != TRUE))
+        where = and_(*(each for each in (*conjuncts_of(query.where), *pushed) if each != TRUE))
         return PushedFilter(replace(query, where=where), and_(*remaining))
 
     def _can_test(self, query: Query, condition: Expr) -> bool:
@@ -129,40 +130,40 @@ class DatabaseConnector(Connector):
 
     def push_pruning(self, handle: Handle, predicate: Expr) -> Query | None:
         pushed = self.push_filter(handle, predicate)
-        return None if pushed is None else _query(pushed.handle)
+        return None if pushed is None else _as_query(pushed.handle)
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
-        query = _query(handle)
+        query = _as_query(handle)
         needed = frozenset(column.path[0] for output in outputs for column in columns_of(output.expr))
         if len(needed) == len(query.columns):
             return None
         narrowed = query.taking(needed)
-        return PushedProjection(narrowed, _outputs(narrowed), tuple(outputs))
+        return PushedProjection(narrowed, _to_outputs(narrowed), tuple(outputs))
 
     def push_aggregation(
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
         if partial or not (keys or aggregates):
             return None
-        query = _query(handle)
+        query = _as_query(handle)
         source = over(query) if query.is_final else query
-        selected = [_key(each, source) for each in keys]
-        called = [_aggregate(each) for each in aggregates]
+        selected = [_select_key(each, source) for each in keys]
+        called = [_to_aggregated(each) for each in aggregates]
         found_keys = tuple(each for each in selected if each is not None)
         found_calls = tuple(each for each in called if each is not None)
         if len(found_keys) < len(selected) or len(found_calls) < len(called):
             return None
         grouped = replace(source, selected=found_keys, aggregates=found_calls, is_grouped=True, order=())
-        return PushedAggregation(grouped, _outputs(grouped)) if self._can_run(grouped) else None
+        return PushedAggregation(grouped, _to_outputs(grouped)) if self._can_run(grouped) else None
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
-        query = _query(handle)
+        query = _as_query(handle)
         if query.limit is not None and query.limit <= count:
             return None
         return PushedRows(replace(query, limit=count), guaranteed=True)
 
     def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
-        query = _query(handle)
+        query = _as_query(handle)
         source = over(query) if query.is_final else query
         order = tuple(Ordered(key.expr, key.descending, key.nulls_first) for key in keys)
         if query.order == order and query.limit == count:
@@ -178,47 +179,47 @@ class DatabaseConnector(Connector):
         pairs = [(one.path[0], other.path[0]) for one, other in criteria if _is_column(one) and _is_column(other)]
         if len(pairs) < len(criteria):
             return None
-        one, other = _query(left), _query(right)
-        names = _distinct([column.name for column in (*one.columns, *other.columns)])
+        one, other = _as_query(left), _as_query(right)
+        names = _make_distinct([column.name for column in (*one.columns, *other.columns)])
         joined = over(JoinOf(one, other, kind, tuple(pairs), names))
         if not self._can_run(joined):
             return None
         given = [*(column.name for column in one.columns), *(column.name for column in other.columns)]
         mapping = dict(zip(given, names, strict=True))
-        return PushedJoin(joined, _outputs(joined), mapping)
+        return PushedJoin(joined, _to_outputs(joined), mapping)
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
-        query = _query(handle)
-        self._refuse_not_read(query)
+        query = _as_query(handle)
+        self._check_types(query)
         self.database.check(query)
-        yield from self.database.run(self._text(query), query.columns)
+        yield from self.database.run(self._to_sql(query), query.columns)
 
-    def _refuse_not_read(self, query: Query) -> None:
+    def _check_types(self, query: Query) -> None:
         found = not_read(pa.schema([pa.field(column.name, column.type) for column in query.columns]))
         if found is not None:
             name, kind = found
             raise UnsupportedFeature(
-                f"the column {name!r} in {self.database.place} is {kind}, a type that is not read: leave it out, or "
-                "read it through a view that casts it"
+                f"the column {name!r} in {self.database.place} has the unsupported type {kind}: leave it out, or read "
+                "it through a view that casts it"
             )
 
     def _can_run(self, query: Query) -> bool:
         return can_select(query, self.database.dialect)
 
-    def _text(self, query: Query) -> str:
+    def _to_sql(self, query: Query) -> str:
         text = select(query, self.database.dialect)
-        assert text is not None  # every handle was written before it was returned
+        assert text is not None  # each handle was tested with can_select before it was returned
         return text
 
 
-def _query(handle: Handle) -> Query:
+def _as_query(handle: Handle) -> Query:
     assert isinstance(handle, Query)
     return handle
 
 
-def _outputs(query: Query) -> tuple[Output, ...]:
+def _to_outputs(query: Query) -> tuple[Output, ...]:
     return tuple(Output(column.name, column.type) for column in query.columns)
 
 
@@ -226,7 +227,7 @@ def _is_column(expr: Expr) -> TypeGuard[Column]:
     return isinstance(expr, Column) and len(expr.path) == 1
 
 
-def _key(key: Named, query: Query) -> Selected | None:
+def _select_key(key: Named, query: Query) -> Selected | None:
     match key.expr:
         case Column(path=(name,)):
             found = next((each.column for each in query.selected if each.column.name == name), None)
@@ -236,7 +237,7 @@ def _key(key: Named, query: Query) -> Selected | None:
             return None if data_type is None else Selected(DatabaseColumn(key.name, data_type, compares=True), key.expr)
 
 
-def _aggregate(call: AggregateCall) -> Aggregated | None:
+def _to_aggregated(call: AggregateCall) -> Aggregated | None:
     data_type = pa.int64() if call.function == "count" else call.type
     if data_type is None:
         return None
@@ -244,8 +245,8 @@ def _aggregate(call: AggregateCall) -> Aggregated | None:
     return Aggregated(column, call.function, call.args, call.distinct, call.filter)
 
 
-def _bounds(condition: Expr) -> list[Expr]:
-    """What holds wherever a list that is too long to be written has the value: that it lies between its ends."""
+def _derive_bounds(condition: Expr) -> list[Expr]:
+    """Return the bounds that an IN list implies, if it is too long for a query: its minimum and maximum."""
     match condition:
         case Call("in", (Column() as column, *items)) if len(items) > MOST_ITEMS:
             values = [item.value for item in items if isinstance(item, Literal) and not item.is_null]
@@ -258,15 +259,15 @@ def _bounds(condition: Expr) -> list[Expr]:
             return []
 
 
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, with numbers behind those that are there already, with whatever case."""
+def _make_distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, with numbers appended to repeated ones, ignoring case."""
     found: list[str] = []
-    taken: set[str] = set()
+    used: set[str] = set()
     for name in names:
         number, distinct = 1, name
-        while distinct.casefold() in taken:
+        while distinct.casefold() in used:
             number += 1
             distinct = f"{name}_{number}"
-        taken.add(distinct.casefold())
+        used.add(distinct.casefold())
         found.append(distinct)
     return tuple(found)

@@ -1,11 +1,11 @@
-"""Lake tables (Delta, Iceberg, Hive-style, single files) under the rules.
+"""The lake connector: Delta, Iceberg and Hive-style tables, and single files.
 
-| pushed      | what becomes of it                                                                                     |
+| pushed      | effect                                                                                                 |
 |-------------|--------------------------------------------------------------------------------------------------------|
-| filter      | all of it is tested by the scan, and prunes; what has functions that are not known here stays above    |
-| projection  | columns, and fields inside of them; expressions stay above                                             |
-| aggregation | counts, minima, maxima and sums, by keys that are constant in files: see `tamis.scan.aggregation`      |
-| limit       | as many rows, from as few files as hold them                                                           |
+| filter      | prunes, and the scan tests every row; conjuncts with unsupported functions stay above                  |
+| projection  | columns and struct fields are pushed; expressions stay above                                           |
+| aggregation | count, min, max and sum, by keys that are constant within files: see `tamis.scan.aggregation`          |
+| limit       | that many rows, from as few files as hold them                                                         |
 | top-n       | a few more rows than that, read in the order of bounds: see `tamis.scan.top_n`; the node stays above   |
 """
 
@@ -48,21 +48,21 @@ from tamis.tables.delta.table import DeltaTable
 from tamis.tables.source import FileListing, TableSource
 
 MOST_REMEMBERED = 1000
-"""Of how many handles properties are kept."""
+"""The number of handles whose properties are cached."""
 
 
 class LakeConnector(Connector):
-    """Tables that were opened, by names."""
+    """A connector for opened lake tables, by name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._tables: dict[tuple[str, ...], LakeHandle] = {}
         self._properties: dict[LakeHandle, tuple[TableSource, Properties]] = {}
-        self._lies_together: dict[tuple[LakeHandle, Column], tuple[TableSource, bool | None]] = {}
+        self._clustering: dict[tuple[LakeHandle, Column], tuple[TableSource, bool | None]] = {}
         self._listings = Listings()
 
     def add(self, name: tuple[str, ...], source: TableSource) -> LakeHandle:
-        """Make a table known by a name, in the place of what had it before."""
+        """Register a table under a name, and replace the one that had this name."""
         handle = self._tables[name] = LakeHandle.of(name, source)
         return handle
 
@@ -70,21 +70,21 @@ class LakeConnector(Connector):
         return self._tables.get(name)
 
     def columns(self, handle: Handle) -> pa.Schema:
-        return _lake(handle).schema
+        return _as_lake(handle).schema
 
     def describe(self, handle: Handle) -> str:
-        given = _lake(handle)
+        given = _as_lake(handle)
         state = "" if split_state(given.name[-1]) is None else f" at version {given.version}"
         parts = [f"{given.source.format} table {given.source.name!r}{state}"]
         if given.aggregation is not None:
-            parts.append("summed as it is read" if given.sums_rows else "aggregated from metadata where it tells")
+            parts.append("summed while reading" if given.sums_rows else "aggregated from metadata where possible")
         parts.append(f"columns {', '.join(each.name for each in given.columns) or 'none'}")
         if given.predicate != TRUE:
             parts.append(f"where {shown(given.predicate)}")
         if given.pruning != TRUE:
-            parts.append(f"pruned by {_short(shown(given.pruning))}")
+            parts.append(f"pruned by {_shorten(shown(given.pruning))}")
         if given.sieves:
-            parts.append(f"sieved by keys in {', '.join(column.name for column, _ in given.sieves)}")
+            parts.append(f"Bloom join filter on {', '.join(column.name for column, _ in given.sieves)}")
         if given.limit is not None:
             parts.append(f"at most {given.limit} rows")
         if given.top is not None:
@@ -92,13 +92,13 @@ class LakeConnector(Connector):
         return "; ".join(parts)
 
     def satisfied(self, handle: Handle) -> Expr:
-        return satisfied_by(_lake(handle))
+        return satisfied_by(_as_lake(handle))
 
     def properties(self, handle: Handle) -> Properties:
-        """What listing the files tells. It is asked once for a handle."""
-        given = _lake(handle)
+        """Return the properties of a handle, from a listing of its files, cached for each handle."""
+        given = _as_lake(handle)
         source, known = self._properties.get(given, (None, None))
-        # A folder that is opened again has equal handles, and maybe other files.
+        # A directory that is opened again has equal handles, but its files may differ.
         if known is None or source is not given.source:
             if len(self._properties) >= MOST_REMEMBERED:
                 self._properties.clear()
@@ -107,32 +107,32 @@ class LakeConnector(Connector):
         return known
 
     def lies_together(self, handle: Handle, column: Expr) -> bool | None:
-        given = _lake(handle)
+        given = _as_lake(handle)
         found = given.column(column.path[0]) if isinstance(column, Column) and len(column.path) == 1 else None
         if found is None or given.aggregation is not None:
             return None
         key = given, found.column
-        source, known = self._lies_together.get(key, (None, None))
+        source, known = self._clustering.get(key, (None, None))
         if source is not given.source:
-            if len(self._lies_together) >= MOST_REMEMBERED:
-                self._lies_together.clear()
+            if len(self._clustering) >= MOST_REMEMBERED:
+                self._clustering.clear()
             known = lies_together(given, found.column, self._listings)
-            self._lies_together[key] = given.source, known
+            self._clustering[key] = given.source, known
         return known
 
     def listing(self, handle: LakeHandle) -> FileListing:
-        """The files that may hold a row of a handle, listed once."""
+        """Return the files that may hold a row of a handle; the listing is cached."""
         return self._listings.of(handle)
 
     # --- Pushdown -----------------------------------------------------------------------------------------------------
 
     def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
-        given = _lake(handle)
+        given = _as_lake(handle)
         if given.has_cut:
             return None
         own, others = [], []
         for conjunct in conjuncts_of(predicate):
-            found = _in_table(conjunct, given)
+            found = _to_table_columns(conjunct, given)
             if found is None:
                 others.append(conjunct)
             else:
@@ -144,16 +144,16 @@ class LakeConnector(Connector):
         return PushedFilter(replace(given, predicate=both), and_(*others))
 
     def push_pruning(self, handle: Handle, predicate: Expr) -> LakeHandle | None:
-        given = _lake(handle)
+        given = _as_lake(handle)
         if given.has_cut or given.aggregation is not None:
             return None
-        own = _in_table(predicate, given)
+        own = _to_table_columns(predicate, given)
         if own is None:
             return None
         return replace(given, pruning=own if given.pruning == TRUE else and_(given.pruning, own))
 
     def push_keys(self, handle: Handle, column: Expr, keys: KeySieve) -> LakeHandle | None:
-        given = _lake(handle)
+        given = _as_lake(handle)
         if given.has_cut or given.aggregation is not None or not isinstance(column, Column):
             return None
         found = given.column(column.path[0]) if len(column.path) == 1 else None
@@ -162,19 +162,19 @@ class LakeConnector(Connector):
         return replace(given, sieves=(*given.sieves, (found, keys)))
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
-        given = _lake(handle)
+        given = _as_lake(handle)
         if given.aggregation is not None:
             return None
-        wanted = [_inside(path, given) for path in paths_of(output.expr for output in outputs)]
+        wanted = [_resolve_path(path, given) for path in paths_of(output.expr for output in outputs)]
         if given.top is not None and not any(_is_inside(given.top.column.path, each.path) for each in wanted):
-            # The order needs it, whoever else does not.
+            # The top-n needs its sort column, even if the outputs do not.
             wanted.append(given.top.column)
         columns = tuple(dict.fromkeys(wanted))
         if columns == given.columns:
             return None
-        names = _distinct_names([each.name for each in columns])
+        names = _make_distinct([each.name for each in columns])
         named = tuple(replace(each, name=name) for each, name in zip(columns, names, strict=True))
-        by_path = {_path_in(given, each.path): each for each in named}
+        by_path = {_to_handle_path(given, each.path): each for each in named}
         replacements = {path: Column((each.name,), type=each.type) for path, each in by_path.items()}
         return PushedProjection(
             replace(given, columns=named),
@@ -185,20 +185,20 @@ class LakeConnector(Connector):
     def push_aggregation(
         self, handle: Handle, partial: bool, keys: Sequence[Named], aggregates: Sequence[AggregateCall]
     ) -> PushedAggregation | None:
-        given = _lake(handle)
+        given = _as_lake(handle)
         if given.has_cut or given.aggregation is not None or not (keys or aggregates):
             return None
         if any(map(is_average, aggregates)):
             parts = Parts.of(aggregates)
             pushed = self.push_aggregation(handle, partial, keys, parts.calls)
             return None if pushed is None else replace(pushed, values=parts.values(pushed.columns[len(keys) :]))
-        own_keys = [_key(key, given) for key in keys]
-        measures = [_measure(call, given) for call in aggregates]
+        own_keys = [_find_key(key, given) for key in keys]
+        measures = [_to_measure(call, given) for call in aggregates]
         if None in own_keys or None in measures:
             return None
         keys_of_table = [key for key in own_keys if key is not None]
         known = tuple(measure for measure in measures if measure is not None)
-        names = _distinct_names([*(key.name for key in keys), *(call.name for call in aggregates)])
+        names = _make_distinct([*(key.name for key in keys), *(call.name for call in aggregates)])
         columns = [
             *(LakeColumn(name, key.path, key.type) for name, key in zip(names, keys_of_table, strict=False)),
             *(LakeColumn(name, (), each.type) for name, each in zip(names[len(keys) :], known, strict=True)),
@@ -210,7 +210,7 @@ class LakeConnector(Connector):
         return True
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
-        given = _lake(handle)
+        given = _as_lake(handle)
         if given.aggregation is not None or given.top is not None:
             return None
         if given.limit is not None and given.limit <= count:
@@ -218,7 +218,7 @@ class LakeConnector(Connector):
         return PushedRows(replace(given, limit=count), guaranteed=True)
 
     def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
-        given = _lake(handle)
+        given = _as_lake(handle)
         if given.has_cut or given.aggregation is not None or not keys:
             return None
         first = keys[0]
@@ -233,30 +233,33 @@ class LakeConnector(Connector):
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def scan_of(self, handle: Handle) -> Scan | None:
-        """The scan that reads a handle, whose columns are those of the table; None where no scan alone does."""
-        given = _lake(handle)
+        """Return the scan that reads a handle, with the columns of the table.
+
+        Return None for aggregations and top-n, which need more than a scan.
+        """
+        given = _as_lake(handle)
         if given.aggregation is not None or given.top is not None:
             return None
         return scan_of_rows(given, self._listings)
 
     def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
-        return read_handle(_lake(handle), self._listings)
+        return read_handle(_as_lake(handle), self._listings)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-def _lake(handle: Handle) -> LakeHandle:
-    assert isinstance(handle, LakeHandle), f"a handle of another connector: {handle!r}"
+def _as_lake(handle: Handle) -> LakeHandle:
+    assert isinstance(handle, LakeHandle), f"expected a LakeHandle, found {handle!r}"
     return handle
 
 
 # --- Filters ----------------------------------------------------------------------------------------------------------
 
 
-def _in_table(conjunct: Expr, handle: LakeHandle) -> Expr | None:
-    """A conjunct over columns of the table; None where the scan cannot test it."""
+def _to_table_columns(conjunct: Expr, handle: LakeHandle) -> Expr | None:
+    """Return a conjunct over columns of the table; None if the scan cannot evaluate it."""
     if not is_deterministic(conjunct):
         return None
     calls = (node for node in walk(conjunct) if isinstance(node, Call))
@@ -265,7 +268,7 @@ def _in_table(conjunct: Expr, handle: LakeHandle) -> Expr | None:
     keys = None if handle.aggregation is None else {key.path for key in handle.aggregation.keys}
     columns = columns_of(conjunct)
     if keys is not None and not columns:
-        # It drops groups, and not rows: without keys there is a group of no rows too.
+        # Such a conjunct drops groups, not rows: without keys there is one group even for no rows.
         return None
     replacements: dict[Path, Column] = {}
     for column in columns:
@@ -278,13 +281,13 @@ def _in_table(conjunct: Expr, handle: LakeHandle) -> Expr | None:
         source = handle.source
         predicate = make_predicate(own, source.schema, source.name, source.partition_columns)
     except ExpressionError:
-        # The engine above may know what to do with it.
+        # The engine above the scan may support it.
         return None
     return own if _can_evaluate(predicate.expr, source.schema) else None
 
 
 def _can_evaluate(expr: Expr, schema: pa.Schema) -> bool:
-    """Whether functions take what they are given here: an engine may convert where we do not, as for `upper(7)`."""
+    """Return whether the scan supports the argument types: an engine may convert where it does not (`upper(7)`)."""
     if can_evaluate(expr):
         return True
     names = {column.path[0] for column in columns_of(expr)}
@@ -300,8 +303,8 @@ def _can_evaluate(expr: Expr, schema: pa.Schema) -> bool:
 # --- Projections ------------------------------------------------------------------------------------------------------
 
 
-def _inside(path: Path, handle: LakeHandle) -> LakeColumn:
-    """The column, or the field inside of one, that a path names; the innermost struct where the rest is in a list."""
+def _resolve_path(path: Path, handle: LakeHandle) -> LakeColumn:
+    """Return the column or struct field that a path names; the innermost struct if the path continues into a list."""
     column = handle.column(path[0])
     assert column is not None, f"no column {path[0]!r} in {handle}"
     found = column
@@ -313,8 +316,8 @@ def _inside(path: Path, handle: LakeHandle) -> LakeColumn:
     return found
 
 
-def _path_in(handle: LakeHandle, path: Path) -> Path:
-    """A path of the table as the columns of a handle have it."""
+def _to_handle_path(handle: LakeHandle, path: Path) -> Path:
+    """Return the path of a table column or field, under the column names of a handle."""
     column = next(each for each in handle.columns if _is_inside(path, each.path))
     return (column.name, *path[len(column.path) :])
 
@@ -323,7 +326,7 @@ def _is_inside(path: Path, other: Path) -> bool:
     return path[: len(other)] == other
 
 
-def _distinct_names(names: Sequence[str]) -> list[str]:
+def _make_distinct(names: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for name in names:
         number, own = 1, name
@@ -337,8 +340,8 @@ def _distinct_names(names: Sequence[str]) -> list[str]:
 # --- Aggregation ------------------------------------------------------------------------------------------------------
 
 
-def _key(key: Named, handle: LakeHandle) -> Column | None:
-    """A key by which metadata tells groups apart: a column that has one value throughout a file."""
+def _find_key(key: Named, handle: LakeHandle) -> Column | None:
+    """Return the column of a key if metadata can group by it: it has one value within each file. Else None."""
     if not isinstance(key.expr, Column) or len(key.expr.path) != 1:
         return None
     column = handle.column(key.expr.path[0])
@@ -348,16 +351,16 @@ def _key(key: Named, handle: LakeHandle) -> Column | None:
 
 
 def constant_in_files(source: TableSource) -> Collection[str]:
-    """The columns that have one value throughout most files."""
+    """Return the columns that have a single value within most files."""
     if source.format != "iceberg":
         return source.partition_columns
-    # Few need what it imports.
+    # Imported lazily: Iceberg's dependencies are optional.
     from tamis.tables.iceberg.table import IcebergTable
 
     return source.layout.identity_columns if isinstance(source, IcebergTable) else ()
 
 
-def _measure(call: AggregateCall, handle: LakeHandle) -> Measure | None:
+def _to_measure(call: AggregateCall, handle: LakeHandle) -> Measure | None:
     if call.filter is not None:
         return None
     match call.function, call.args:
@@ -369,17 +372,17 @@ def _measure(call: AggregateCall, handle: LakeHandle) -> Measure | None:
             column = handle.column(argument.path[0])
             if column is None:
                 return None
-            found = _inside(argument.path, handle)
+            found = _resolve_path(argument.path, handle)
             if len(found.path) != len(column.path) + len(argument.path) - 1:
                 return None
-            return _measure_of(function, found, handle, is_distinct=call.distinct)
+            return _measure_column(function, found, handle, is_distinct=call.distinct)
         case _:
             return None
 
 
-def _measure_of(function: Function, column: LakeColumn, handle: LakeHandle, *, is_distinct: bool) -> Measure | None:
+def _measure_column(function: Function, column: LakeColumn, handle: LakeHandle, *, is_distinct: bool) -> Measure | None:
     if function == "count":
-        # A struct may be NULL where no leaf tells of it.
+        # The null counts of leaf columns do not reveal whether a struct is NULL.
         return None if is_distinct or pa.types.is_nested(column.type) else Measure("count", column.column)
     if function == "sum":
         return Measure("sum", column.column) if can_sum(column.type) and not is_distinct else None
@@ -388,5 +391,5 @@ def _measure_of(function: Function, column: LakeColumn, handle: LakeHandle, *, i
 
 
 def _has_collation(column: LakeColumn, handle: LakeHandle) -> bool:
-    """Whether texts of a column have an order, and are equal, otherwise than byte by byte."""
+    """Return whether strings of a column compare by a collation instead of byte by byte."""
     return isinstance(handle.source, DeltaTable) and column.path in handle.source.snapshot.metadata.collations

@@ -1,9 +1,9 @@
-"""Averages, made of sums and counts: those of parts of a table can be put together.
+"""Averages from sums and counts, which can be combined across files.
 
     avg(x)  ─▶  CAST(sum(x) AS double) / CAST(count(x) AS double)
 
-An average of decimals has four digits more after the point than they have, as in Spark.
-So the embedded engine makes averages without keys; those of groups it may round otherwise in their last bit.
+The average of decimals has four more digits after the decimal point than they have, as in Spark.
+DuckDB computes averages without keys in the same way; averages of groups may differ in their last bit.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def is_average(call: AggregateCall) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """Aggregates without averages, each of them once, and the places of those that make each one that was asked for."""
+    """The distinct aggregates without averages, and the positions of those that each requested one is computed from."""
 
     calls: tuple[AggregateCall, ...]
     places: tuple[tuple[int, ...], ...]
     scales: tuple[int | None, ...]
-    """For each that was asked for, the digits after the point of the decimals that an average is made of."""
+    """For each requested average of decimals, the scale of these decimals; else None."""
 
     @staticmethod
     def of(aggregates: Sequence[AggregateCall]) -> Parts:
@@ -41,27 +41,27 @@ class Parts:
             functions = ("sum", "count") if is_average(call) else (call.function,)
             parts = (replace(call, name="", function=function) for function in functions)
             places.append(tuple(found.setdefault(part, len(found)) for part in parts))
-        calls = tuple(replace(call, name=f"{call.function}({_argument(call)})") for call in found)
-        return Parts(calls, tuple(places), tuple(map(_scale, aggregates)))
+        calls = tuple(replace(call, name=f"{call.function}({_format_arguments(call)})") for call in found)
+        return Parts(calls, tuple(places), tuple(map(_find_scale, aggregates)))
 
     def values(self, columns: Sequence[Output]) -> tuple[Expr, ...]:
-        """What was asked for, as expressions over columns with the parts."""
+        """Return the requested aggregates as expressions over the columns of the partial results."""
         return tuple(
-            _value([Column((columns[place].name,), type=columns[place].type) for place in places], scale)
+            _to_value([Column((columns[place].name,), type=columns[place].type) for place in places], scale)
             for places, scale in zip(self.places, self.scales, strict=True)
         )
 
 
-def _scale(call: AggregateCall) -> int | None:
+def _find_scale(call: AggregateCall) -> int | None:
     averaged = type_of(call.args[0]) if is_average(call) else None
     return averaged.scale if averaged is not None and pa.types.is_decimal(averaged) else None
 
 
-def _argument(call: AggregateCall) -> str:
+def _format_arguments(call: AggregateCall) -> str:
     return ", ".join(each.name if isinstance(each, Column) else shown(each) for each in call.args) or "*"
 
 
-def _value(parts: Sequence[Column], scale: int | None) -> Expr:
+def _to_value(parts: Sequence[Column], scale: int | None) -> Expr:
     if len(parts) == 1:
         return parts[0]
     quotient = Call("/", tuple(Call("cast", (part, Literal("double", STRING))) for part in parts))

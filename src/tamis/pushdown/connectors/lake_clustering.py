@@ -1,15 +1,15 @@
-"""Whether some values of a column lie in few of the files of a table, so that to know them saves reading.
+"""Detect whether a table is clustered by a column, so that a filter on a few of its values prunes much.
 
-| where the column is                                            | some of its values                            |
+| column                                                         | a few of its values                           |
 |----------------------------------------------------------------|-----------------------------------------------|
-| a partition column, or what partitions are made of             | are in few files                              |
-| in files whose ranges overlap little                           | are in few files                              |
-| in row groups or pages whose ranges overlap little, or that    | are in few places: some files are looked at,  |
-| have Bloom filters                                             | of a table of some size                       |
-| in none of these                                               | may be anywhere, and everything is read       |
+| a partition column, or a source column of a partition          | are in few files                              |
+| files have bounds that overlap little                          | are in few files                              |
+| row groups or pages have bounds that overlap little, or        | are in few row groups or pages (a sample of   |
+| Bloom filters                                                  | files is inspected, if the table is large)    |
+| none of these                                                  | may be anywhere, so everything is read        |
 
-Nobody knows of files that tell nothing of the column. To fetch what is not needed from afar takes longer than any
-planning: nothing is said of columns there but what partitions tell.
+Without statistics of the column, the answer is unknown. In object stores, inspecting files would take longer than it
+saves, so only partitions are considered there.
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ from tamis.skipping.metadata import metadata_name
 from tamis.tables.source import FILE_FORMAT, PARQUET, TableSource
 
 MOST_OVERLAP = 0.5
-"""Where the ranges of a typical value are more than so much of all, to know it leaves out little."""
+"""If a typical value is within more than this share of all ranges, a filter on it prunes too little."""
 
 MOST_COMPARED = 10_000
-"""The bounds of so many files tell enough of how they overlap."""
+"""The overlap is estimated from the bounds of at most this many files."""
 
 MOST_LOOKED_AT = 4
-"""Into so many files, from the first to the last: each costs a few milliseconds."""
+"""The number of files that are inspected, spread from the first to the last: each costs a few milliseconds."""
 
 WORTH_LOOKING = 8 * 1024 * 1024
-"""Of fewer bytes, files are sooner read than looked into."""
+"""Tables with fewer bytes are read faster than inspected."""
 
 
 def lies_together(handle: LakeHandle, column: Column, listings: Listings) -> bool | None:
-    """Whether some values of a column of the table lie in little of what a handle reads; None where nobody knows."""
+    """Return whether the rows that a handle reads are clustered by a column of the table; None if that is unknown."""
     source = handle.source
     if column.type is None or pa.types.is_nested(column.type):
         return None
-    if column.path[0] in source.partition_columns or column.path in _partition_sources(source):
+    if column.path[0] in source.partition_columns or column.path in _find_partition_sources(source):
         return True
     if not source.storage.is_local:
         return None
-    described = listings.described(handle, column)
-    if described is not None:
-        overlap = _overlap(described, column)
+    statistics = listings.described(handle, column)
+    if statistics is not None:
+        overlap = _estimate_overlap(statistics, column)
         if overlap is not None and overlap <= MOST_OVERLAP:
             return True
-    return _lies_together_in_files(handle, column, listings)
+    return _is_clustered_in_files(handle, column, listings)
 
 
-def _partition_sources(source: TableSource) -> frozenset[Path]:
-    """The columns of which the partitions of an Iceberg table are made."""
+def _find_partition_sources(source: TableSource) -> frozenset[Path]:
+    """Return the source columns of the partition fields of an Iceberg table."""
     if source.format != "iceberg":
         return frozenset()
-    # Few need what it imports.
+    # Imported lazily: Iceberg's dependencies are optional.
     from tamis.tables.iceberg.table import IcebergTable
 
     if not isinstance(source, IcebergTable):
@@ -76,35 +76,35 @@ def _partition_sources(source: TableSource) -> frozenset[Path]:
     return frozenset(layout.columns[number].path for number in numbers if number in layout.columns)
 
 
-def _overlap(described: pa.Table, column: Column) -> float | None:
-    """The share of the files in which a typical value may be; None where no bounds are known."""
+def _estimate_overlap(statistics: pa.Table, column: Column) -> float | None:
+    """Return the share of the files that may hold a typical value; None without bounds."""
     lower, upper, nulls = (metadata_name(kind, column.path) for kind in ("lower", "upper", "null_count"))
-    if not {lower, upper} <= set(described.column_names):
+    if not {lower, upper} <= set(statistics.column_names):
         return None
-    if described.num_rows > MOST_COMPARED:
-        described = described.take(pa.array(_some(described.num_rows, MOST_COMPARED)))
-    is_empty = np.zeros(described.num_rows, bool)
-    if nulls in described.column_names:
-        is_empty = np.asarray(pc.fill_null(pc.equal(described[nulls], described["num_records"]), False), bool)
-    return range_overlap(described[lower].combine_chunks(), described[upper].combine_chunks(), is_empty)
+    if statistics.num_rows > MOST_COMPARED:
+        statistics = statistics.take(pa.array(_choose_sample(statistics.num_rows, MOST_COMPARED)))
+    is_empty = np.zeros(statistics.num_rows, bool)
+    if nulls in statistics.column_names:
+        is_empty = np.asarray(pc.fill_null(pc.equal(statistics[nulls], statistics["num_records"]), False), bool)
+    return range_overlap(statistics[lower].combine_chunks(), statistics[upper].combine_chunks(), is_empty)
 
 
-def _lies_together_in_files(handle: LakeHandle, column: Column, listings: Listings) -> bool | None:
-    """The same as some of the files tell, by their row groups or pages."""
+def _is_clustered_in_files(handle: LakeHandle, column: Column, listings: Listings) -> bool | None:
+    """Return whether a sample of the files is clustered by a column, in row groups or pages; None if unknown."""
     files = listings.of(handle).files
     if FILE_FORMAT in files.column_names and not pc.all(pc.equal(files[FILE_FORMAT], PARQUET)).as_py():
         return None
     if not files.num_rows or pc.sum(files["size"]).as_py() < WORTH_LOOKING:
         return False
-    chosen = pa.array(_some(files.num_rows, MOST_LOOKED_AT))
-    some = files.select(["path", "size", "modified_ns"]).take(chosen).to_pylist()
+    chosen = pa.array(_choose_sample(files.num_rows, MOST_LOOKED_AT))
+    sample = files.select(["path", "size", "modified_ns"]).take(chosen).to_pylist()
     try:
-        found = [each for file in some for each in _inspected(handle.source, column, **file)]
+        found = [each for file in sample for each in _inspect_column(handle.source, column, **file)]
     except TamisError:
-        # It need not be one of those that are read, and whoever reads it tells what is wrong with it.
+        # The scan may not read this file. If it does, it raises the error.
         return None
-    if len(found) != len(some):
-        # Files call something else so, a struct say.
+    if len(found) != len(sample):
+        # In some file, another field has this name, for example a struct.
         return None
     if any(pc.any(each.row_groups["bloom_filter"]).as_py() for each in found):
         return True
@@ -118,13 +118,13 @@ def _lies_together_in_files(handle: LakeHandle, column: Column, listings: Listin
     return None if overlap is None else overlap <= MOST_OVERLAP
 
 
-def _some(count: int, most: int) -> npt.NDArray[np.int64]:
-    """The places of some of so many, from the first to the last."""
+def _choose_sample(count: int, most: int) -> npt.NDArray[np.int64]:
+    """Return at most `most` positions below `count`, spread from the first to the last."""
     return np.unique(np.linspace(0, count - 1, most).astype(np.int64))
 
 
-def _inspected(
+def _inspect_column(
     source: TableSource, column: Column, path: str, size: int, modified_ns: int | None
 ) -> Sequence[ColumnInspection]:
-    # By the name that the file has: where the table has another, nobody knows.
+    # By the physical name: if the logical name differs, nothing is found and the answer is unknown.
     return inspect_file(ParquetFile.load(source.storage, path, size, modified_ns), name_of(column.path)).columns

@@ -1,4 +1,4 @@
-"""What a scan of a lake table reads: a value that says it, and how it changes with what is pushed into it."""
+"""The handle of the lake connector: a value that describes what a scan of a lake table reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Path: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class LakeColumn:
-    """A column of a handle: one of the table, or a field inside of one; without a path, what was computed."""
+    """A column of a handle: a table column, a struct field, or (without a path) an aggregate."""
 
     name: str
     path: Path
@@ -25,13 +25,13 @@ class LakeColumn:
 
     @property
     def column(self) -> Column:
-        """As the table knows it."""
+        """The column of the table."""
         return Column(self.path, type=self.type, exact=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """Measures of the matching rows by keys; the columns of the handle are those, in this order."""
+    """Measures of the matching rows, grouped by keys. The columns of the handle are the keys, then the measures."""
 
     keys: tuple[Column, ...]
     measures: tuple[Measure, ...]
@@ -39,7 +39,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class TopRows:
-    """The first rows by one or more columns of the handle."""
+    """A top-n by one column of the handle. `with_ties` keeps the ties of its last row, for sort keys applied above."""
 
     column: LakeColumn
     descending: bool
@@ -52,7 +52,7 @@ class TopRows:
 class LakeHandle:
     """A scan of a table at one version.
 
-    Rows are filtered first; then they are aggregated, or limited, or the first of them by an order are taken.
+    Rows are filtered first, and then aggregated, limited or reduced to a top-n.
     """
 
     name: tuple[str, ...]
@@ -61,11 +61,11 @@ class LakeHandle:
     source: TableSource = field(compare=False, repr=False)
     columns: tuple[LakeColumn, ...]
     predicate: Expr = TRUE
-    """Over columns of the table."""
+    """The filter, over columns of the table."""
     pruning: Expr = TRUE
-    """Over columns of the table too: rows for which it is not TRUE may be left out."""
+    """A pruning predicate, over columns of the table: rows for which it is not TRUE may be dropped."""
     sieves: tuple[tuple[LakeColumn, KeySieve], ...] = ()
-    """Keys by columns of the handle: rows with another value may be left out."""
+    """Bloom join filters on columns of the handle: rows with other values may be dropped."""
     limit: int | None = None
     top: TopRows | None = None
     aggregation: Aggregation | None = None
@@ -77,17 +77,17 @@ class LakeHandle:
 
     @property
     def has_cut(self) -> bool:
-        """Whether which rows there are depends on more than the filter, so that a further one comes too late."""
+        """Whether the handle has a limit or top-n, so that no further filter may be pushed."""
         return self.limit is not None or self.top is not None
 
     @property
     def sums_rows(self) -> bool:
-        """Whether rows are read to be summed: of partition columns metadata tells the sums."""
+        """Whether rows are read to compute sums; sums of partition columns come from metadata."""
         measures = () if self.aggregation is None else self.aggregation.measures
         return needs_rows(measures, self.source.partition_columns)
 
     def of_rows(self, aggregation: Aggregation) -> LakeHandle:
-        """The rows that this handle aggregates, with the columns that are needed for it."""
+        """Return a handle of the rows that this one aggregates, with the columns that the aggregation needs."""
         asked = (*aggregation.keys, *(measure.column for measure in aggregation.measures))
         columns = {each.path: each.type for each in asked if each is not None}
         named = tuple(LakeColumn(f"c{number}", *column) for number, column in enumerate(columns.items()))

@@ -1,7 +1,7 @@
-"""The files of handles, listed once: the rules ask how large a scan is, and then it is read.
+"""A cache of file listings for handles: rules use them to estimate sizes, and the scan then reads the same files.
 
-A table that was opened does not change, so what was listed of it stays true: it is of one version, or a folder whose
-directories were listed when somebody first asked for them.
+An opened table does not change, so its listings stay valid: it is a fixed version, or a directory that is listed on
+first use.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tamis.skipping.predicate import Predicate, make_predicate
 from tamis.tables.source import LEVELS, Describing, FileListing
 
 MOST_BYTES = 64 * 1024 * 1024
-"""The most that is kept of all listings together, about."""
+"""The approximate size of the cache, over all listings."""
 
 
 def predicate_of(handle: LakeHandle) -> Predicate:
-    """What the rows of a handle satisfy, and then what it may be pruned by: as `Scan` puts them together."""
+    """Return the predicate of a handle combined with its pruning predicate, as `Scan` combines them."""
     source = handle.source
     where, pruning = (None if each == TRUE else each for each in (handle.predicate, handle.pruning))
     tested = make_predicate(where, source.schema, source.name, source.partition_columns)
@@ -34,18 +34,18 @@ def predicate_of(handle: LakeHandle) -> Predicate:
 
 
 class Listings:
-    """What was listed for handles, whatever columns they return. Any thread may use it."""
+    """A thread-safe cache of the file listings of handles, independent of the columns they return."""
 
     def __init__(self) -> None:
         self._kept = WeightedCache(MOST_BYTES)
 
     def of(self, handle: LakeHandle, with_rows: bool = True) -> FileListing:
-        """The files that may hold a row of a handle, and how many rows they have, where that is known and asked for.
+        """Return the files that may hold a row of a handle, with their row counts if known and requested.
 
-        A limit, or the first rows by an order, may need fewer of them.
+        A handle with a limit or top-n may need fewer files.
         """
         try:
-            _, found = self._kept.get(_key(handle))
+            _, found = self._kept.get(_make_key(handle))
         except KeyError:
             found = handle.source.list_files(predicate_of(handle), LEVELS, with_rows=with_rows)
             if with_rows:
@@ -53,9 +53,9 @@ class Listings:
         return cast(FileListing, found)
 
     def described(self, handle: LakeHandle, column: Column) -> pa.Table | None:
-        """What the format knows of a column in each of the files, as `tamis.skipping.metadata` lays it out.
+        """Return the table format's statistics of a column for each file, in the layout of `tamis.skipping.metadata`.
 
-        None where it knows nothing, or where other processes list the files, who do not tell.
+        Return None if the format has none, or if an engine's workers list the files, which do not return statistics.
         """
         source = handle.source
         if source.planning is not None or not isinstance(source, Describing):
@@ -69,10 +69,10 @@ class Listings:
     def _keep(self, handle: LakeHandle, listing: FileListing) -> None:
         rows = 0 if listing.rows is None else listing.rows.nbytes
         kept = handle.source, listing
-        self._kept.put(_key(handle), kept, int(listing.files.nbytes + listing.partitions.nbytes + rows))
+        self._kept.put(_make_key(handle), kept, int(listing.files.nbytes + listing.partitions.nbytes + rows))
 
 
-def _key(handle: LakeHandle) -> Hashable:
-    # A folder that is opened again has the same name and no version, but maybe other files. What is kept has the
-    # source along, so that no other comes to stand where it stands.
+def _make_key(handle: LakeHandle) -> Hashable:
+    # A directory that is opened again has the same name and no version, but its files may differ. The cached value
+    # holds the source, so that no other source can get the same id.
     return id(handle.source), handle.predicate, handle.pruning

@@ -1,4 +1,4 @@
-"""What lake tables return for a handle, and what is known of it before."""
+"""Read the rows of a lake handle, and compute its properties before reading."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from tamis.tables.source import FileListing
 
 
 def read_handle(handle: LakeHandle, listings: Listings) -> Iterator[pa.RecordBatch]:
-    """The rows, batch by batch."""
+    """Yield the rows of a handle as record batches."""
     if handle.aggregation is not None:
-        yield from _aggregated(handle, handle.aggregation)
+        yield from _read_aggregation(handle, handle.aggregation)
     elif FALSE in (*conjuncts_of(handle.predicate), *conjuncts_of(handle.pruning)):
-        # Keys of a join of which there are none.
+        # A dynamic filter without keys.
         return
     elif not handle.columns:
         yield from (batch.select([]) for batch in rows_without_columns(scan_of_rows(handle, listings).count()))
     else:
         scan = scan_of_rows(handle, listings)
-        batches = scan.to_batches() if handle.top is None else _first_rows(scan, handle.top)
+        batches = scan.to_batches() if handle.top is None else _read_top_rows(scan, handle.top)
         for column, keys in handle.sieves:
             batches = sieved(batches, keys, column.path)
         for batch in batches:
-            yield _shaped(batch, handle)
+            yield _select_columns(batch, handle)
 
 
-def _aggregated(handle: LakeHandle, aggregation: Aggregation) -> Iterator[pa.RecordBatch]:
+def _read_aggregation(handle: LakeHandle, aggregation: Aggregation) -> Iterator[pa.RecordBatch]:
     where = None if handle.predicate == TRUE else handle.predicate
     found = aggregate(Scan(handle.source, where), aggregation.keys, aggregation.measures)
     yield from pa.table(found.columns, schema=handle.schema).to_batches()
@@ -49,12 +49,12 @@ def scan_of_rows(handle: LakeHandle, listings: Listings) -> Scan:
     where = None if handle.predicate == TRUE else handle.predicate
     columns = [each.column for each in handle.columns]
     pruning = None if handle.pruning == TRUE else handle.pruning
-    # Of a limit any rows will do, for which the table may know fewer files.
+    # With a limit any rows will do, so the table may list fewer files.
     listing = None if handle.limit is not None else partial(listings.of, handle)
     return Scan(handle.source, where, columns or None, handle.limit, pruning=pruning, listing=listing)
 
 
-def _first_rows(scan: Scan, top: TopRows) -> Iterator[pa.RecordBatch]:
+def _read_top_rows(scan: Scan, top: TopRows) -> Iterator[pa.RecordBatch]:
     return top_rows(
         scan,
         top.column.column,
@@ -65,13 +65,13 @@ def _first_rows(scan: Scan, top: TopRows) -> Iterator[pa.RecordBatch]:
     )
 
 
-def _shaped(batch: pa.RecordBatch, handle: LakeHandle) -> pa.RecordBatch:
-    """The columns of a handle out of those of the table."""
-    arrays = [_array(batch, each.path) for each in handle.columns]
+def _select_columns(batch: pa.RecordBatch, handle: LakeHandle) -> pa.RecordBatch:
+    """Return a batch with the columns of a handle, extracted from those of the table."""
+    arrays = [_extract_array(batch, each.path) for each in handle.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=handle.schema)
 
 
-def _array(batch: pa.RecordBatch, path: Path) -> pa.Array:
+def _extract_array(batch: pa.RecordBatch, path: Path) -> pa.Array:
     values = batch.column(path[0])
     return pc.struct_field(values, list(path[1:])) if len(path) > 1 else values
 
@@ -89,7 +89,7 @@ def properties_of(handle: LakeHandle, listings: Listings) -> Properties:
     if handle.limit is not None:
         rows = handle.limit if rows is None else min(rows, handle.limit)
     if handle.aggregation is not None:
-        rows = _most_groups(handle.aggregation, listing, rows)
+        rows = _find_group_bound(handle.aggregation, listing, rows)
     partitions = {(name,) for name in source.partition_columns}
     return Properties(
         rows=rows,
@@ -101,18 +101,18 @@ def properties_of(handle: LakeHandle, listings: Listings) -> Properties:
     )
 
 
-def _most_groups(aggregation: Aggregation, listing: FileListing, rows: int | None) -> int | None:
+def _find_group_bound(aggregation: Aggregation, listing: FileListing, rows: int | None) -> int | None:
     if not aggregation.keys:
         return 1
     if not all(key.path[0] in listing.partitions.column_names for key in aggregation.keys):
         return rows
-    # A file has rows of one group.
+    # All rows of a file are in one group.
     files = int(listing.files.num_rows)
     return files if rows is None else min(rows, files)
 
 
 def satisfied_by(handle: LakeHandle) -> Expr:
-    """The conjuncts of the filter that columns of the handle can say."""
+    """Return the conjuncts of the pushed filter that the columns of the handle can express."""
     if handle.aggregation is not None:
         return TRUE
     by_path = {each.path: Column((each.name,), type=each.type) for each in handle.columns}

@@ -1,4 +1,4 @@
-"""Scans of lake tables that sum what they read, as the engines see them."""
+"""Predicates for engines: which lake scans compute sums while reading."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tamis.scan.measures import Measure
 
 
 def is_sum(node: Node) -> bool:
-    """Whether a node is a scan that reads rows to sum them."""
+    """Return whether a node is a scan that reads rows to compute sums."""
     return isinstance(node, TableScan) and isinstance(node.handle, LakeHandle) and node.handle.sums_rows
 
 
 def whole_sums(node: Node) -> list[str]:
-    """The columns of a scan that are sums of whole numbers."""
+    """Return the names of the columns of a scan that are sums of integers."""
     if not isinstance(node, TableScan) or not isinstance(node.handle, LakeHandle):
         return []
     aggregation = node.handle.aggregation
     if aggregation is None:
         return []
     pairs = zip(node.columns[len(aggregation.keys) :], aggregation.measures, strict=True)
-    return [column.name for column, measure in pairs if _is_whole_sum(measure)]
+    return [column.name for column, measure in pairs if _is_integer_sum(measure)]
 
 
-def _is_whole_sum(measure: Measure) -> bool:
+def _is_integer_sum(measure: Measure) -> bool:
     own = None if measure.column is None else measure.column.type
     return measure.function == "sum" and own is not None and pa.types.is_integer(own)

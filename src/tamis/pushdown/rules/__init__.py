@@ -1,4 +1,4 @@
-"""The rules, in the order in which they run in each round."""
+"""The optimizer rules, in the order in which they run in each round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tamis.pushdown.rules.push_projection_into_scan import PushProjectionIntoSca
 from tamis.pushdown.rules.push_top_n_into_scan import PushTopNIntoScan
 
 ALL: tuple[Rule, ...] = (
-    # Filters sink first: nothing that counts or cuts rows may go into a scan before them.
+    # Filters first: a limit or an aggregation must not be pushed into a scan before them.
     MergeFilters(),
     PushFilterThroughProject(),
     PushFilterThroughFilter(),
@@ -32,17 +32,18 @@ ALL: tuple[Rule, ...] = (
     PushFilterThroughAggregate(),
     PushFilterIntoScan(),
     DropResidual(),
-    # Then columns, so that a scan knows what is read of it.
+    # Then columns, so that a scan returns only the columns that the query reads.
     PruneColumns(),
     ExtractDereferences(),
     PushProjectionIntoScan(),
-    # What makes fewer rows of many.
+    # Then operations that reduce the number of rows.
     PushLimitThroughProject(),
     PushLimitThroughUnion(),
     PushLimitIntoScan(),
     PushTopNIntoScan(),
     PushJoinIntoScan(),
-    # When all others are done: an aggregation keeps filters above it, and sizes are those of filtered tables.
+    # Last, when no other rule fires: a pushed aggregation blocks filters above it, and dynamic filters need the sizes
+    # of filtered tables.
     PushAggregationIntoScan(),
     PruneJoinsAtRunTime(),
 )

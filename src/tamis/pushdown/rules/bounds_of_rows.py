@@ -1,4 +1,4 @@
-"""How many rows a node returns at most, as far as its plan tells."""
+"""Upper bounds of the number of rows that a node returns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tamis.pushdown.optimizer import Context
 
 
 def most_rows(node: Node, context: Context) -> int | None:
-    """None where it is not known."""
+    """Return an upper bound of the number of rows of a node; None if it is unknown."""
     while True:
         match node:
             case TableScan():

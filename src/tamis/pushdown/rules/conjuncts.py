@@ -1,4 +1,4 @@
-"""Conjuncts of filters: which of them may move, and what stays behind."""
+"""Split predicates into conjuncts, and build filters from conjuncts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from tamis.pushdown.nodes import Filter, Node
 
 
 def parts_of(predicate: Expr | None) -> list[Expr]:
-    """The conjuncts of a predicate, each once; none of TRUE."""
+    """Return the distinct conjuncts of a predicate, without TRUE."""
     if predicate is None:
         return []
-    return [part for part in dict.fromkeys(conjuncts_of(predicate)) if part != TRUE]
+    return [conjunct for conjunct in dict.fromkeys(conjuncts_of(predicate)) if conjunct != TRUE]
 
 
 def filtered(source: Node, conjuncts: Iterable[Expr], *, protects: bool = False) -> Node:
-    """The rows of a node for which all conjuncts are TRUE; the node itself where there are none."""
-    kept = [part for part in dict.fromkeys(conjuncts) if part != TRUE]
+    """Return a filter over a node that keeps the rows for which all conjuncts are TRUE.
+
+    Without conjuncts, return the node itself.
+    """
+    kept = [conjunct for conjunct in dict.fromkeys(conjuncts) if conjunct != TRUE]
     return Filter(source, and_(*kept), protects) if kept else source

@@ -1,8 +1,8 @@
-"""What every row of a scan satisfies already need not be tested again.
+"""Drop the conjuncts of a residual filter that the scan below already guarantees.
 
     Filter(TableScan(t where a > 5), a > 5 AND f(b))  ─▶  Filter(TableScan(t where a > 5), f(b))
 
-Within a scan the same is done file by file and row group by row group: those that match whole are not tested at all.
+A scan does the same for each file and row group: the rows of fully matched ones are not tested.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class DropResidual:
             case Filter(TableScan() as scan, predicate, protects):
                 satisfied = context.connector(scan.connector).satisfied(scan.handle)
                 names = ScanNames.of(scan, context)
-                known = {names.in_plan(part) for part in parts_of(satisfied)}
-                parts = parts_of(predicate)
-                left = [part for part in parts if part not in known]
-                return None if len(left) == len(parts) else filtered(scan, left, protects=protects)
+                known = {names.in_plan(conjunct) for conjunct in parts_of(satisfied)}
+                conjuncts = parts_of(predicate)
+                remaining = [conjunct for conjunct in conjuncts if conjunct not in known]
+                return None if len(remaining) == len(conjuncts) else filtered(scan, remaining, protects=protects)
             case _:
                 return None

@@ -1,4 +1,4 @@
-"""Of a struct only the fields are returned that somebody reads, also from below what no scan can take in.
+"""Project struct fields directly above the scan, below operations that cannot be pushed into it.
 
 Project(Filter(scan(a, b), f(b)), a.x)  ─▶  Project(Filter(Project(scan(a, b), a.x, b), f(b)), a.x)
 """
@@ -24,20 +24,20 @@ class ExtractDereferences:
                 exprs = [each.expr for each in node.keys]
                 exprs += [arg for each in node.aggregates for arg in each.args]
                 exprs += [each.filter for each in node.aggregates if each.filter is not None]
-                found = narrowed_source(node.source, exprs, nested=True)
-                return None if found is None else _over(node, found)
+                narrowed = narrowed_source(node.source, exprs, nested=True)
+                return None if narrowed is None else _narrow_aggregate(node, narrowed)
             case _:
                 return None
 
 
-def _over(aggregate: Aggregate, found: Narrowed) -> Aggregate:
-    keys = tuple(Named(each.name, replace_paths(each.expr, found.replacements)) for each in aggregate.keys)
-    return Aggregate(found.node, keys, tuple(_call(each, found) for each in aggregate.aggregates))
+def _narrow_aggregate(aggregate: Aggregate, source: Narrowed) -> Aggregate:
+    keys = tuple(Named(each.name, replace_paths(each.expr, source.replacements)) for each in aggregate.keys)
+    return Aggregate(source.node, keys, tuple(_rewrite_call(each, source) for each in aggregate.aggregates))
 
 
-def _call(call: AggregateCall, found: Narrowed) -> AggregateCall:
+def _rewrite_call(call: AggregateCall, source: Narrowed) -> AggregateCall:
     return replace(
         call,
-        args=tuple(replace_paths(arg, found.replacements) for arg in call.args),
-        filter=None if call.filter is None else replace_paths(call.filter, found.replacements),
+        args=tuple(replace_paths(arg, source.replacements) for arg in call.args),
+        filter=None if call.filter is None else replace_paths(call.filter, source.replacements),
     )

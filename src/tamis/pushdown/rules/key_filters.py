@@ -1,4 +1,4 @@
-"""What the keys of one side of a join say of the column of the other side that must be equal to one of them."""
+"""Dynamic filters of joins: predicates on a join column, built from the key values of the other side."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, and_, or_
 from tamis.scan.key_sieve import KeySieve
 
 MOST_KEYS = 1000
-"""So many keys are a list; of more there are ranges: to look for each in what is known of row groups costs too much."""
+"""Up to this many keys become an IN list. More become ranges: comparing each with row group bounds costs too much."""
 
 MOST_TESTED = 100
-"""By so many keys rows are tested one by one. More of them only prune, and sieve while that leaves out most rows."""
+"""Rows are tested with IN lists of up to this many keys. More keys only prune, and feed a Bloom join filter."""
 
 MOST_RANGES = 16
-"""To make a predicate of each takes about 2 ms, before anything is pruned."""
+"""The most ranges of a predicate. Building each takes about 2 ms, before anything is pruned."""
 
 
 def key_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> Expr | None:
-    """A predicate that is TRUE wherever a column equals one of the keys; None where there is nothing to say.
+    """Return a predicate that is TRUE wherever a column equals one of the keys; None if the type is not supported.
 
-    NULL is equal to nothing. Of floats two zeros are equal, and NaN is to itself: no filter is made of those.
+    NULL keys match nothing. Floats are not supported, because 0.0 equals -0.0 and NaN equals itself.
     """
-    values = _as_type(keys, column.type)
+    values = _cast_keys(keys, column.type)
     if values is None:
         return None
     distinct = pc.unique(values.drop_null())
@@ -36,22 +36,25 @@ def key_filter(column: Column, keys: pa.Array | pa.ChunkedArray) -> Expr | None:
         return FALSE
     ordered = distinct.take(pc.array_sort_indices(distinct))
     if len(ordered) <= MOST_KEYS:
-        items = tuple(_literal(value) for value in ordered)
+        items = tuple(_to_literal(value) for value in ordered)
         return Call("=", (column, items[0])) if len(items) == 1 else Call("in", (column, *items))
-    return or_(*(_between(column, ordered[first], ordered[last]) for first, last in _ranges(ordered)))
+    return or_(*(_between(column, ordered[first], ordered[last]) for first, last in _split_into_ranges(ordered)))
 
 
 def key_sieve(column: Column, keys: pa.Array | pa.ChunkedArray) -> KeySieve | None:
-    """A sieve of keys that are too many to be tested otherwise; None where they are few, or of another kind."""
-    values = _as_type(keys, column.type)
+    """Return a Bloom join filter of the keys; None if an IN list suffices or the type is not supported."""
+    values = _cast_keys(keys, column.type)
     if values is None or not KeySieve.can_hold(values.type):
         return None
     distinct = pc.unique(values)
     return KeySieve(distinct) if len(distinct) > MOST_TESTED else None
 
 
-def _as_type(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) -> pa.Array | None:
-    """The keys in the type of the column, those left out that it does not have."""
+def _cast_keys(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) -> pa.Array | None:
+    """Return the keys in the type of the column, without keys that this type cannot represent.
+
+    Return None if the types are not supported.
+    """
     if data_type is None or not types.is_ordered(data_type) or pa.types.is_floating(data_type):
         return None
     if pa.types.is_boolean(data_type):
@@ -71,32 +74,32 @@ def _as_type(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) ->
     return values.filter(fits).cast(data_type)
 
 
-def _literal(value: pa.Scalar) -> Literal:
+def _to_literal(value: pa.Scalar) -> Literal:
     return Literal(physical_value(value), value.type)
 
 
 def _between(column: Column, first: pa.Scalar, last: pa.Scalar) -> Expr:
     if first == last:
-        return Call("=", (column, _literal(first)))
-    return and_(Call(">=", (column, _literal(first))), Call("<=", (column, _literal(last))))
+        return Call("=", (column, _to_literal(first)))
+    return and_(Call(">=", (column, _to_literal(first))), Call("<=", (column, _to_literal(last))))
 
 
-def _ranges(ordered: pa.Array) -> list[tuple[int, int]]:
-    """The first and the last key of each range, cut at the widest gaps."""
+def _split_into_ranges(ordered: pa.Array) -> list[tuple[int, int]]:
+    """Return the positions of the first and last key of each range, split at the widest gaps."""
     cuts = np.zeros(0, np.int64)
-    numbers = _as_numbers(ordered)
+    numbers = _to_numbers(ordered)
     if numbers is not None:
         gaps = np.diff(numbers)
         widest = np.argsort(-gaps, kind="stable")[: MOST_RANGES - 1]
-        # Neighbours belong together, whatever their number.
+        # Adjacent integers are never split.
         cuts = np.sort(widest[gaps[widest] > 1])
     firsts = [0, *(cuts + 1).tolist()]
     lasts = [*cuts.tolist(), len(ordered) - 1]
     return list(zip(firsts, lasts, strict=True))
 
 
-def _as_numbers(ordered: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
-    """Keys as numbers that are about as far from each other; None for texts and bytes, which have no distance."""
+def _to_numbers(ordered: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    """Return keys as numbers with about the same distances; None for strings and binary, which have no distance."""
     if pa.types.is_decimal(ordered.type):
         numbers: np.ndarray[tuple[int], np.dtype[np.float64]] = np.array([float(each) for each in ordered.to_pylist()])
         return numbers

@@ -1,8 +1,8 @@
-"""Two filters, one after the other, are one; a filter that is TRUE is none.
+"""Merge adjacent filters, and remove filters that are TRUE.
 
     Filter(Filter(x, p), q)  ─▶  Filter(x, p AND q)
 
-The row filter of a policy stays by itself: rows that it hides must not meet what the user asks.
+The row filter of a policy is not merged: the user's predicate must not be evaluated on rows that it hides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Nodes that return no more than what is read of them: columns, and fields inside of columns.
+"""Narrow nodes to the columns and struct fields that are read from them.
 
-Only a projection or an aggregation says what it needs, so narrowing starts there and goes down node by node. What a
-node needs itself, for its filter or its order, comes along.
+Only projections and aggregations state which columns they need, so narrowing starts there and descends node by node.
+Each node adds the columns that it reads itself, for its filter or its sort keys.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from tamis.pushdown.symbols import Symbols
 
 @dataclass(frozen=True)
 class Narrowed:
-    """A node that returns less, and what stands in it for paths."""
+    """A narrower node, and the columns that replace paths in expressions above it."""
 
     node: Node
     replacements: dict[Path, Column]
 
 
 def narrowed_project(project: Project, *, nested: bool) -> Node | None:
-    """A projection over narrower nodes; None where nothing below it returns too much.
+    """Return the projection over narrower nodes; None if nothing below it can be narrowed.
 
-    Whole columns are left out; with `nested`, of structs only the fields stay that somebody reads.
+    Unread columns are dropped. With `nested`, unread struct fields are dropped too.
     """
     wanted = paths_of(each.expr for each in project.outputs)
-    below = _narrowed_below(project.source, wanted, nested)
+    below = _narrow_below(project.source, wanted, nested)
     if below is None or (nested and not below.replacements):
         return None
     outputs = tuple(Named(each.name, replace_paths(each.expr, below.replacements)) for each in project.outputs)
@@ -54,66 +54,70 @@ def narrowed_project(project: Project, *, nested: bool) -> Node | None:
 
 
 def narrowed_source(source: Node, exprs: Iterable[Expr], *, nested: bool) -> Narrowed | None:
-    """A node that returns what some expressions read; None where it returns nothing else."""
-    found = _narrowed(source, paths_of(exprs), nested)
+    """Return a node with only the columns that some expressions read; None if it has no others."""
+    found = _narrow(source, paths_of(exprs), nested)
     return None if found is None or (nested and not found.replacements) else found
 
 
-def _narrowed_below(node: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
-    """The node over narrower ones. It may return more than what is wanted: what it needs itself."""
+def _narrow_below(node: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
+    """Return the node over narrower sources; None if nothing changes.
+
+    The node may return more than the wanted paths, because it also reads columns itself.
+    """
     match node:
         case Filter():
             needed = outermost([*wanted, *paths_of([node.predicate])])
-            found = _narrowed(node.source, needed, nested)
+            found = _narrow(node.source, needed, nested)
             if found is None:
                 return None
             predicate = replace_paths(node.predicate, found.replacements)
             return Narrowed(Filter(found.node, predicate, node.protects), found.replacements)
         case Sort() | TopN():
             needed = outermost([*wanted, *paths_of(key.expr for key in node.keys)])
-            found = _narrowed(node.source, needed, nested)
+            found = _narrow(node.source, needed, nested)
             if found is None:
                 return None
             keys = tuple(replace(key, expr=replace_paths(key.expr, found.replacements)) for key in node.keys)
             return Narrowed(replace(node, source=found.node, keys=keys), found.replacements)
         case Limit():
-            found = _narrowed(node.source, wanted, nested)
+            found = _narrow(node.source, wanted, nested)
             return None if found is None else Narrowed(with_sources(node, (found.node,)), found.replacements)
         case Join():
-            return _narrowed_join(node, wanted, nested)
+            return _narrow_join(node, wanted, nested)
         case Project():
-            return _narrowed_outputs(node, wanted, nested)
+            return _narrow_outputs(node, wanted, nested)
         case Union():
-            return _narrowed_union(node, wanted)
+            return _narrow_union(node, wanted)
         case Aggregate():
-            return _narrowed_aggregate(node, wanted)
+            return _narrow_aggregate(node, wanted)
         case _:
             return None
 
 
-def _narrowed(source: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
-    """A node that returns what is wanted, and what it needs itself; None where it returns nothing else.
+def _narrow(source: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
+    """Return a node with only the wanted paths and those that it reads itself; None if it has no others.
 
-    A projection is put only over what cannot return less by itself: one in the middle would stop filters on their way.
+    A projection is added only above leaves, which cannot narrow their output themselves. Projections in the middle of
+    a plan would block filter pushdown.
     """
     outputs = {output.name: output for output in outputs_of(source)}
-    paths = _existing(wanted, outputs, nested)
+    paths = _find_paths(wanted, outputs, nested)
     whole = {path[0] for path in paths if len(path) == 1}
     if len(whole) == len(paths) == len(outputs):
         return None
     if not isinstance(source, TableScan | Values | Sql):
-        return _narrowed_below(source, wanted, nested)
+        return _narrow_below(source, wanted, nested)
     if isinstance(source, Sql) and not source.columns:
         return None
-    named, replacements = _named(paths, outputs)
-    # Columns stay in the order in which they were.
-    order = {name: place for place, name in enumerate(outputs)}
+    named, replacements = _name_paths(paths, outputs)
+    # Columns keep their order.
+    order = {name: position for position, name in enumerate(outputs)}
     ordered = sorted(named, key=lambda pair: order[pair[1][0]])
     return Narrowed(Project(source, tuple(name for name, _ in ordered)), replacements)
 
 
-def _existing(wanted: list[Path], outputs: dict[str, Output], nested: bool) -> list[Path]:
-    """The paths that are read, as far inside as is known to be a field."""
+def _find_paths(wanted: list[Path], outputs: dict[str, Output], nested: bool) -> list[Path]:
+    """Return the outermost wanted paths, each cut to its column unless it leads to a struct field (with `nested`)."""
     found = []
     for path in wanted:
         is_field = nested and len(path) > 1 and field_type(outputs, path) is not None
@@ -121,31 +125,33 @@ def _existing(wanted: list[Path], outputs: dict[str, Output], nested: bool) -> l
     return outermost(found)
 
 
-def _named(paths: Sequence[Path], outputs: dict[str, Output]) -> tuple[list[tuple[Named, Path]], dict[Path, Column]]:
-    symbols = Symbols(outputs)
+def _name_paths(
+    paths: Sequence[Path], outputs: dict[str, Output]
+) -> tuple[list[tuple[Named, Path]], dict[Path, Column]]:
+    column_ids = Symbols(outputs)
     named: list[tuple[Named, Path]] = []
     replacements: dict[Path, Column] = {}
     for path in paths:
         data_type = field_type(outputs, path)
-        name = path[0] if len(path) == 1 else symbols.fresh(".".join(path))
+        name = path[0] if len(path) == 1 else column_ids.fresh(".".join(path))
         named.append((Named(name, Column(path, type=data_type)), path))
         if len(path) > 1:
             replacements[path] = Column((name,), type=data_type)
     return named, replacements
 
 
-def _narrowed_outputs(project: Project, wanted: list[Path], nested: bool) -> Narrowed | None:
-    """A projection with fewer outputs, and fields in the place of structs that it only passes on."""
+def _narrow_outputs(project: Project, wanted: list[Path], nested: bool) -> Narrowed | None:
+    """Return a projection with fewer outputs, and with fields instead of structs that it only forwards."""
     outputs = {output.name: output for output in outputs_of(project)}
     meanings = {each.name: each.expr for each in project.outputs}
     paths = [
-        path if isinstance(meanings.get(path[0]), Column) else path[:1] for path in _existing(wanted, outputs, nested)
+        path if isinstance(meanings.get(path[0]), Column) else path[:1] for path in _find_paths(wanted, outputs, nested)
     ]
     paths = outermost(paths)
     if len(paths) == len(outputs) and all(len(path) == 1 for path in paths):
         return None
-    named, replacements = _named(paths, outputs)
-    order = {name: place for place, name in enumerate(outputs)}
+    named, replacements = _name_paths(paths, outputs)
+    order = {name: position for position, name in enumerate(outputs)}
     kept = []
     for each, path in sorted(named, key=lambda pair: order[pair[1][0]]):
         meaning = meanings[path[0]]
@@ -156,14 +162,14 @@ def _narrowed_outputs(project: Project, wanted: list[Path], nested: bool) -> Nar
     return Narrowed(Project(project.source, tuple(kept), project.protects), replacements)
 
 
-def _narrowed_join(join: Join, wanted: list[Path], nested: bool) -> Narrowed | None:
+def _narrow_join(join: Join, wanted: list[Path], nested: bool) -> Narrowed | None:
     own = [*(expr for pair in join.criteria for expr in pair), *([join.filter] if join.filter is not None else [])]
     needed = outermost([*wanted, *paths_of(own)])
     sides: list[Node] = []
     replacements: dict[Path, Column] = {}
     for side in (join.left, join.right):
         names = {output.name for output in outputs_of(side)}
-        found = _narrowed(side, [path for path in needed if path[0] in names], nested)
+        found = _narrow(side, [path for path in needed if path[0] in names], nested)
         sides.append(side if found is None else found.node)
         replacements |= {} if found is None else found.replacements
     if sides[0] is join.left and sides[1] is join.right:
@@ -176,25 +182,25 @@ def _narrowed_join(join: Join, wanted: list[Path], nested: bool) -> Narrowed | N
     return Narrowed(made, replacements)
 
 
-def _narrowed_union(union: Union, wanted: list[Path]) -> Narrowed | None:
+def _narrow_union(union: Union, wanted: list[Path]) -> Narrowed | None:
     names = {path[0] for path in wanted}
-    places = [place for place, column in enumerate(union.columns) if column.name in names]
-    if len(places) == len(union.columns):
+    positions = [position for position, column in enumerate(union.columns) if column.name in names]
+    if len(positions) == len(union.columns):
         return None
     sources = []
     for source in union.sources:
         outputs = outputs_of(source)
-        own = (outputs[place] for place in places)
+        own = (outputs[position] for position in positions)
         sources.append(Project(source, tuple(Named(each.name, Column((each.name,), type=each.type)) for each in own)))
-    return Narrowed(Union(tuple(sources), tuple(union.columns[place] for place in places)), {})
+    return Narrowed(Union(tuple(sources), tuple(union.columns[position] for position in positions)), {})
 
 
-def _narrowed_aggregate(aggregate: Aggregate, wanted: list[Path]) -> Narrowed | None:
-    """Aggregates that nobody reads are not computed. Keys make the groups, read or not."""
+def _narrow_aggregate(aggregate: Aggregate, wanted: list[Path]) -> Narrowed | None:
+    """Return an aggregation without the aggregates that are not read; its keys stay, because they define the groups."""
     names = {path[0] for path in wanted}
     kept = tuple(each for each in aggregate.aggregates if each.name in names)
     if not kept and not aggregate.keys:
-        # One row it is, of whatever.
+        # The result is one row: any single aggregate keeps it.
         kept = aggregate.aggregates[:1]
     if len(kept) == len(aggregate.aggregates):
         return None

@@ -1,8 +1,8 @@
-"""Columns that nobody reads are not returned.
+"""Remove columns that are not read.
 
     Project(Join(x, y), a)  ─▶  Project(Join(Project(x, a, key), Project(y, key)), a)
 
-Projections sink node by node until a scan takes them in; one that changes nothing is left out.
+Projections move down node by node until they are pushed into a scan. Projections without effect are removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PruneColumns:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Project():
-                return _without_effect(node) or _merged(node) or narrowed_project(node, nested=False)
+                return _remove_identity(node) or _merge_projections(node) or narrowed_project(node, nested=False)
             case Aggregate():
                 exprs = [each.expr for each in node.keys]
                 exprs += [arg for each in node.aggregates for arg in each.args]
@@ -40,8 +40,8 @@ class PruneColumns:
                 return None
 
 
-def _without_effect(project: Project) -> Node | None:
-    """The source of a projection that returns just that."""
+def _remove_identity(project: Project) -> Node | None:
+    """Return the source of a projection that returns exactly its source's columns; else None."""
     source = project.source
     if project.protects or (isinstance(source, Sql) and not source.columns):
         return None
@@ -52,8 +52,8 @@ def _without_effect(project: Project) -> Node | None:
     return source if is_same else None
 
 
-def _merged(project: Project) -> Node | None:
-    """One projection for two, where the lower one only passes columns on."""
+def _merge_projections(project: Project) -> Node | None:
+    """Merge two projections if the lower one only forwards columns; else return None."""
     match project:
         case Project(Project(source, inner, protects=False), outer) if all(
             isinstance(each.expr, Column) for each in inner

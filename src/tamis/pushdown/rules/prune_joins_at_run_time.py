@@ -1,18 +1,18 @@
-"""The smaller side of a join is run first, and its keys prune the other one before that is read.
+"""Dynamic filters: run the smaller side of a join first, and prune the scans of the other side by its keys.
 
-The rule marks a join: `prunes` names the side to be pruned. Whoever runs the plan runs the other side first, and asks
-`pruned` for the marked one with the keys that were found. What they say is, for each criterion,
+The rule marks a join: `prunes` names the side to prune. The executor runs the other side first, and calls `pruned` with
+the keys it found to get the marked side with dynamic filters. For each criterion, the filter is
 
-- all of them as a list, where there are no more than `MOST_KEYS`;
-- else ranges that have all of them in it, cut where the gaps between keys are widest, `MOST_RANGES` at most.
+- an IN list of all keys, if there are at most `MOST_KEYS`;
+- else up to `MOST_RANGES` ranges that contain all keys, split at the widest gaps between keys.
 
-Partitions, files, row groups and pages are left out by either. Rows are tested by lists of up to `MOST_TESTED` keys;
-of more a Bloom filter (see `tamis.scan.key_sieve`) leaves out most rows, if keys are numbers or moments.
+Both prune partitions, files, row groups and pages. Rows are tested with lists of up to `MOST_TESTED` keys. For more
+keys, a Bloom join filter (see `tamis.scan.key_sieve`) drops most rows, if the keys are numbers or timestamps.
 
-Which side may be pruned depends on what the join keeps without a match: of an outer join never the side that it keeps.
-It is worth it where the values of a key lie in few places of a table that is much larger than the other side: by its
-partitions, by the bounds of its files or by what is in them.
-The filter goes down to scans alone. It is no more than a help, so whatever cannot take it in goes without.
+Which side may be pruned depends on the join kind: never the side whose unmatched rows an outer join keeps. Pruning pays
+off if the table is much larger than the other side and clustered by the key: by its partitions, by the bounds of its
+files, or by the row groups or pages inside of them.
+A dynamic filter is pushed into scans only. It is an optimization: a scan that does not support it works without.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MAY_PRUNE: dict[str, tuple[Side, ...]] = {
     "full": (),
     "cross": (),
 }
-"""The sides of which a row without a match adds nothing to the result."""
+"""For each join kind, the sides whose unmatched rows do not contribute to the result."""
 
 
 class PruneJoinsAtRunTime:
@@ -69,28 +69,28 @@ class PruneJoinsAtRunTime:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Join(criteria=criteria) if criteria:
-                chosen = _chosen_side(node, context)
+                chosen = _choose_side(node, context)
                 return None if chosen == node.prunes else replace(node, prunes=chosen)
             case _:
                 return None
 
 
-def _chosen_side(join: Join, context: Context) -> Side | None:
+def _choose_side(join: Join, context: Context) -> Side | None:
     sides: list[tuple[Size, Side]] = []
     for side in MAY_PRUNE[join.kind]:
         own, other = (join.left, join.right) if side == "left" else (join.right, join.left)
         size = size_of(other, context)
-        # All keys of a table rarely leave anything of another out.
+        # The keys of an unfiltered table rarely prune anything.
         if not size.may_be_held or not is_filtered(other, context):
             continue
-        reached = [
+        scans = [
             scan
             for pair in join.criteria
-            for scan, column in _reached(own, pair[0] if side == "left" else pair[1])
+            for scan, column in _find_scans(own, pair[0] if side == "left" else pair[1])
             if may_gain(scan, column, context)
         ]
-        # What matters is what is read of tables, and not how many rows joins make of them.
-        if any(size.is_much_smaller_than(size_of(scan, context)) for scan in reached):
+        # Compare with what the scans read, not with the number of rows that joins produce.
+        if any(size.is_much_smaller_than(size_of(scan, context)) for scan in scans):
             sides.append((size, side))
     if not sides:
         return None
@@ -98,49 +98,53 @@ def _chosen_side(join: Join, context: Context) -> Side | None:
 
 
 def may_gain(scan: TableScan, column: Column, context: Context) -> bool:
-    """Whether a scan leaves anything out when it knows some values of a column.
+    """Return whether a dynamic filter on a column can prune anything in a scan.
 
-    Where those lie everywhere it does not: then the engine joins as fast without, and needs no run of one side before.
+    If the table is not clustered by the column, it prunes nothing: then the engine joins as fast without running one
+    side first.
     """
     own = ScanNames.of(scan, context).in_handle(column)
     return context.lies_together(scan, own) is not False
 
 
-# --- At run time ------------------------------------------------------------------------------------------------------
+# --- During execution -------------------------------------------------------------------------------------------------
 
 
 def pruned(join: Join, keys: pa.Table, context: Context) -> Node:
-    """The side that a marked join prunes, with the keys of the other side in its scans: a column for each criterion."""
+    """Return the side that a marked join prunes, with dynamic filters in its scans.
+
+    `keys` holds the keys of the other side, one column for each criterion.
+    """
     side = join.left if join.prunes == "left" else join.right
     for number, pair in enumerate(join.criteria):
-        # Keys that the narrower type does not have are equal to none of its values.
+        # A key that the narrower type cannot represent equals none of its values.
         target = without_widening(pair[0] if join.prunes == "left" else pair[1])
         if not isinstance(target, Column):
             continue
         predicate = key_filter(target, keys.column(number))
         if predicate is not None:
-            found = _Keys(predicate, key_sieve(target, keys.column(number)))
-            side = _with_keys(side, target, found, context) or side
+            found = _DynamicFilter(predicate, key_sieve(target, keys.column(number)))
+            side = _push_dynamic_filter(side, target, found, context) or side
     return side
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
-    """What keys say of a column."""
+class _DynamicFilter:
+    """A dynamic filter on a column: a predicate for pruning, and a Bloom join filter if there are many keys."""
 
     predicate: Expr
-    sieve: KeySieve | None
+    bloom_filter: KeySieve | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """The sources of a node into which a filter of one of its columns may go, and what the column is there."""
+class _Descent:
+    """The sources of a node (by index) into which a filter on one of its columns may go, and the column there."""
 
     into: tuple[tuple[int, Column], ...]
 
 
-def _reached(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
-    """The scans to which a filter of a column would come, and what the column is there."""
+def _find_scans(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
+    """Return the scans that a filter on a column would reach, with the column in each of them."""
     found: list[tuple[TableScan, Column]] = []
     column = without_widening(key)
     waiting = [(node, column)] if isinstance(column, Column) else []
@@ -149,42 +153,46 @@ def _reached(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
         if isinstance(current, TableScan):
             found.append((current, own))
         sources = sources_of(current)
-        waiting += [(sources[number], inner) for number, inner in _step(current, own).into]
+        waiting += [(sources[number], inner) for number, inner in _descend(current, own).into]
     return found
 
 
-def _step(node: Node, column: Column) -> _Step:
-    symbol = column.path[0]
+def _descend(node: Node, column: Column) -> _Descent:
+    column_id = column.path[0]
     match node:
-        # A policy that fails tells which rows it was asked about.
+        # The error of a policy that fails would reveal which rows it was evaluated on.
         case Filter(protects=True) if policy_may_fail(node.predicate):
-            return _Step(())
+            return _Descent(())
         case Project(protects=True) if any(policy_may_fail(each.expr) for each in node.outputs):
-            return _Step(())
+            return _Descent(())
         case Filter() | Sort():
-            return _Step(((0, column),))
+            return _Descent(((0, column),))
         case Project():
-            meaning = next((each.expr for each in node.outputs if each.name == symbol), None)
-            if not isinstance(meaning, Column) or (node.protects and meaning.path != (symbol,)):
-                return _Step(())
-            return _Step(((0, Column((*meaning.path, *column.path[1:]), type=column.type)),))
+            meaning = next((each.expr for each in node.outputs if each.name == column_id), None)
+            if not isinstance(meaning, Column) or (node.protects and meaning.path != (column_id,)):
+                return _Descent(())
+            return _Descent(((0, Column((*meaning.path, *column.path[1:]), type=column.type)),))
         case Aggregate():
-            meaning = next((each.expr for each in node.keys if each.name == symbol), None)
+            meaning = next((each.expr for each in node.keys if each.name == column_id), None)
             if not isinstance(meaning, Column):
-                return _Step(())
-            return _Step(((0, Column((*meaning.path, *column.path[1:]), type=column.type)),))
+                return _Descent(())
+            return _Descent(((0, Column((*meaning.path, *column.path[1:]), type=column.type)),))
         case Union():
-            place = next((place for place, each in enumerate(node.columns) if each.name == symbol), None)
-            return _Step(()) if place is None or len(column.path) > 1 else _step_into_union(node, place, column)
+            position = next((position for position, each in enumerate(node.columns) if each.name == column_id), None)
+            return (
+                _Descent(())
+                if position is None or len(column.path) > 1
+                else _descend_into_union(node, position, column)
+            )
         case Join():
-            return _step_into_join(node, column)
+            return _descend_into_join(node, column)
         case _:
-            return _Step(())
+            return _Descent(())
 
 
-def _step_into_union(union: Union, place: int, column: Column) -> _Step:
-    outputs = [outputs_of(source)[place] for source in union.sources]
-    return _Step(
+def _descend_into_union(union: Union, position: int, column: Column) -> _Descent:
+    outputs = [outputs_of(source)[position] for source in union.sources]
+    return _Descent(
         tuple(
             (number, Column((output.name,), type=output.type))
             for number, output in enumerate(outputs)
@@ -193,45 +201,47 @@ def _step_into_union(union: Union, place: int, column: Column) -> _Step:
     )
 
 
-def _step_into_join(join: Join, column: Column) -> _Step:
-    """To the side of the column where it is kept as it is, and to a column of the other side that must be equal."""
+def _descend_into_join(join: Join, column: Column) -> _Descent:
+    """Descend to the column's own side, if the join preserves its values, and to equal columns of the other side."""
     is_left = any(output.name == column.path[0] for output in outputs_of(join.left))
     keeps = ("inner", "cross", "left", "semi", "anti") if is_left else ("inner", "cross", "right")
     if join.kind not in keeps:
-        return _Step(())
+        return _Descent(())
     into = [(0 if is_left else 1, column)]
     if join.kind in ("inner", "semi"):
         for left, right in join.criteria:
             own, other = (left, right) if is_left else (right, left)
             if own == column and isinstance(other, Column) and type_of(own) == type_of(other):
                 into.append((1 if is_left else 0, other))
-    return _Step(tuple(into))
+    return _Descent(tuple(into))
 
 
-def _with_keys(node: Node, column: Column, keys: _Keys, context: Context) -> Node | None:
-    """The node with keys of a column in the scans that they come to; None where none takes them in."""
+def _push_dynamic_filter(node: Node, column: Column, dynamic: _DynamicFilter, context: Context) -> Node | None:
+    """Return the node with a dynamic filter in the scans that it reaches; None if no scan supports it."""
     if isinstance(node, TableScan):
-        return _scan_with_keys(node, column, keys, context)
+        return _push_into_scan(node, column, dynamic, context)
     sources = list(sources_of(node))
     has_changed = False
-    for number, own in _step(node, column).into:
-        said = _said_of(keys.predicate, column, own)
-        changed = None if said is None else _with_keys(sources[number], own, _Keys(said, keys.sieve), context)
+    for number, own in _descend(node, column).into:
+        predicate = _rewrite_for(dynamic.predicate, column, own)
+        if predicate is None:
+            continue
+        changed = _push_dynamic_filter(sources[number], own, _DynamicFilter(predicate, dynamic.bloom_filter), context)
         if changed is not None:
             sources[number] = changed
             has_changed = True
     return with_sources(node, tuple(sources)) if has_changed else None
 
 
-def _said_of(predicate: Expr, column: Column, other: Column) -> Expr | None:
-    """The filter of a column about another one of the same values."""
+def _rewrite_for(predicate: Expr, column: Column, other: Column) -> Expr | None:
+    """Return the predicate with a column replaced by another one that has the same values; None if it is nested."""
     if column.path == other.path:
         return predicate
     return None if len(column.path) > 1 else substitute(predicate, {column.path[0]: other})
 
 
-def _is_short(predicate: Expr) -> bool:
-    """Whether rows are tested by a predicate: it is a list, and not a long one."""
+def _is_tested_by_row(predicate: Expr) -> bool:
+    """Return whether a predicate is cheap enough to test each row: an equality or a short IN list."""
     match predicate:
         case Call("in", (_, *items)):
             return len(items) <= MOST_TESTED
@@ -241,18 +251,18 @@ def _is_short(predicate: Expr) -> bool:
             return True
 
 
-def _scan_with_keys(scan: TableScan, column: Column, keys: _Keys, context: Context) -> Node | None:
-    if (scan.protects and not is_leakproof(keys.predicate)) or not context.means_the_same(keys.predicate):
+def _push_into_scan(scan: TableScan, column: Column, dynamic: _DynamicFilter, context: Context) -> Node | None:
+    if (scan.protects and not is_leakproof(dynamic.predicate)) or not context.means_the_same(dynamic.predicate):
         return None
     connector = context.connector(scan.connector)
     names = ScanNames.of(scan, context)
-    predicate = names.in_handle(keys.predicate)
-    handle = None if _is_short(predicate) else connector.push_pruning(scan.handle, predicate)
+    predicate = names.in_handle(dynamic.predicate)
+    handle = None if _is_tested_by_row(predicate) else connector.push_pruning(scan.handle, predicate)
     if handle is None:
         pushed = connector.push_filter(scan.handle, predicate)
-        # What would be left of it, or comes back in further columns, is of no use.
+        # A residual filter, or extra columns for one, would be of no use here.
         handle = None if pushed is None or pushed.projections else pushed.handle
-    if keys.sieve is not None:
+    if dynamic.bloom_filter is not None:
         before = scan.handle if handle is None else handle
-        handle = connector.push_keys(before, names.in_handle(column), keys.sieve) or handle
+        handle = connector.push_keys(before, names.in_handle(column), dynamic.bloom_filter) or handle
     return None if handle is None else replace(scan, handle=handle)

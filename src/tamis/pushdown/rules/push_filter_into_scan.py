@@ -1,9 +1,9 @@
-"""What a connector can test itself goes into the scan; the rest stays above it.
+"""Push the conjuncts that a connector supports into the scan; the residual filter stays above it.
 
     Filter(TableScan(t), a > 5 AND f(b))  ─▶  Filter(TableScan(t where a > 5), f(b))
 
-Into the scan of a table with a policy go, of what a user asks, only conjuncts that cannot tell of a hidden row. What
-the policy itself asks is trusted.
+If the table has a policy, only leakproof conjuncts of the user are pushed: those that cannot reveal a hidden row. The
+policy's own predicates are trusted.
 """
 
 from __future__ import annotations
@@ -26,46 +26,47 @@ class PushFilterIntoScan:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(TableScan() as scan, predicate, protects):
-                parts = parts_of(predicate)
-                given = [part for part in parts if _may_go_in(part, scan, context, protects)]
-                if not given:
+                conjuncts = parts_of(predicate)
+                pushable = [each for each in conjuncts if _may_push(each, scan, context, protects)]
+                if not pushable:
                     return None
                 names = ScanNames.of(scan, context)
                 connector = context.connector(scan.connector)
-                asked = names.in_handle(and_(*given))
+                asked = names.in_handle(and_(*pushable))
                 pushed = connector.push_filter(scan.handle, asked)
                 if pushed is None or (pushed.handle == scan.handle and pushed.remaining == asked):
                     return None
-                others = [part for part in parts if part not in given]
-                return _pushed(scan, pushed, others, names, protects)
+                others = [conjunct for conjunct in conjuncts if conjunct not in pushable]
+                return _rebuild(scan, pushed, others, names, protects)
             case _:
                 return None
 
 
-def _may_go_in(conjunct: Expr, scan: TableScan, context: Context, of_policy: bool) -> bool:
+def _may_push(conjunct: Expr, scan: TableScan, context: Context, of_policy: bool) -> bool:
     if not is_deterministic(conjunct):
         return False
     if of_policy:
-        # A row filter that fails tells which rows it was asked about: above the scan it is asked about all.
+        # The error of a row filter that fails reveals which rows it was evaluated on: above the scan, all of them.
         return not policy_may_fail(conjunct)
     return context.means_the_same(conjunct) and (not scan.protects or is_leakproof(conjunct))
 
 
-def _pushed(scan: TableScan, pushed: PushedFilter, others: list[Expr], names: ScanNames, protects: bool) -> Node:
+def _rebuild(scan: TableScan, pushed: PushedFilter, others: list[Expr], names: ScanNames, protects: bool) -> Node:
+    """Return the scan with the pushed filter, below the residual filter and the conjuncts that were not pushed."""
     if not pushed.projections:
         new_scan = replace(scan, handle=pushed.handle)
-        remaining = [names.in_plan(part) for part in parts_of(pushed.remaining)]
+        remaining = [names.in_plan(conjunct) for conjunct in parts_of(pushed.remaining)]
         return filtered(new_scan, (*remaining, *others), protects=protects)
-    # The scan returns further columns, which only the remaining filter sees.
-    symbols = Symbols(column.name for column in scan.columns)
-    added = [Output(symbols.fresh(each.name)) for each in pushed.projections]
+    # The scan returns extra columns, which only the residual filter reads.
+    column_ids = Symbols(column.name for column in scan.columns)
+    added = [Output(column_ids.fresh(each.name)) for each in pushed.projections]
     to_plan = dict(names.to_plan)
-    to_plan |= {each.name: _column(output) for each, output in zip(pushed.projections, added, strict=True)}
+    to_plan |= {each.name: _to_column(output) for each, output in zip(pushed.projections, added, strict=True)}
     wider = replace(scan, handle=pushed.handle, columns=(*scan.columns, *added))
-    remaining = [ScanNames(names.to_handle, to_plan).in_plan(part) for part in parts_of(pushed.remaining)]
+    remaining = [ScanNames(names.to_handle, to_plan).in_plan(conjunct) for conjunct in parts_of(pushed.remaining)]
     kept = filtered(wider, (*remaining, *others), protects=protects)
-    return Project(kept, tuple(Named(column.name, _column(column)) for column in scan.columns))
+    return Project(kept, tuple(Named(column.name, _to_column(column)) for column in scan.columns))
 
 
-def _column(output: Output) -> Expr:
+def _to_column(output: Output) -> Expr:
     return Column((output.name,), type=output.type)

@@ -1,9 +1,9 @@
-"""A filter over keys of groups drops rows before they are grouped.
+"""Push filters on grouping keys below the aggregation.
 
     Filter(Aggregate(x, keys k, count(*)), k > 5 AND count > 1)  ─▶  Filter(Aggregate(Filter(x, k > 5), …), count > 1)
 
-Without keys there is one group even of no rows, and no conjunct is only about keys. A conjunct without any column stays
-for the same reason: a group must not come back with nothing in it, nor be lost.
+An aggregation without keys returns one group even for no rows, so nothing is pushed below it. A conjunct without
+columns stays above for the same reason: below, it would remove rows but not that group.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class PushFilterThroughAggregate:
         match node:
             case Filter(Aggregate() as aggregate, predicate, protects=False):
                 keys = {each.name: each.expr for each in aggregate.keys if is_deterministic(each.expr)}
-                parts = parts_of(predicate)
+                conjuncts = parts_of(predicate)
                 below = [
-                    part
-                    for part in parts
-                    if symbols_of(part) and symbols_of(part) <= set(keys) and is_deterministic(part)
+                    each
+                    for each in conjuncts
+                    if symbols_of(each) and symbols_of(each) <= set(keys) and is_deterministic(each)
                 ]
                 if not below:
                     return None
-                source = filtered(aggregate.source, (substitute(part, keys) for part in below))
+                source = filtered(aggregate.source, (substitute(conjunct, keys) for conjunct in below))
                 moved = replace(aggregate, source=source)
-                return filtered(moved, (part for part in parts if part not in below))
+                return filtered(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
             case _:
                 return None

@@ -1,4 +1,4 @@
-"""A user's conjunct passes below the row filter of a policy where it cannot tell of the rows that it hides.
+"""Push leakproof conjuncts of the user below the row filter of a policy: they cannot reveal the rows that it hides.
 
 Filter(Filter(x, visible, protects), a = 5 AND 1 / a = 0)  ─▶  Filter(Filter(Filter(x, a = 5), visible, …), 1 / a = 0)
 """
@@ -19,14 +19,14 @@ class PushFilterThroughFilter:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(Filter(protects=True) as policy, predicate, protects=False):
-                # A row filter that fails tells which rows it was asked about.
+                # The error of a row filter that fails would reveal which rows it was evaluated on.
                 if policy_may_fail(policy.predicate):
                     return None
-                parts = parts_of(predicate)
-                below = [part for part in parts if is_leakproof(part)]
+                conjuncts = parts_of(predicate)
+                below = [conjunct for conjunct in conjuncts if is_leakproof(conjunct)]
                 if not below:
                     return None
                 moved = replace(policy, source=filtered(policy.source, below))
-                return filtered(moved, (part for part in parts if part not in below))
+                return filtered(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
             case _:
                 return None

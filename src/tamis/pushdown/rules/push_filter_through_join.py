@@ -1,4 +1,4 @@
-"""Filters go to the side of a join that they are about, where the kind of the join lets them.
+"""Push filters to the side of a join that they refer to, if the kind of the join allows it.
 
 | kind        | WHERE on the left | WHERE on the right | ON about the left alone | ON about the right alone |
 |-------------|-------------------|--------------------|-------------------------|--------------------------|
@@ -9,9 +9,9 @@
 | semi        | left              |                    | left                    | right                    |
 | anti        | left              |                    | stays                   | right                    |
 
-A row that an outer join fills up with NULL does not survive a WHERE that is never TRUE of NULL on that side: then the
-join need not fill it up, and `left` becomes `inner`. An equality between both sides becomes a criterion of the join.
-What holds for a column of one side holds for the one of the other side that must be equal to it.
+If a WHERE rejects the NULLs with which an outer join pads a side, the join does not have to pad it: `left` becomes
+`inner`. An equality between both sides becomes a criterion of the join. A conjunct on a column of one side also holds
+for the column of the other side that must be equal to it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PushFilterThroughJoin:
 
 @dataclass
 class _Sides:
-    """What goes where."""
+    """The column ids of both sides of a join, and the conjuncts assigned to each of them."""
 
     left: frozenset[str]
     right: frozenset[str]
@@ -65,16 +65,16 @@ class _Sides:
         left, right = (frozenset(output.name for output in outputs_of(side)) for side in (join.left, join.right))
         return _Sides(left, right)
 
-    def is_left(self, part: Expr) -> bool:
-        symbols = symbols_of(part)
-        return bool(symbols) and symbols <= self.left
+    def is_left(self, conjunct: Expr) -> bool:
+        column_ids = symbols_of(conjunct)
+        return bool(column_ids) and column_ids <= self.left
 
-    def is_right(self, part: Expr) -> bool:
-        symbols = symbols_of(part)
-        return bool(symbols) and symbols <= self.right
+    def is_right(self, conjunct: Expr) -> bool:
+        column_ids = symbols_of(conjunct)
+        return bool(column_ids) and column_ids <= self.right
 
-    def criterion(self, part: Expr) -> tuple[Expr, Expr] | None:
-        match part:
+    def criterion(self, conjunct: Expr) -> tuple[Expr, Expr] | None:
+        match conjunct:
             case Call("=", (one, other)) if self.is_left(one) and self.is_right(other):
                 return one, other
             case Call("=", (one, other)) if self.is_right(one) and self.is_left(other):
@@ -87,56 +87,56 @@ class _Sides:
         return bool(self.to_left or self.to_right or self.criteria)
 
 
-def _push_where(join: Join, parts: list[Expr]) -> Node | None:
+def _push_where(join: Join, conjuncts: list[Expr]) -> Node | None:
     sides = _Sides.of(join)
-    kind = _without_filling(join.kind, parts, sides)
+    kind = _reduce_outer_join(join.kind, conjuncts, sides)
     is_inner = kind in ("inner", "cross")
-    for part in parts:
-        found = sides.criterion(part) if is_inner and is_deterministic(part) else None
-        if not is_deterministic(part):
-            sides.staying.append(part)
-        elif kind in _WHERE_LEFT and sides.is_left(part):
-            sides.to_left.append(part)
-        elif kind in _WHERE_RIGHT and sides.is_right(part):
-            sides.to_right.append(part)
+    for conjunct in conjuncts:
+        found = sides.criterion(conjunct) if is_inner and is_deterministic(conjunct) else None
+        if not is_deterministic(conjunct):
+            sides.staying.append(conjunct)
+        elif kind in _WHERE_LEFT and sides.is_left(conjunct):
+            sides.to_left.append(conjunct)
+        elif kind in _WHERE_RIGHT and sides.is_right(conjunct):
+            sides.to_right.append(conjunct)
         elif found is not None:
             sides.criteria.append(found)
         else:
-            sides.staying.append(part)
+            sides.staying.append(conjunct)
     if not sides.has_moved and kind == join.kind:
         return None
     criteria = tuple(dict.fromkeys((*join.criteria, *sides.criteria)))
-    implied = _implied(sides, criteria)
-    made = replace(
+    implied = _derive_implied(sides, criteria)
+    new_join = replace(
         join,
         left=filtered(join.left, (*sides.to_left, *implied[0])),
         right=filtered(join.right, (*sides.to_right, *implied[1])),
         kind="inner" if kind == "cross" and criteria else kind,
         criteria=criteria,
     )
-    return filtered(made, sides.staying)
+    return filtered(new_join, sides.staying)
 
 
-def _push_on(join: Join, parts: list[Expr]) -> Node | None:
+def _push_on(join: Join, conjuncts: list[Expr]) -> Node | None:
     sides = _Sides.of(join)
-    for part in parts:
-        found = sides.criterion(part)
-        if not is_deterministic(part):
-            sides.staying.append(part)
-        elif join.kind in _ON_LEFT and sides.is_left(part):
-            sides.to_left.append(part)
-        elif join.kind in _ON_RIGHT and sides.is_right(part):
-            sides.to_right.append(part)
+    for conjunct in conjuncts:
+        found = sides.criterion(conjunct)
+        if not is_deterministic(conjunct):
+            sides.staying.append(conjunct)
+        elif join.kind in _ON_LEFT and sides.is_left(conjunct):
+            sides.to_left.append(conjunct)
+        elif join.kind in _ON_RIGHT and sides.is_right(conjunct):
+            sides.to_right.append(conjunct)
         elif found is not None:
             sides.criteria.append(found)
         else:
-            sides.staying.append(part)
+            sides.staying.append(conjunct)
     if not sides.has_moved:
         return None
     criteria = tuple(dict.fromkeys((*join.criteria, *sides.criteria)))
     is_inner = join.kind in ("inner", "cross")
-    # What an outer join keeps without a match has not met its ON.
-    implied = _implied(sides, criteria) if is_inner else ([], [])
+    # The unmatched rows that an outer join keeps do not satisfy its ON.
+    implied = _derive_implied(sides, criteria) if is_inner else ([], [])
     return replace(
         join,
         left=filtered(join.left, (*sides.to_left, *implied[0])),
@@ -150,13 +150,13 @@ def _push_on(join: Join, parts: list[Expr]) -> Node | None:
 # --- Outer joins ------------------------------------------------------------------------------------------------------
 
 
-def _without_filling(kind: JoinKind, parts: Iterable[Expr], sides: _Sides) -> JoinKind:
-    """The kind of the join without rows that a WHERE drops anyway."""
+def _reduce_outer_join(kind: JoinKind, conjuncts: Iterable[Expr], sides: _Sides) -> JoinKind:
+    """Return the join kind without the padded rows that a WHERE drops anyway."""
     if kind not in ("left", "right", "full"):
         return kind
-    parts = list(parts)
-    needs_left = any(_rejects_null(part, sides.left) for part in parts)
-    needs_right = any(_rejects_null(part, sides.right) for part in parts)
+    conjuncts = list(conjuncts)
+    needs_left = any(_rejects_null(conjunct, sides.left) for conjunct in conjuncts)
+    needs_right = any(_rejects_null(conjunct, sides.right) for conjunct in conjuncts)
     match kind, needs_left, needs_right:
         case ("full", True, True) | ("left", _, True) | ("right", True, _):
             return "inner"
@@ -168,48 +168,52 @@ def _without_filling(kind: JoinKind, parts: Iterable[Expr], sides: _Sides) -> Jo
             return kind
 
 
-def _rejects_null(part: Expr, symbols: frozenset[str]) -> bool:
-    """Whether a conjunct is never TRUE where all of some columns are NULL."""
-    match part:
+def _rejects_null(conjunct: Expr, column_ids: frozenset[str]) -> bool:
+    """Return whether a conjunct is never TRUE if all of some columns are NULL."""
+    match conjunct:
         case Column(path, type=data_type):
-            return path[0] in symbols and data_type is not None and bool(pa.types.is_boolean(data_type))
+            return path[0] in column_ids and data_type is not None and bool(pa.types.is_boolean(data_type))
         case Call("<=>", (Column(path), Literal() as value)):
-            return path[0] in symbols and not value.is_null
+            return path[0] in column_ids and not value.is_null
         case Call("=" | "<>" | "<" | "<=" | ">" | ">=", args):
-            return any(_is_column_of(each, symbols) for each in args)
+            return any(_is_column_of(each, column_ids) for each in args)
         case Call("in" | "like" | "startswith" | "endswith" | "contains" | "is_not_null", (first, *_)):
-            return _is_column_of(first, symbols)
+            return _is_column_of(first, column_ids)
         case Call("or", args):
-            return all(_rejects_null(each, symbols) for each in args)
+            return all(_rejects_null(each, column_ids) for each in args)
         case Call("and", args):
-            return any(_rejects_null(each, symbols) for each in args)
+            return any(_rejects_null(each, column_ids) for each in args)
         case _:
             return False
 
 
-def _is_column_of(expr: Expr, symbols: frozenset[str]) -> bool:
-    return isinstance(expr, Column) and expr.path[0] in symbols
+def _is_column_of(expr: Expr, column_ids: frozenset[str]) -> bool:
+    return isinstance(expr, Column) and expr.path[0] in column_ids
 
 
-# --- What equal columns share -----------------------------------------------------------------------------------------
+# --- Conjuncts implied by equal columns -------------------------------------------------------------------------------
 
 
-def _implied(sides: _Sides, criteria: Iterable[tuple[Expr, Expr]]) -> tuple[list[Expr], list[Expr]]:
-    """What holds for the left and the right side besides, because criteria make columns equal.
+def _derive_implied(sides: _Sides, criteria: Iterable[tuple[Expr, Expr]]) -> tuple[list[Expr], list[Expr]]:
+    """Return further conjuncts for the left and the right side, which hold because criteria make columns equal.
 
-    A row of one side that does not satisfy it has no match among the rows of the other that do, and no other is left.
+    A row that does not satisfy one has no match, because all remaining rows of the other side satisfy it.
     """
     to_left: list[Expr] = []
     to_right: list[Expr] = []
     for left, right in criteria:
-        if _can_share(left) and _can_share(right) and type_of(left) == type_of(right):
-            to_right += [_said_of(part, left, right) for part in sides.to_left if _is_only_about(part, left)]
-            to_left += [_said_of(part, right, left) for part in sides.to_right if _is_only_about(part, right)]
+        if _can_derive(left) and _can_derive(right) and type_of(left) == type_of(right):
+            to_right += [
+                _rewrite_for(conjunct, left, right) for conjunct in sides.to_left if _refers_only_to(conjunct, left)
+            ]
+            to_left += [
+                _rewrite_for(conjunct, right, left) for conjunct in sides.to_right if _refers_only_to(conjunct, right)
+            ]
     return to_left, to_right
 
 
-def _can_share(expr: Expr) -> bool:
-    """Of floats two zeros are equal, and yet not the same."""
+def _can_derive(expr: Expr) -> bool:
+    """Return whether equal values of a column are identical. Floats are excluded: 0.0 equals -0.0."""
     return (
         isinstance(expr, Column)
         and len(expr.path) == 1
@@ -219,10 +223,10 @@ def _can_share(expr: Expr) -> bool:
     )
 
 
-def _is_only_about(part: Expr, column: Expr) -> bool:
-    return isinstance(column, Column) and symbols_of(part) == {column.path[0]} and is_leakproof(part)
+def _refers_only_to(conjunct: Expr, column: Expr) -> bool:
+    return isinstance(column, Column) and symbols_of(conjunct) == {column.path[0]} and is_leakproof(conjunct)
 
 
-def _said_of(part: Expr, column: Expr, other: Expr) -> Expr:
+def _rewrite_for(conjunct: Expr, column: Expr, other: Expr) -> Expr:
     assert isinstance(column, Column)
-    return substitute(part, {column.path[0]: other})
+    return substitute(conjunct, {column.path[0]: other})

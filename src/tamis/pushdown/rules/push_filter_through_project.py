@@ -1,9 +1,9 @@
-"""A filter over computed columns tests what they are computed from.
+"""Push filters below a projection, with computed columns replaced by their expressions.
 
     Filter(Project(x, a + 1 AS b), b > 5)  ─▶  Project(Filter(x, a + 1 > 5), a + 1 AS b)
 
-What is random would be computed twice, so conjuncts over it stay. Through the masks of a policy go only conjuncts that
-cannot tell of a row, over columns that are not masked: a masked column is compared by what the user sees of it.
+Conjuncts over nondeterministic expressions stay, because these would be computed twice. Below the masks of a policy,
+only leakproof conjuncts over columns that are not masked are pushed: a filter must see a column as the user sees it.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ class PushFilterThroughProject:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(Project() as project, predicate, protects=False) if not _is_extracted(project):
-                parts = parts_of(predicate)
-                below = [part for part in parts if _may_pass(part, project)]
+                conjuncts = parts_of(predicate)
+                below = [conjunct for conjunct in conjuncts if _may_push(conjunct, project)]
                 if not below:
                     return None
                 meanings = {each.name: each.expr for each in project.outputs}
-                source = filtered(project.source, (substitute(part, meanings) for part in below))
+                source = filtered(project.source, (substitute(conjunct, meanings) for conjunct in below))
                 moved = Project(source, project.outputs, project.protects)
-                return filtered(moved, (part for part in parts if part not in below))
+                return filtered(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
             case _:
                 return None
 
 
 def _is_extracted(project: Project) -> bool:
-    """Whether a projection only takes fields out of structs, for a scan to take it in.
+    """Return whether a projection only extracts struct fields, to be pushed into the source.
 
-    `extract_dereferences` puts it below filters: if they went below it again, it would be put there for ever.
+    `extract_dereferences` places it below filters. Pushing those below it again would never end.
     """
     exprs = [each.expr for each in project.outputs]
     is_of_paths = all(isinstance(expr, Column) for expr in exprs) and not project.protects
@@ -46,15 +46,15 @@ def _is_extracted(project: Project) -> bool:
     return is_of_paths and has_fields and isinstance(project.source, TableScan | Values | Sql)
 
 
-def _may_pass(conjunct: Expr, project: Project) -> bool:
+def _may_push(conjunct: Expr, project: Project) -> bool:
     if not is_deterministic(conjunct):
         return False
-    symbols = symbols_of(conjunct)
-    used = [each.expr for each in project.outputs if each.name in symbols]
+    column_ids = symbols_of(conjunct)
+    used = [each.expr for each in project.outputs if each.name in column_ids]
     if project.protects:
-        # Under its own name: what has another is a mask, even where it is another column as it is.
-        passed = {each.name for each in project.outputs if each.expr == Column((each.name,))}
-        # A mask that fails tells which rows it was asked about.
-        fails = any(policy_may_fail(each.expr) for each in project.outputs)
-        return symbols <= passed and is_leakproof(conjunct) and not fails
+        # A column under another name is a mask, even if it only forwards that column.
+        forwarded = {each.name for each in project.outputs if each.expr == Column((each.name,))}
+        # The error of a mask that fails would reveal which rows it was evaluated on.
+        may_fail = any(policy_may_fail(each.expr) for each in project.outputs)
+        return column_ids <= forwarded and is_leakproof(conjunct) and not may_fail
     return all(is_deterministic(expr) for expr in used)

@@ -1,8 +1,8 @@
-"""A filter of all rows of several nodes is one of the rows of each.
+"""Push filters into each source of a union.
 
     Filter(Union(x, y), p)  ─▶  Union(Filter(x, p), Filter(y, p))
 
-Only over columns that have one type in all of them, since a union may convert values.
+Only filters over columns that have the same type in all sources are pushed, because a union may convert values.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ class PushFilterThroughUnion:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case Filter(Union() as union, predicate, protects=False):
-                parts = parts_of(predicate)
-                plain = _columns_of_one_type(union)
-                below = [part for part in parts if is_deterministic(part) and symbols_of(part) <= plain]
+                conjuncts = parts_of(predicate)
+                unconverted = _find_unconverted_columns(union)
+                below = [each for each in conjuncts if is_deterministic(each) and symbols_of(each) <= unconverted]
                 if not below:
                     return None
-                sources = tuple(_filtered_source(source, union, below) for source in union.sources)
+                sources = tuple(_filter_source(source, union, below) for source in union.sources)
                 moved = Union(sources, union.columns)
-                return filtered(moved, (part for part in parts if part not in below))
+                return filtered(moved, (conjunct for conjunct in conjuncts if conjunct not in below))
             case _:
                 return None
 
 
-def _columns_of_one_type(union: Union) -> frozenset[str]:
+def _find_unconverted_columns(union: Union) -> frozenset[str]:
     outputs = [outputs_of(source) for source in union.sources]
     return frozenset(
         column.name
-        for place, column in enumerate(union.columns)
-        if column.type is not None and all(own[place].type == column.type for own in outputs)
+        for position, column in enumerate(union.columns)
+        if column.type is not None and all(own[position].type == column.type for own in outputs)
     )
 
 
-def _filtered_source(source: Node, union: Union, conjuncts: list[Expr]) -> Node:
+def _filter_source(source: Node, union: Union, conjuncts: list[Expr]) -> Node:
     outputs = outputs_of(source)
     own: dict[str, Expr] = {
         column.name: Column((output.name,), type=output.type)
         for column, output in zip(union.columns, outputs, strict=True)
     }
-    return filtered(source, (substitute(part, own) for part in conjuncts))
+    return filtered(source, (substitute(conjunct, own) for conjunct in conjuncts))

@@ -1,8 +1,8 @@
-"""Tables of one place are joined there.
+"""Push the join of two tables of one connector into the scan.
 
     Join(TableScan(t), TableScan(u), t.id = u.id)  ─▶  TableScan(t join u)
 
-Only joins that are equalities alone. Tables with policies are joined above them.
+Only equi-joins without further conditions are pushed. Joins of tables with policies stay above their scans.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A scan stops when it has as many rows as are wanted.
+"""Push a limit into the scan, so that it stops as soon as it has enough rows.
 
     Limit(TableScan(t), n)  ─▶  TableScan(t, at most n)
 
-An OFFSET without a LIMIT wants all rows, so there is nothing to push. With an offset, and where a connector does not
-promise to return no more, the limit stays above.
+An OFFSET without a LIMIT needs all rows, so nothing is pushed. The limit also stays above the scan if it has an offset,
+or if the connector does not guarantee the number of rows.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class PushLimitIntoScan:
                 pushed = context.connector(scan.connector).push_limit(scan.handle, count + offset)
                 if pushed is None:
                     return None
-                made = replace(scan, handle=pushed.handle)
+                new_scan = replace(scan, handle=pushed.handle)
                 if pushed.guaranteed and not offset:
-                    return made
-                return None if made == scan else replace(node, source=made)
+                    return new_scan
+                return None if new_scan == scan else replace(node, source=new_scan)
             case _:
                 return None

@@ -1,4 +1,4 @@
-"""Of so many rows, no more are computed.
+"""Push a limit below a projection, so that only the rows of the result are computed.
 
 Limit(Project(x, …), n)  ─▶  Project(Limit(x, n), …)
 """

@@ -1,4 +1,4 @@
-"""Of several nodes none has to return more rows than are wanted of all.
+"""Push a limit into each source of a union: none of them has to return more rows than the union.
 
 Limit(Union(x, y), n)  ─▶  Limit(Union(Limit(x, n), Limit(y, n)), n)
 """
@@ -19,7 +19,7 @@ class PushLimitThroughUnion:
         match node:
             case Limit(Union() as union, count, offset) if count < UNLIMITED:
                 wanted = count + offset
-                sources = tuple(_limited(source, wanted, context) for source in union.sources)
+                sources = tuple(_limit_source(source, wanted, context) for source in union.sources)
                 if all(new is old for new, old in zip(sources, union.sources, strict=True)):
                     return None
                 return replace(node, source=replace(union, sources=sources))
@@ -27,6 +27,6 @@ class PushLimitThroughUnion:
                 return None
 
 
-def _limited(source: Node, count: int, context: Context) -> Node:
+def _limit_source(source: Node, count: int, context: Context) -> Node:
     known = most_rows(source, context)
     return source if known is not None and known <= count else Limit(source, count)

@@ -1,9 +1,9 @@
-"""A scan reads only what a projection over it makes use of, down to fields of structs.
+"""Push a projection into the scan, so that it reads only the columns and struct fields that the projection uses.
 
     Project(TableScan(t: a, b, c), a.x + 1 AS y)  ─▶  Project(TableScan(t: a.x), a.x + 1 AS y)
 
-A connector may compute expressions too. Of a table with a policy it is asked for columns and fields alone: what may
-fail must not meet rows that are hidden.
+A connector may compute expressions too. If the table has a policy, only columns and fields are pushed: an expression
+that may fail must not be evaluated on hidden rows.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class PushProjectionIntoScan:
             case Project(TableScan() as scan, outputs):
                 names = ScanNames.of(scan, context)
                 asked = names.all_in_handle(outputs)
-                if _may_ask(asked, scan):
+                if _may_push(asked, scan):
                     pushed = context.connector(scan.connector).push_projection(scan.handle, asked)
-                    return None if pushed is None else _pushed(node, scan, names, pushed)
-                return _pushed_columns(node, scan, names, context)
+                    return None if pushed is None else _rebuild(node, scan, names, pushed)
+                return _push_columns(node, scan, names, context)
             case _:
                 return None
 
 
-def _may_ask(asked: Sequence[Named], scan: TableScan) -> bool:
+def _may_push(asked: Sequence[Named], scan: TableScan) -> bool:
     if scan.protects:
         return all(isinstance(each.expr, Column) for each in asked)
     return all(is_deterministic(each.expr) for each in asked)
 
 
-def _pushed_columns(project: Project, scan: TableScan, names: ScanNames, context: Context) -> Node | None:
-    """The projection over a scan of the columns that it reads."""
+def _push_columns(project: Project, scan: TableScan, names: ScanNames, context: Context) -> Node | None:
+    """Return the projection over a scan of only the columns that it reads; None if nothing changes."""
     wanted = {path[0] for path in paths_of(each.expr for each in project.outputs)}
     kept = tuple(
         Named(column.name, Column((column.name,), type=column.type)) for column in scan.columns if column.name in wanted
@@ -53,20 +53,18 @@ def _pushed_columns(project: Project, scan: TableScan, names: ScanNames, context
     pushed = context.connector(scan.connector).push_projection(scan.handle, names.all_in_handle(kept))
     if pushed is None:
         return None
-    return replace(project, source=_pushed(Project(scan, kept), scan, names, pushed))
+    return replace(project, source=_rebuild(Project(scan, kept), scan, names, pushed))
 
 
-def _pushed(project: Project, scan: TableScan, names: ScanNames, pushed: PushedProjection) -> Node:
+def _rebuild(project: Project, scan: TableScan, names: ScanNames, pushed: PushedProjection) -> Node:
     returned = [each.expr for each in pushed.outputs]
     if returned == [Column((column.name,)) for column in pushed.columns]:
-        # Nothing is left to compute: the scan has the outputs.
+        # The scan returns exactly the outputs, so the projection is not needed.
         columns = [Output(each.name, column.type) for each, column in zip(project.outputs, pushed.columns, strict=True)]
         return replace(scan, handle=pushed.handle, columns=tuple(columns))
-    symbols = _symbols(scan, names, pushed.columns)
-    to_plan: dict[str, Expr] = {
-        column.name: Column((symbol,), type=column.type) for column, symbol in zip(pushed.columns, symbols, strict=True)
-    }
-    columns = [Output(symbol, column.type) for column, symbol in zip(pushed.columns, symbols, strict=True)]
+    pairs = list(zip(pushed.columns, _choose_column_ids(scan, names, pushed.columns), strict=True))
+    to_plan: dict[str, Expr] = {column.name: Column((column_id,), type=column.type) for column, column_id in pairs}
+    columns = [Output(column_id, column.type) for column, column_id in pairs]
     outputs = tuple(
         Named(each.name, substitute(given.expr, to_plan))
         for each, given in zip(project.outputs, pushed.outputs, strict=True)
@@ -74,8 +72,11 @@ def _pushed(project: Project, scan: TableScan, names: ScanNames, pushed: PushedP
     return Project(replace(scan, handle=pushed.handle, columns=tuple(columns)), outputs, project.protects)
 
 
-def _symbols(scan: TableScan, names: ScanNames, columns: Sequence[Output]) -> list[str]:
-    """Symbols for columns of a handle: those that they had, or new ones made of them, since no other scan has those."""
+def _choose_column_ids(scan: TableScan, names: ScanNames, columns: Sequence[Output]) -> list[str]:
+    """Return column ids for the columns of a handle: their present ones, or new ones derived from those of the scan.
+
+    Derived ids are unique, because no other scan has the ids that they start with.
+    """
     fresh = Symbols(column.name for column in scan.columns)
     found = []
     for column in columns:
@@ -83,7 +84,7 @@ def _symbols(scan: TableScan, names: ScanNames, columns: Sequence[Output]) -> li
         if isinstance(known, Column):
             found.append(known.path[0])
             continue
-        # A field is mostly called by the column that it is in.
+        # The name of a field usually starts with the name of its column.
         around = [name for name in names.to_plan if column.name.startswith(f"{name}.")]
         owner = names.to_plan[max(around, key=len)] if around else None
         if isinstance(owner, Column):

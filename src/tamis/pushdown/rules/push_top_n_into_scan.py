@@ -1,8 +1,8 @@
-"""The first rows of an order are read first, and nothing is read that cannot be among them.
+"""Push a top-n into the scan, which prunes everything that cannot contain one of the first rows.
 
     TopN(TableScan(t), by a, n)  ─▶  TopN(TableScan(t, about the first n by a), by a, n)
 
-The node is left out where a connector promises just these rows, in this order.
+The node is removed if the connector guarantees exactly these rows in this order.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class PushTopNIntoScan:
     def apply(self, node: Node, context: Context) -> Node | None:
         match node:
             case TopN(TableScan() as scan, keys, count):
-                pushed = _pushed(scan, keys, count, {}, context)
+                pushed = _push_into_scan(scan, keys, count, {}, context)
                 return None if pushed is None else pushed[0] if pushed[1] else replace(node, source=pushed[0])
             case TopN(Project(TableScan() as scan, outputs) as project, keys, count):
-                pushed = _pushed(scan, keys, count, {each.name: each.expr for each in outputs}, context)
+                pushed = _push_into_scan(scan, keys, count, {each.name: each.expr for each in outputs}, context)
                 if pushed is None:
                     return None
                 narrowed = replace(project, source=pushed[0])
@@ -34,18 +34,18 @@ class PushTopNIntoScan:
                 return None
 
 
-def _pushed(
+def _push_into_scan(
     scan: TableScan, keys: tuple[SortKey, ...], count: int, meanings: dict[str, Expr], context: Context
 ) -> tuple[TableScan, bool] | None:
     names = ScanNames.of(scan, context)
-    own = [replace(key, expr=names.in_handle(substitute(key.expr, meanings))) for key in keys]
-    if not all(is_deterministic(key.expr) for key in own):
+    handle_keys = [replace(key, expr=names.in_handle(substitute(key.expr, meanings))) for key in keys]
+    if not all(is_deterministic(key.expr) for key in handle_keys):
         return None
-    if scan.protects and not all(isinstance(key.expr, Column) for key in own):
+    if scan.protects and not all(isinstance(key.expr, Column) for key in handle_keys):
         return None
-    pushed = context.connector(scan.connector).push_top_n(scan.handle, own, count)
+    pushed = context.connector(scan.connector).push_top_n(scan.handle, handle_keys, count)
     if pushed is None:
         return None
-    made = replace(scan, handle=pushed.handle)
-    # The same again would never end.
-    return None if made == scan and not pushed.guaranteed else (made, pushed.guaranteed)
+    new_scan = replace(scan, handle=pushed.handle)
+    # A rule that returns an unchanged plan would fire forever.
+    return None if new_scan == scan and not pushed.guaranteed else (new_scan, pushed.guaranteed)

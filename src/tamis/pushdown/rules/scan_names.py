@@ -1,4 +1,4 @@
-"""Expressions of a plan as a connector knows them: symbols become the names that a handle has, and back."""
+"""Translate expressions between the column ids of a plan and the column names of a connector's handle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tamis.pushdown.symbols import substitute
 
 @dataclass(frozen=True)
 class ScanNames:
-    """The columns of a scan and those of its handle, one to one by their places."""
+    """Mappings between the columns of a scan and those of its handle, which match by position."""
 
     to_handle: dict[str, Expr]
     to_plan: dict[str, Expr]
@@ -38,5 +38,5 @@ class ScanNames:
 
 
 def renamed(columns: Sequence[Output], names: Sequence[str]) -> tuple[Output, ...]:
-    """Columns of a handle under the symbols of a plan."""
+    """Return the columns of a handle under the column ids of a plan."""
     return tuple(Output(name, column.type) for name, column in zip(names, columns, strict=True))

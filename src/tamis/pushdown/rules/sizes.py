@@ -1,4 +1,4 @@
-"""How much nodes return, as far as metadata tells before anything is read."""
+"""Size estimates of nodes from table statistics, before anything is read."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tamis.pushdown.nodes import (
 from tamis.pushdown.optimizer import Context
 
 MOST_ROWS_HELD = 500_000
-"""A side of a join with more rows is not held in memory to be run first."""
+"""A join side with more rows is not materialised to build a dynamic filter."""
 
 MOST_BYTES_HELD = 64 * 1024 * 1024
-"""The same in bytes of files, where nobody knows the number of rows."""
+"""The same in bytes of files, if the number of rows is unknown."""
 
 WORTH_PRUNING = 4
-"""How many times as large a side is at least that is pruned: else it is soon read, pruned or not."""
+"""A side is pruned only if it is more than this many times as large as the other: else reading all of it is fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much a node returns at most, by metadata. None: not known."""
+    """An estimate of the size of a node's result, from metadata. None means unknown."""
 
     rows: int | None
     bytes: int | None
@@ -68,7 +68,7 @@ def size_of(node: Node, context: Context) -> Size:
         case Join(kind="semi" | "anti"):
             return size_of(node.left, context)
         case _:
-            # A guess for joins: mostly of a key with what it identifies. Whoever runs them stops where it is wrong.
+            # A guess for joins: most are on a unique key of one side. The executor stops a side that grows too large.
             sizes = [size_of(source, context) for source in sources_of(node)]
             if isinstance(node, Union | Sql):
                 return Size(_sum(size.rows for size in sizes), _sum(size.bytes for size in sizes))
@@ -86,7 +86,7 @@ def _largest(numbers: Iterable[int | None]) -> int | None:
 
 
 def is_filtered(node: Node, context: Context) -> bool:
-    """Whether a node returns fewer rows than the tables below it have, or nobody knows."""
+    """Return whether a node returns, or may return, fewer rows than the tables below it have."""
     for each in walk_plan(node):
         match each:
             case TableScan():
