@@ -62,6 +62,51 @@ def test_nothing_imports_upwards(path: Path) -> None:
         assert imported_layers(path) <= MAY_IMPORT[layer] | {layer}
 
 
+# Libraries without a public interface for what is needed of them.
+FOREIGN_PRIVATES = {
+    "expr/from_pyspark.py",  # PySpark's columns
+    "expr/sql_dialect.py",  # sqlglot's parser
+    "expr/sql_pipes.py",
+    "expr/time_syntax.py",
+    "tables/c_interface.py",  # pyarrow's export to the C interface
+}
+# Values that the expression layer remembers on its own nodes.
+REMEMBERED = {"expr/evaluate.py": {"_evaluable", "_fallible"}, "expr/functions.py": {"_type"}}
+
+
+def private_attributes(tree: ast.Module) -> tuple[set[str], list[ast.Attribute]]:
+    """The private attributes that classes of a module define, and those that the module uses of other objects."""
+    own: set[str] = set()
+    for each in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+        for node in ast.walk(each):
+            match node:
+                case ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                    own.add(name)
+                case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                    own.add(name)
+                case ast.Constant(value=str(name)):  # names in __slots__
+                    own.add(name)
+    used = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.endswith("_")
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+    return own, used
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_private_attributes_are_used_only_where_they_are_defined(path: Path) -> None:
+    name = path.relative_to(SOURCE).as_posix()
+    own, used = private_attributes(ast.parse(path.read_text()))
+    # Methods of named tuples, which are public.
+    allowed = own | REMEMBERED.get(name, set()) | {"_asdict", "_replace"}
+    foreign = [f"line {node.lineno}: {ast.unparse(node)}" for node in used if node.attr not in allowed]
+    assert name in FOREIGN_PRIVATES or not foreign
+
+
 def test_public_names() -> None:
     assert tamis.__all__ == [
         "open",

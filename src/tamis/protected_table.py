@@ -20,9 +20,8 @@ from tamis.pushdown.policies.applying import BoundPolicy, bind_policy
 from tamis.pushdown.policies.model import Policies
 from tamis.pushdown.policies.reading import TELLING, UNREADABLE, silence
 from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
-from tamis.scan.residual import check_functions
-from tamis.scan.scan import Scan
-from tamis.table import Table
+from tamis.scan.request import ScanRequest
+from tamis.table import Table, source_of
 from tamis.tables.source import LEVELS, Catalogued, TableSource
 
 
@@ -72,30 +71,61 @@ def _around_nothing(source: TableSource) -> Sequence[Sequence[str]]:
 
 def protect_table(
     table: Table, policies: Policies | None, principal: str | None, around: Around = _around_nothing
-) -> Table:
-    """The table as a principal may see it; AccessDenied where he may not."""
+) -> Table | ProtectedTable:
+    """Return the table as a principal may see it; AccessDenied where the principal may not see it at all."""
     if policies is None:
         return table
-    found = policies.policy_of(names_of(table._source), principal, around(table._source))
+    source = source_of(table)
+    found = policies.policy_of(names_of(source), principal, around(source))
     if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
         return table
-    return ProtectedTable(table._source, policies, principal, around)
+    return ProtectedTable(table, policies, principal, around)
 
 
-class ProtectedTable(Table):
-    """A table under a policy, which is looked up for each scan."""
+class ProtectedTable:
+    """A table under a policy, which is looked up for each scan.
+
+    It has a table, and lets through what is listed here: see `tests/test_protected_interface.py`.
+    """
 
     def __init__(
-        self, source: TableSource, policies: Policies, principal: str | None, around: Around = _around_nothing
+        self, table: Table, policies: Policies, principal: str | None, around: Around = _around_nothing
     ) -> None:
-        super().__init__(source)
+        self._table = table
+        self._source = source_of(table)
         self._policies = policies
         self._principal = principal
         self._around = around
 
     @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._table.name
+
+    @property
+    def format(self) -> str:
+        """`delta`, `iceberg`, `hive` or `parquet`."""
+        return self._table.format
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._table.uri
+
+    @property
     def schema(self) -> pa.Schema:
+        """The columns as the principal sees them: a masked column has the type of its mask."""
         return visible_schema(self._source.schema, self._policy())
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns, as those of a `Table`."""
+        return self._table.partition_columns
+
+    @property
+    def version(self) -> int | None:
+        """The version that was opened; of an Iceberg table the snapshot."""
+        return self._table.version
 
     def scan(
         self,
@@ -104,25 +134,29 @@ class ProtectedTable(Table):
         limit: int | None = None,
         *,
         levels: Collection[str] = LEVELS,
-    ) -> Scan:
-        policy = self._policy()
-        scan = ProtectedScan(self._source, policy, where, columns, limit, levels)
-        check_functions(scan._predicate.expr, visible_schema(self._source.schema, policy))
-        return scan
+    ) -> ProtectedScan:
+        """Return a lazy scan of the visible rows for which `where` is TRUE."""
+        return self._scan(ScanRequest.parse(where, columns, limit, levels))
 
-    def refresh(self) -> Table:
-        versioned = self._versioned("refresh")
+    def _scan(self, request: ScanRequest) -> ProtectedScan:
+        return ProtectedScan(self._source, self._policy(), request, self._scan)
+
+    def refresh(self) -> ProtectedTable:
+        """Return the table at its newest version, under the same policies."""
         with silence():
-            source = versioned.refresh()
-        return ProtectedTable(source, self._policies, self._principal, self._around)
+            table = self._table.refresh()
+        return ProtectedTable(table, self._policies, self._principal, self._around)
 
     def history(self, limit: int | None = None) -> NoReturn:
+        """Raise AccessDenied."""
         self._refuse("its history")
 
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> NoReturn:
+        """Raise AccessDenied."""
         self._refuse("its files")
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> NoReturn:
+        """Raise AccessDenied."""
         self._refuse("its files")
 
     def _policy(self) -> BoundPolicy:
@@ -133,3 +167,14 @@ class ProtectedTable(Table):
 
     def _refuse(self, what: str) -> NoReturn:
         raise AccessDenied(f"{self.name} is under a policy: {what} would tell of rows that it hides")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a table cannot be pickled: send its URI, and its version, and open it there with tamis.open")
+
+    def __repr__(self) -> str:
+        return repr(self._table)
+
+
+def unprotected_source(table: Table | ProtectedTable) -> TableSource:
+    """Return what the format offers of a table, for a session that applies policies of its own."""
+    return table._source if isinstance(table, ProtectedTable) else source_of(table)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
@@ -32,6 +32,7 @@ from tamis.tables.jobs import Engine
 from tamis.tables.planning import AUTO, LOCAL, SPARK, Planning, check_mode
 
 if TYPE_CHECKING:
+    from tamis.protected_table import ProtectedTable
     from tamis.pushdown.catalog import Catalog
     from tamis.pushdown.parameters import Arguments
     from tamis.pushdown.policies import Policies, PolicySource
@@ -121,7 +122,7 @@ class Session(_Answering[Answer]):
 
     # --- Tables -------------------------------------------------------------------------------------------------------
 
-    def open(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> Table:
+    def open(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> Table | ProtectedTable:
         """Open a table, with the arguments of `tamis.open`."""
         if self._policies is None:
             return Table(self._open_source(uri, *arguments, **options))
@@ -145,15 +146,16 @@ class Session(_Answering[Answer]):
         """Let a table be known by a name in SQL: one that was opened, its URI, or rows that Arrow can read."""
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
-        if not isinstance(table, Table):
+        from tamis.protected_table import ProtectedTable, names_of, unprotected_source
+
+        if not isinstance(table, Table | ProtectedTable):
             self._catalog.register_rows(name, table)
             return self
-        from tamis.protected_table import ProtectedTable, names_of
-
         if isinstance(table, ProtectedTable) and self._policies is None:
             raise AccessDenied(f"{table.name} is under the policies of another session: register it there")
-        # A query sees it through the policies of its session, whoever opened it.
-        self._catalog.register_source(name, table._source, names_of(table._source))
+        # A query sees it through the policies of its session, whichever session opened it.
+        source = unprotected_source(table)
+        self._catalog.register_source(name, source, names_of(source))
         return self
 
     def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session[Answer]:
@@ -235,7 +237,8 @@ class Session(_Answering[Answer]):
         with self._catalog_lock:
             # Another thread may have made it meanwhile: what that registers must not be lost.
             if "catalog" not in self._catalog_of:
-                self._catalog_of["catalog"] = Catalog(_Opener(self))
+                opener = _Opener(self._open_source, has_policies=self._policies is not None)
+                self._catalog_of["catalog"] = Catalog(opener)
             return self._catalog_of["catalog"]
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
@@ -348,17 +351,18 @@ class Session(_Answering[Answer]):
 class _Opener:
     """Opens what queries name, unless policies forbid it."""
 
-    def __init__(self, session: Session[Any]) -> None:
-        self._session = session
+    def __init__(self, open_source: Callable[..., TableSource], *, has_policies: bool) -> None:
+        self._open_source = open_source
+        self._has_policies = has_policies
 
     def open_place(self, path: str, format: str) -> TableSource:
         """What delta.`path` means in a query."""
-        if self._session._policies is not None:
+        if self._has_policies:
             raise AccessDenied("a session with policies queries tables by their names, not by their places")
         if format != "parquet":
-            return self._session._open_source(path, format)
+            return self._open_source(path, format)
         # To `open` that is a single file, and to queries, as in Spark, a folder of them too.
-        source = self._session._open_source(path)
+        source = self._open_source(path)
         if source.format not in ("parquet", "hive"):
             raise UnsupportedFeature(
                 f"'{source.storage.uri}' is {with_article(source.format)} table, whose files alone are not its rows: "
@@ -368,7 +372,7 @@ class _Opener:
 
     def open_state(self, source: Versioned, state: State) -> TableSource:
         """What orders VERSION AS OF 3 means in a query."""
-        if self._session._policies is not None:
+        if self._has_policies:
             # A policy is about the table as it was registered: an old version may have what it does not know of.
             raise AccessDenied("a session with policies queries tables as they were registered, not at other versions")
         return source.at(state.version, state.timestamp)

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, get_args
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, check_flags, wrong_argument
+from tamis.errors import InvalidArgument, UnsupportedFeature, check_flags, wrong_argument
 from tamis.expr.nodes import FALSE, NULL
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import check_storage_options
 from tamis.parquet.leaves import Int96
 from tamis.scan.plan import describe_files
-from tamis.scan.residual import check_functions
-from tamis.scan.scan import Scan, checked_limit
+from tamis.scan.request import ScanRequest
+from tamis.scan.scan import Scan, make_scan, planner_of
+from tamis.scan.scan_planner import check_limit
 from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
 from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
@@ -63,7 +64,7 @@ class Table:
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first."""
-        return self._versioned("history").history(checked_limit(limit))
+        return self._versioned("history").history(check_limit(limit))
 
     def refresh(self) -> Table:
         """The table at its newest version, of a folder or a file: as it is now.
@@ -85,12 +86,12 @@ class Table:
 
         Path, size, rows where they are known, partition values.
         """
-        scan = self.scan(where, levels=levels)
-        listing = self._source.list_files(scan._predicate, levels, with_rows=True)
+        predicate = planner_of(self.scan(where, levels=levels)).predicate
+        listing = self._source.list_files(predicate, levels, with_rows=True)
         has_own = "num_records" in listing.files.column_names
         found = describe_files(listing.files, listing.partitions, None if has_own else listing.rows)
         # No level prunes by what no column is asked about.
-        return found.slice(0, 0) if scan._predicate.expr in (FALSE, NULL) else found
+        return found.slice(0, 0) if predicate.expr in (FALSE, NULL) else found
 
     def scan(
         self,
@@ -106,20 +107,7 @@ class Table:
         pyiceberg, or a PySpark Column. `columns` are names, also of fields inside structs (`address.city`); None
         returns all.
         """
-        try:
-            scan = Scan(self._source, where, columns, limit, levels)
-        except UnknownColumn as error:
-            from tamis.tables.hive.table import HiveTable
-
-            if not isinstance(self._source, HiveTable) or self._source.has_all_columns:
-                raise
-            # The column may be one that only later files have.
-            way_out = "merge_schema=True (--merge-schema) takes those of all files."
-            raise UnknownColumn(
-                f"{str(error).rstrip('.')}. These are the columns of the first file: {way_out}"
-            ) from error
-        check_functions(scan._predicate.expr, self._source.schema)
-        return scan
+        return make_scan(self._source, ScanRequest.parse(where, columns, limit, levels))
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> FilesDataFrame:
         """The files of the table, with partition values and statistics, as a DataFrame in the memory of Spark.
@@ -137,6 +125,11 @@ class Table:
     def __repr__(self) -> str:
         version = "" if self.version is None else f", version {self.version}"
         return f"<tamis.Table {self.name!r} ({self.format}{version}) at {self.uri}>"
+
+
+def source_of(table: Table) -> TableSource:
+    """Return what the format offers of a table, for engines and sessions."""
+    return table._source
 
 
 def open_table(

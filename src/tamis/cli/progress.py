@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tamis.scan.funnel import format_bytes
-from tamis.scan.scan import Scan
+from tamis.scan.rows import LazyScan
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,16 +76,15 @@ def show_progress(meter: Meter, *, is_wanted: bool) -> Iterator[Meter]:
             live.stop()
 
 
-def bytes_meter(title: str, scan: Scan) -> Meter:
+def bytes_meter(title: str, scan: LazyScan) -> Meter:
     """A meter of the bytes that a scan reads."""
-    counters = scan._storage.counters
-    return Meter(title, lambda: counters.bytes_read, format_bytes)
+    return Meter(title, lambda: scan.bytes_read, format_bytes)
 
 
-def expect_bytes(meter: Meter, scan: Scan) -> None:
+def expect_bytes(meter: Meter, scan: LazyScan) -> None:
     """Plan a scan to the end, which tells how much it will read."""
     plan = scan.plan()
-    meter.total = scan._storage.counters.bytes_read + plan.bytes
+    meter.total = scan.bytes_read + plan.bytes
 
 
 def is_watched() -> bool:

@@ -36,11 +36,12 @@ from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import PlannedFiles
 from tamis.scan.projection import Path
 from tamis.scan.row_groups import RowGroups
-from tamis.scan.scan import Run, Scan, weight
+from tamis.scan.run import Run, check_files, weight
+from tamis.scan.scan_planner import ScanPlanner, has_data_columns
 from tamis.scan.slices import SlicePlanner
 from tamis.scan.tasks import ScanTask
 from tamis.skipping.metadata import ROW_COUNT, metadata_names
-from tamis.tables.source import IDENTITY_VALUES, Describing, FileListing
+from tamis.tables.source import IDENTITY_VALUES, FileListing
 
 FILES_TOGETHER = 1024
 FEWEST_TOGETHER = 16
@@ -49,9 +50,9 @@ FEWEST_TOGETHER = 16
 Bits = npt.NDArray[np.bool_]
 
 
-def aggregate(scan: Scan, keys: Sequence[Column], measures: Sequence[Measure]) -> pa.Table:
+def aggregate(planner: ScanPlanner, keys: Sequence[Column], measures: Sequence[Measure]) -> pa.Table:
     """The measures of the matching rows by keys: columns `k0`, … and `m0`, …, one row where there are no keys."""
-    return _Aggregation(scan, Partials(tuple(keys), tuple(measures))).run()
+    return _Aggregation(planner, Partials(tuple(keys), tuple(measures))).run()
 
 
 @dataclass(frozen=True)
@@ -64,32 +65,33 @@ class _Boundary:
 
 
 class _Aggregation:
-    def __init__(self, scan: Scan, partials: Partials) -> None:
-        self._scan = scan
+    def __init__(self, planner: ScanPlanner, partials: Partials) -> None:
+        self._planner = planner
         self._partials = partials
         asked = [measure.column for measure in partials.measures if measure.column is not None]
         self._described = tuple(dict.fromkeys(asked))
         read: tuple[Path, ...] = tuple(dict.fromkeys(column.path for column in (*partials.keys, *self._described)))
         self._projection = read
-        self._needs_rows = needs_rows(partials.measures, scan._source.partition_columns)
+        self._needs_rows = needs_rows(partials.measures, planner.source.partition_columns)
         self._found: list[pa.Table] = []
         self._may_leave_out = (
             not partials.keys and bool(partials.measures) and all(measure.is_extreme for measure in partials.measures)
         )
 
     def run(self) -> pa.Table:
-        scan = self._scan
-        with scan._telling_version():
-            listing = _all_files(scan) if self._needs_rows else described_listing(scan, self._described)
+        planner = self._planner
+        with planner.name_version_of_missing_file():
+            measured = self._described
+            listing = _list_all_files(planner) if self._needs_rows else planner.list_with_statistics(measured)
             listing = listing.require(path[0] for path in self._projection)
-            run = Run(scan, self._projection, listing)
+            run = Run(planner, self._projection, listing)
             try:
                 if self._needs_rows:
                     self._read(run.tasks())
                 else:
                     rest = self._answer_files(listing)
                     boundaries = list(self._answer_row_groups(rest, run))
-                    self._read(group for each in boundaries for group in run.together(self._tasks(each, run)))
+                    self._read(group for each in boundaries for group in run.group(self._tasks(each, run)))
             finally:
                 run.finish()
         return self._partials.finished(self._partials.merged(self._found))
@@ -136,11 +138,10 @@ class _Aggregation:
             count = min(2 * count, FILES_TOGETHER)
 
     def _answer_some(self, listing: FileListing, run: Run) -> _Boundary:
-        scan = self._scan
-        row_groups = self._planner.row_groups(listing.files, listing.partitions)
-        run.take_in(row_groups.report)
+        row_groups = self._slice_planner.row_groups(listing.files, listing.partitions)
+        run.add_level(row_groups.report)
         units = row_groups.units
-        left = scan._without_deleted(listing.files, row_groups)
+        left = self._planner.exclude_deleted_rows(listing.files, row_groups)
         rows = _rows_left(row_groups, left)
         metadata = {name: row_groups.metadata.column(name) for name in row_groups.metadata.schema.names}
         known = KnownUnits(pa.array(rows), metadata, self._constants(listing, units.file))
@@ -152,15 +153,15 @@ class _Aggregation:
         return _Boundary(listing, kept, _known_of(known, rest))
 
     @cached_property
-    def _planner(self) -> SlicePlanner:
-        # Not with an index, which may know less of the columns than footers do.
-        planner = self._scan._planner(self._projection, to_pages=True)
+    def _slice_planner(self) -> SlicePlanner:
+        # Without the index, which may know less about the columns than footers do.
+        planner = self._planner.slice_planner(self._projection, to_pages=True)
         return replace(planner, described=self._described, index=None)
 
     # --- Rows ------------------------------------------------------------------------------------------------------
 
     def _read(self, tasks: Iterator[list[ScanTask]]) -> None:
-        reader = self._scan._reader
+        reader = self._planner.reader
 
         def compute(tasks: list[ScanTask]) -> Iterator[list[pa.Table]]:
             if not self._projection:
@@ -171,8 +172,9 @@ class _Aggregation:
             yield [self._partials.of_rows(batch) for batch in reader.columns(tasks, self._projection)]
 
         waiting: list[pa.Table] = []
-        of_files = [path for path in self._projection if path[0] not in self._scan._source.partition_columns]
-        for found in run_tasks(tasks if of_files else self._scan.unchanged(tasks), compute, weight):
+        if not has_data_columns(self._projection, self._planner.source):
+            tasks = check_files(tasks, self._planner.storage)
+        for found in run_tasks(tasks, compute, weight):
             waiting += found
             if len(waiting) >= FILES_TOGETHER:
                 waiting = [self._partials.merged(waiting)]
@@ -186,10 +188,10 @@ class _Aggregation:
         if not len(row_groups.units):
             return
         listing = boundary.listing
-        narrowed, below = self._planner.below(listing.files, row_groups)
+        narrowed, below = self._slice_planner.below(listing.files, row_groups)
         for level in below:
-            run.take_in(level)
-        left = self._scan._without_deleted(listing.files, narrowed)
+            run.add_level(level)
+        left = self._planner.exclude_deleted_rows(listing.files, narrowed)
         yield from PlannedFiles(listing.files, listing.partitions, left, below).tasks()
 
     # --- Answers ---------------------------------------------------------------------------------------------------
@@ -208,7 +210,7 @@ class _Aggregation:
             answers.append(answer)
             is_answered = is_answered & is_known
         if is_answered.any():
-            check_unchanged(self._scan._storage, listing.files.take(pa.array(np.unique(files[is_answered]))))
+            check_unchanged(self._planner.storage, listing.files.take(pa.array(np.unique(files[is_answered]))))
             chosen = pa.array(is_answered)
             self._found.append(
                 self._partials.of_units(
@@ -254,20 +256,9 @@ def _constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64
     return own.field("value"), np.asarray(own.is_valid(), bool)
 
 
-def _all_files(scan: Scan) -> FileListing:
-    listing = scan._unchecked_listing
-    return listing.slice(0, 0) if scan._predicate.expr == FALSE else listing
-
-
-def described_listing(scan: Scan, columns: Sequence[Column]) -> FileListing:
-    """The files that may hold a matching row, with their rows and what the format knows of columns in them."""
-    source = scan._source
-    own = [column for column in columns if column.path[0] not in source.partition_columns]
-    if own and isinstance(source, Describing) and "files" in scan._levels:
-        listing = source.list_described(scan._predicate, scan._levels, own)
-    else:
-        listing = source.list_files(scan._predicate, scan._levels, with_rows=True)
-    return listing.slice(0, 0) if scan._predicate.expr == FALSE else listing
+def _list_all_files(planner: ScanPlanner) -> FileListing:
+    listing = planner.unchecked_listing
+    return listing.slice(0, 0) if planner.predicate.expr == FALSE else listing
 
 
 def file_metadata(listing: FileListing, columns: Sequence[Column]) -> dict[str, pa.Array]:

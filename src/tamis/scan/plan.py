@@ -122,12 +122,12 @@ class ScanPlan:
     files: pa.Table
     depth: str
     report: Report
-    planned: PlannedFiles | None = field(default=None, repr=False)
+    _planned: PlannedFiles | None = field(default=None, repr=False)
 
     @cached_property
     def tasks(self) -> list[ScanTask]:
         """The row groups to read; none are known where the plan stops at files."""
-        return [] if self.planned is None else list(self.planned.tasks())
+        return [] if self._planned is None else list(self._planned.tasks())
 
     @property
     def num_files(self) -> int:
@@ -136,8 +136,8 @@ class ScanPlan:
     @property
     def bytes(self) -> int:
         """The bytes that will be read: of the needed columns where row groups were planned, else of whole files."""
-        if self.planned is not None:
-            return self.planned.row_groups.units.size
+        if self._planned is not None:
+            return self._planned.row_groups.units.size
         return int(pc.sum(self.files["size"]).as_py() or 0)
 
     def assert_max_files(self, most: int) -> ScanPlan:

@@ -25,14 +25,6 @@ class Report:
     def level(self, name: str) -> LevelReport | None:
         return next((level for level in self.levels if level.level == name), None)
 
-    def take_in(self, level: LevelReport) -> None:
-        """Add the account of some units to their level, which is appended when it is new."""
-        known = self.level(level.level)
-        if known is None:
-            self.levels.append(level)
-        else:
-            known.add(level)
-
     def to_dict(self) -> dict[str, Any]:
         """The account as plain values, as `--json` prints it."""
         return {
@@ -54,3 +46,12 @@ class Report:
         from tamis.scan.funnel import funnel_html
 
         return funnel_html(self)
+
+
+def add_level(report: Report, level: LevelReport) -> None:
+    """Add the metrics of some units to their level, which is appended where the report does not have it."""
+    known = report.level(level.level)
+    if known is None:
+        report.levels.append(level)
+    else:
+        known.add(level)

@@ -14,7 +14,7 @@ from tamis.parquet.field_names import FieldNames
 from tamis.parquet.leaves import FieldPath
 from tamis.parquet.selection import RowSelection
 from tamis.scan.read import TaskReader
-from tamis.scan.scan import Scan
+from tamis.scan.scan import Scan, planner_of
 from tamis.scan.tasks import ScanTask, as_type, partition_values_of
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.tables.jobs import Arguments, storage_arguments
@@ -95,8 +95,8 @@ def _selection_from_dict(given: dict[str, Any]) -> RowSelection:
 
 
 def task_reader_of(scan: Scan) -> TaskReader:
-    """What reads the tasks of a scan's plan."""
-    return scan._reader
+    """Return the reader of the tasks in a scan's plan."""
+    return planner_of(scan).reader
 
 
 def reader_to_json(reader: TaskReader) -> dict[str, Any]:

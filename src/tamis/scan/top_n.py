@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column
-from tamis.scan.aggregation import described_listing, file_metadata
+from tamis.scan.aggregation import file_metadata
 from tamis.scan.known_units import KnownUnits
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import PlannedFiles
-from tamis.scan.scan import Run, Scan, weight
+from tamis.scan.run import Run, weight
+from tamis.scan.scan_planner import ScanPlanner
 from tamis.scan.sort_places import BestPlaces, Order, Place, SmallestPlaces
 from tamis.scan.tasks import ScanTask
 from tamis.tables.source import FileListing
@@ -34,33 +35,34 @@ MOST_FILES_TOGETHER = 1024
 
 
 def top_rows(
-    scan: Scan, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
+    planner: ScanPlanner, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a scan that may be among the first `count` by a column, which is one of those that it returns.
 
     With `with_ties` all rows that stand at the last place are among them, for whoever orders by more than the column.
     """
-    return _TopRows(scan, Order(column, descending, nulls_first), count, with_ties).run()
+    return _TopRows(planner, Order(column, descending, nulls_first), count, with_ties).run()
 
 
 class _TopRows:
-    def __init__(self, scan: Scan, order: Order, count: int, with_ties: bool) -> None:
-        self._scan = scan
+    def __init__(self, planner: ScanPlanner, order: Order, count: int, with_ties: bool) -> None:
+        self._planner = planner
         self._order = order
         self._count = count
         self._with_ties = with_ties
         self._best = SmallestPlaces(order, count)
         self._limit: Place | None = None
-        planner = scan._planner(scan._projection, to_pages=True)
-        self._planner = replace(planner, described=(order.column,), index=None)
+        slice_planner = planner.slice_planner(planner.projection, to_pages=True)
+        self._slice_planner = replace(slice_planner, described=(order.column,), index=None)
 
     def run(self) -> Iterator[pa.RecordBatch]:
         if not self._count:
             return
-        scan = self._scan
-        with scan._telling_version():
-            listing = described_listing(scan, [self._order.column]).require(path[0] for path in scan._projection)
-            run = Run(scan, scan._projection, listing)
+        planner = self._planner
+        with planner.name_version_of_missing_file():
+            listing = planner.list_with_statistics([self._order.column])
+            listing = listing.require(path[0] for path in planner.projection)
+            run = Run(planner, planner.projection, listing)
             try:
                 for batch in self._batches(listing, run):
                     run.rows += batch.num_rows
@@ -69,7 +71,7 @@ class _TopRows:
                 run.finish()
 
     def _batches(self, listing: FileListing, run: Run) -> Iterator[pa.RecordBatch]:
-        reader = self._scan._reader
+        reader = self._planner.reader
         groups = self._groups(listing, run)
         first = next(groups, None)
         if first is None:
@@ -109,17 +111,17 @@ class _TopRows:
         return BestPlaces.of(self._order, KnownUnits(_array(rows), metadata, self._constants(listing, files)))
 
     def _groups_of(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
-        row_groups = self._planner.row_groups(listing.files, listing.partitions)
-        run.take_in(row_groups.report)
+        row_groups = self._slice_planner.row_groups(listing.files, listing.partitions)
+        run.add_level(row_groups.report)
         units = row_groups.units
         described = row_groups.metadata
         metadata = {name: described.column(name) for name in described.schema.names}
         known = KnownUnits(pa.array(units.row_count), metadata, self._constants(listing, units.file))
         places = BestPlaces.of(self._order, known)
-        narrowed, below = self._planner.below(listing.files, row_groups)
+        narrowed, below = self._slice_planner.below(listing.files, row_groups)
         for level in below:
-            run.take_in(level)
-        left = self._scan._without_deleted(listing.files, narrowed)
+            run.add_level(level)
+        left = self._planner.exclude_deleted_rows(listing.files, narrowed)
         tasks = list(PlannedFiles(listing.files, listing.partitions, left, below).tasks())
         by_unit = dict(
             zip(zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True), tasks, strict=True)
@@ -132,11 +134,11 @@ class _TopRows:
             group: list[ScanTask] = []
             while position < len(order) and sum(task.row_count for task in group) < self._count:
                 if not may_reach[order[position]]:
-                    yield from run.together(group)
+                    yield from run.group(group)
                     return
                 group.append(by_unit[numbers[order[position]]])
                 position += 1
-            yield from run.together(group)
+            yield from run.group(group)
 
     def _may_reach(self, places: BestPlaces) -> npt.NDArray[np.bool_]:
         return places.may_reach(self._limit, with_ties=self._with_ties)

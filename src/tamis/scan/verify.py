@@ -18,6 +18,7 @@ from tamis.expr.nodes import Call, Expr, Literal, walk
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.expr.sources import to_expr
 from tamis.scan.checksum import RowChecksum
+from tamis.scan.rows import LazyScan
 from tamis.scan.scan import Scan
 from tamis.tables.source import LEVELS, TableSource, levels_of
 
@@ -36,7 +37,7 @@ class Scannable(Protocol):
         limit: int | None = None,
         *,
         levels: Collection[str] = LEVELS,
-    ) -> Scan: ...
+    ) -> LazyScan: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def verify_each(
     given = to_expr(where)
     _refuse_chance(given)
 
-    def scan(levels: Collection[str]) -> Scan:
+    def scan(levels: Collection[str]) -> LazyScan:
         if isinstance(table, Scannable):
             return table.scan(given, columns, levels=levels)
         return Scan(table, given, columns, levels=levels)
@@ -160,7 +161,7 @@ def levels_name(subset: Sequence[str]) -> str:
 
 
 class _MakeScan(Protocol):
-    def __call__(self, levels: Collection[str]) -> Scan: ...
+    def __call__(self, levels: Collection[str]) -> LazyScan: ...
 
 
 def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | None, *, is_every: bool) -> VerifyResult:

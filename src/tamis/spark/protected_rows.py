@@ -29,8 +29,9 @@ from tamis.pushdown.nodes import Filter, Named, Node, Project, TableScan
 from tamis.pushdown.policies.reading import in_silence, protected_schema, silence
 from tamis.pushdown.policies.values import Projection
 from tamis.scan.residual import Residual
-from tamis.scan.scan import Scan
-from tamis.scan.task_data import reader_from_json, reader_to_json, task_reader_of, tasks_from_table
+from tamis.scan.scan import planner_of
+from tamis.scan.scan_planner import ScanPlanner
+from tamis.scan.task_data import reader_from_json, reader_to_json, tasks_from_table
 from tamis.spark.on_workers import on_workers
 from tamis.spark.task_runner import INPUT, pack, packed, read_tasks
 from tamis.spark.types import fit_rows, row_schema, spark_schema
@@ -57,14 +58,15 @@ def protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector])
             return None
         paths = [(output.name, each.path) for output, each in zip(below.columns, handle.columns, strict=True)]
         schema = protected_schema(node, connectors)
-        reader = reader_to_json(task_reader_of(scan))
+        planner = planner_of(scan)
+        reader = reader_to_json(planner.reader)
         said = {
             "columns": paths,
             "steps": [_said(each, connectors) for each in reversed(steps)],
             "output": _text(schema),
         }
-        given = _shared_out(scan, int(spark.conf.get("spark.sql.shuffle.partitions")))
-    title = re.sub(r"\W+", "_", f"tamis: read {scan._source.name}")
+        given = _shared_out(planner, int(spark.conf.get("spark.sql.shuffle.partitions")))
+    title = re.sub(r"\W+", "_", f"tamis: read {planner.source.name}")
     runner = on_workers(__name__, visible_rows.__name__, json.dumps({**reader, **said}, allow_nan=False), title)
     return (
         spark.createDataFrame(given, spark_schema(INPUT))
@@ -73,12 +75,11 @@ def protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector])
     )
 
 
-def _shared_out(scan: Scan, count: int) -> pa.Table:
+def _shared_out(planner: ScanPlanner, count: int) -> pa.Table:
     """The tasks of a scan in so many groups, whether there is something to read for all of them or for none."""
-    reader = task_reader_of(scan)
-    groups = pack(scan._plan_listing(scan._listing).tasks())
+    groups = pack(planner.plan_listing(planner.listing).tasks())
     shares = [[task for group in groups[number::count] for task in group] for number in range(count)]
-    texts = [packed(reader, share) if share else b"" for share in shares]
+    texts = [packed(planner.reader, share) if share else b"" for share in shares]
     return pa.table([pa.array(range(count), pa.int32()), pa.array(texts, pa.binary())], schema=INPUT)
 
 

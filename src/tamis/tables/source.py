@@ -248,6 +248,16 @@ class Describing(Protocol):
 
 
 @runtime_checkable
+class SampledSchema(Protocol):
+    """A table whose schema may come from one of its files, so that others may have further columns."""
+
+    @property
+    def has_all_columns(self) -> bool:
+        """Whether the schema has the columns of all files."""
+        ...
+
+
+@runtime_checkable
 class Refreshable(Protocol):
     """A table that can be looked at again."""
 

@@ -25,6 +25,7 @@ from builders.iceberg_values import field
 from tamis.engines.local import LocalEngine
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.storage import open_storage
+from tamis.scan.scan import planner_of
 from tamis.skipping.account import LevelReport
 from tamis.tables.iceberg.avro import open_avro
 from tamis.tables.iceberg.files import MOST_FILES_TOGETHER, Manifest, pieces_of
@@ -302,7 +303,7 @@ def test_a_manifest_of_an_unknown_spec(tmp_path: Path) -> None:
 def listed(folder: Path, where: str | None = None) -> list[tuple[str, list[tuple[str, int]] | None, int | None]]:
     source = tamis.open(folder)._source
     scan = tamis.open(folder).scan(where)
-    listing = source.list_files(scan._predicate, LEVELS)
+    listing = source.list_files(planner_of(scan).predicate, LEVELS)
     assert listing.rows is not None
     found = zip(
         listing.files["path"].to_pylist(), listing.files["deletes"].to_pylist(), listing.rows.to_pylist(), strict=True
@@ -355,7 +356,7 @@ def test_O8_an_engine_plans_what_this_process_plans(tmp_path: Path, where: str |
     opened = open_place(open_storage(tmp_path))
     here = IcebergTable.open(opened)
     there = IcebergTable.open(opened, planning=Planning(LocalEngine(), SPARK))
-    predicate = tamis.open(tmp_path).scan(where)._predicate
+    predicate = planner_of(tamis.open(tmp_path).scan(where)).predicate
     one, other = here.list_files(predicate, LEVELS), there.list_files(predicate, LEVELS)
     assert one.files.equals(other.files)
     assert one.rows is not None
