@@ -112,6 +112,7 @@ def test_public_names() -> None:
         "open",
         "connect",
         "Session",
+        "Query",
         "Table",
         "Scan",
         "ScanPlan",
@@ -120,16 +121,34 @@ def test_public_names() -> None:
         "lit",
         "Expression",
         "PartitionFilter",
+        "Connector",
         "TamisError",
+        "connectors",
         "delta",
         "errors",
         "hive",
         "iceberg",
         "index",
+        "parquet",
         "spark",
         "__version__",
     ]
     assert all(hasattr(tamis, name) for name in tamis.__all__)
+    # Whatever was imported meanwhile.
+    assert dir(tamis) == sorted(tamis.__all__)
+
+
+def public(kind: object) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_public_attributes_of_what_people_hold() -> None:
+    rows = {"schema", "count", "to_batches", "to_reader", "to_arrow", "to_pandas", "to_polars", "to_duckdb", "to_spark"}
+    assert public(tamis.Query) == rows | {"text", "explain"}
+    assert public(tamis.ScanPlan) == {"tasks", "num_files", "bytes", "assert_max_files", "assert_max_bytes"}
+    assert public(tamis.Report("t", "hive", None, ())) == {
+        "table", "format", "where", "columns", "levels", "level", "bytes_read", "requests", "note", "to_dict",
+    }  # fmt: skip
 
 
 def test_help_says_of_every_command_what_the_command_says() -> None:
@@ -182,8 +201,11 @@ def test_an_import_loads_nothing_heavy_and_has_all_names() -> None:
     assert loaded_by(script) == set()
 
 
-def test_modules_of_the_package_are_there_without_being_imported() -> None:
-    script = "import tamis\nassert tamis.parquet.RowSelection\nassert tamis.open is tamis.table.open_table"
+def test_public_modules_are_there_without_being_imported() -> None:
+    script = (
+        "import tamis\nassert tamis.parquet.RowSelection\nassert not hasattr(tamis, 'pushdown')\n"
+        "import tamis.table\nassert tamis.open is tamis.table.open_table"
+    )
     assert loaded_by(script) <= ARROW
     assert not any(hasattr(tamis, name) for name in ("opne", "_private", "__main__", "__wrapped__"))
 

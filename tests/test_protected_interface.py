@@ -15,8 +15,10 @@ from tamis.pushdown.policies.scan import ProtectedScan
 from tamis.scan.scan import Scan
 from tamis.table import Table
 
-ALLOWED_OF_TABLES = {"name", "format", "uri", "schema", "partition_columns", "version", "scan", "refresh"}
-REFUSED_OF_TABLES: dict[str, tuple[Any, ...]] = {"history": (), "files": (), "files_dataframe": (None,)}
+ALLOWED_OF_TABLES = {
+    "name", "format", "uri", "schema", "partition_columns", "version", "scan", "refresh", "count", "head", "describe",
+}  # fmt: skip
+REFUSED_OF_TABLES: dict[str, tuple[Any, ...]] = {"history": (), "files": (), "files_dataframe": (None,), "at": (0,)}
 
 # What a scan returns is visible; `plan`, `explain`, `report` and `bytes_read` are there, and show nothing hidden.
 ALLOWED_OF_SCANS = {
@@ -58,6 +60,10 @@ def test_what_is_allowed_shows_nothing_hidden(table: Any, tmp_path: Path) -> Non
     scan.to_arrow()
     assert (scan.report, scan.bytes_read, scan.plan().num_files) == (None, 0, 0)
     assert type(table.refresh()) is ProtectedTable
+    assert (table.count(), table.head(2).count()) == (6, 2)
+    described = table.describe()
+    assert (described.files, described.bytes, described.rows) == (None, None, None)
+    assert described.schema == table.schema
     for derived in (scan.filter("id > 0"), scan.select("id"), scan.limit(1), scan.head(1)):
         assert type(derived) is ProtectedScan
 

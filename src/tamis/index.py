@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
-from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, with_article, wrong_argument
+from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, suggest_arguments, wrong_argument
 from tamis.expr.nodes import TRUE
 from tamis.indexing.building import BuildResult, Progress, Subject, build_index
 from tamis.indexing.finding import store_for
@@ -27,6 +28,7 @@ from tamis.indexing.spec import Asked, choose_columns, names_given
 from tamis.indexing.store import IndexStore
 from tamis.indexing.table_index import TableIndex
 from tamis.io.storage import open_storage
+from tamis.parquet.leaves import Int96
 from tamis.skipping.predicate import Predicate
 from tamis.table import open_source
 from tamis.tables.delta.fields import DeltaField
@@ -71,33 +73,48 @@ class IndexStatus:
         return asdict(self) | {"is_complete": self.is_complete}
 
 
+@suggest_arguments("tamis.index.build")
 def build(
     uri: str | os.PathLike[str],
+    *,
     columns: Sequence[str] | None = None,
     bloom: Sequence[str] | None = None,
-    on: str | Engine | Any = "local",
-    to: str | os.PathLike[str] | None = None,
-    *,
     count_nan: Sequence[str] | None = None,
     false_positives: float | None = None,
+    engine: str | Engine | Any = "local",
+    location: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    **opening: Any,
+    format: str | None = None,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
+    allow_outside: bool = False,
+    int96: Int96 = "instant",
 ) -> BuildResult:
     """Build the index of a table, or bring it up to date.
 
-    `columns` are those to note the bounds of, all that have an order by default; of those in `bloom` the values are
-    read too, for a Bloom filter of each file that takes a share of `false_positives` for present; of those in
-    `count_nan` NaN are counted, without which `x > 5` skips no file of floats. What is not given is as in the index
-    that is there. `on` is `local`, `spark` (the active session), a Spark session or an engine. `to` puts the index
-    elsewhere, and `tamis.open(…, index=…)` finds it there. `progress` is told how far it is. Further arguments are
-    those of `tamis.open`: `format`, `partitioning`, `merge_schema`, `allow_outside`, `int96`.
+    `columns` are those whose bounds are indexed, by default all that have an order. For those in `bloom` the values are
+    read too, for a Bloom filter of each file with a share of `false_positives`; for those in `count_nan` NaN are
+    counted, without which `x > 5` skips no file of floats. An argument that is not given keeps what the existing index
+    has. `engine` is `local`, `spark` (the active session), a Spark session or an engine. `location` is the folder of
+    the index, for `tamis.open(…, index=…)`; by default it is beside the table, where `tamis.open` finds it. `progress`
+    is called with the state of the build. The other arguments are those of `tamis.open`.
 
-    Whoever is killed meanwhile leaves the index as it was, and the next build goes on where that one was.
+    A build that is killed leaves the index unchanged, and the next build continues from there.
     """
     if progress is not None and not callable(progress):
         raise wrong_argument("progress", "a function that is told how far it is", progress)
-    reopen = partial(open_source, uri, storage_options=storage_options, index=False, **opening)
+    reopen = partial(
+        open_source,
+        uri,
+        format,
+        storage_options=storage_options,
+        partitioning=partitioning,
+        merge_schema=merge_schema,
+        allow_outside=allow_outside,
+        index=False,
+        int96=int96,
+    )
     source = reopen()
     if source.format == "parquet":
         raise UnsupportedFeature(f"'{source.storage.uri}' is a single file, whose footer says it all: index a folder")
@@ -105,7 +122,7 @@ def build(
         raise UnsupportedFeature(
             f"'{source.storage.uri}' is an Iceberg table, whose manifests have the statistics of its files: no index"
         )
-    store = store_for(source.storage, to, storage_options)
+    store = store_for(source.storage, location, storage_options)
     if not (can_travel(source.storage) and can_travel(store.storage)):
         raise InvalidArgument(
             f"an index of '{source.storage.uri}' is built by its URI: storage_options with a file system object, "
@@ -116,19 +133,33 @@ def build(
     )
     if false_positives is not None:
         asked = replace(asked, false_positives=false_positives)
-    return build_index(_subject(source, asked, reopen), store, _engine(on), progress)
+    return build_index(_subject(source, asked, reopen), store, _engine(engine), progress)
 
 
+@suggest_arguments("tamis.index.status")
 def status(
     uri: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
     *,
+    location: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    **opening: Any,
+    format: str | None = None,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
+    allow_outside: bool = False,
+    int96: Int96 = "instant",
 ) -> IndexStatus:
-    """What is indexed, and how much of it is still as it was. A damaged index is an error."""
-    source = open_source(uri, storage_options=storage_options, index=False, **opening)
-    store = store_for(source.storage, to, storage_options)
+    """Return what is indexed, and how many files of the table the index describes. A damaged index is an error."""
+    source = open_source(
+        uri,
+        format,
+        storage_options=storage_options,
+        partitioning=partitioning,
+        merge_schema=merge_schema,
+        allow_outside=allow_outside,
+        index=False,
+        int96=int96,
+    )
+    store = store_for(source.storage, location, storage_options)
     current = store.read_current()
     if current is None:
         return IndexStatus(store.place, exists=False, is_of_use=source.format != "iceberg")
@@ -151,14 +182,15 @@ def status(
     )
 
 
+@suggest_arguments("tamis.index.drop")
 def drop(
     uri: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
     *,
+    location: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Remove the index of a table, whatever state it is in; whether there was one. The table need not be readable."""
-    return store_for(open_storage(uri, storage_options), to, storage_options).drop()
+    """Remove the index of a table, even a damaged one, and return whether there was one. The table is not read."""
+    return store_for(open_storage(uri, storage_options), location, storage_options).drop()
 
 
 def _asked(
@@ -213,20 +245,18 @@ def _unordered(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
     return found
 
 
-def _engine(on: object) -> Engine:
-    if on == "local":
+def _engine(given: object) -> Engine:
+    if given == "local":
         return LocalEngine()
-    if on == "spark":
+    if given == "spark":
         return SparkEngine(_active_session())
-    if isinstance(on, str):
-        raise InvalidArgument(f"an index is built on 'local' or 'spark', not on {on!r}")
-    if hasattr(on, "run") and hasattr(on, "name"):
-        return on
-    if type(on).__module__.startswith("pyspark."):
-        return SparkEngine(on)
-    raise InvalidArgument(
-        f"on is 'local', 'spark', a Spark session or an engine, not {with_article(type(on).__name__)}"
-    )
+    if isinstance(given, str):
+        raise InvalidArgument(f"engine is 'local', 'spark', a Spark session or an engine, not {given!r}")
+    if hasattr(given, "run") and hasattr(given, "name"):
+        return given
+    if type(given).__module__.startswith("pyspark."):
+        return SparkEngine(given)
+    raise wrong_argument("engine", "'local', 'spark', a Spark session or an engine", given)
 
 
 def _active_session() -> Any:

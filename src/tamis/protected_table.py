@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from tamis.errors import (
     AccessDenied,
     TableError,
+    suggest_arguments,
 )
 from tamis.expr.nodes import TRUE
 from tamis.expr.normalise import normalise
@@ -21,7 +23,7 @@ from tamis.pushdown.policies.model import Policies
 from tamis.pushdown.policies.reading import TELLING, UNREADABLE, silence
 from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
 from tamis.scan.request import ScanRequest
-from tamis.table import Table, source_of
+from tamis.table import Table, TableDescription, source_of
 from tamis.tables.source import LEVELS, Catalogued, TableSource
 
 
@@ -127,6 +129,7 @@ class ProtectedTable:
         """The version that was opened; of an Iceberg table the snapshot."""
         return self._table.version
 
+    @suggest_arguments("Table.scan")
     def scan(
         self,
         where: object = None,
@@ -146,6 +149,26 @@ class ProtectedTable:
         with silence():
             table = self._table.refresh()
         return ProtectedTable(table, self._policies, self._principal, self._around)
+
+    def count(self) -> int:
+        """Return how many rows are visible."""
+        return self.scan().count()
+
+    def head(self, count: int = 5) -> ProtectedScan:
+        """Return a scan of at most `count` visible rows."""
+        return self.scan(limit=count)
+
+    def describe(self) -> TableDescription:
+        """Return what is visible of the table. Files, bytes and rows are not."""
+        return TableDescription(
+            self.name, self.format, self.uri, self.version, self.schema, self.partition_columns, None, None, None
+        )
+
+    def at(
+        self, version: int | None = None, timestamp: datetime | str | None = None, ref: str | None = None
+    ) -> NoReturn:
+        """Raise AccessDenied: a policy is about the table as it was opened, and may not fit an older version."""
+        self._refuse("another version")
 
     def history(self, limit: int | None = None) -> NoReturn:
         """Raise AccessDenied."""

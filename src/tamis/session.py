@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
@@ -24,6 +24,7 @@ from tamis.errors import (
     ParseError,
     UnsupportedFeature,
     check_flags,
+    suggest_arguments,
     with_article,
 )
 from tamis.io.storage_options import check_storage_options
@@ -32,17 +33,17 @@ from tamis.tables.jobs import Engine
 from tamis.tables.planning import AUTO, LOCAL, SPARK, Planning, check_mode
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tamis.parquet.leaves import Int96
     from tamis.protected_table import ProtectedTable
     from tamis.pushdown.catalog import Catalog
     from tamis.pushdown.parameters import Arguments
     from tamis.pushdown.policies import Policies, PolicySource
-    from tamis.pushdown.query import Query, Rules
+    from tamis.pushdown.query import CompiledQuery, Query, Rules
     from tamis.pushdown.time_travel import State
     from tamis.tables.source import TableSource, Versioned
 
-
-_BEFORE_STORAGE_OPTIONS = list(signature(open_source).parameters).index("storage_options") - 1
-"""Arguments of `open` between the place and the options of the storage."""
 
 _CATALOG_OPTIONS = ("storage_options", "relocate", "allow_outside")
 
@@ -122,25 +123,63 @@ class Session(_Answering[Answer]):
 
     # --- Tables -------------------------------------------------------------------------------------------------------
 
-    def open(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> Table | ProtectedTable:
-        """Open a table, with the arguments of `tamis.open`."""
+    @suggest_arguments("Session.open")
+    def open(
+        self,
+        uri: str | os.PathLike[str],
+        format: str | None = None,
+        version: int | None = None,
+        timestamp: object = None,
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        catalog: object = None,
+        *,
+        partitioning: Mapping[str, str | pa.DataType] | None = None,
+        merge_schema: bool = False,
+        allow_outside: bool = False,
+        relocate: bool = True,
+        index: str | os.PathLike[str] | bool | None = None,
+        int96: Int96 = "instant",
+    ) -> Table | ProtectedTable:
+        """Open a table, with the arguments of `tamis.open`. Policies of the session apply to it.
+
+        `storage_options` are those of the session where none are given.
+        """
+        open_table = partial(
+            self._open_source,
+            uri,
+            format,
+            version=version,
+            timestamp=timestamp,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            storage_options=storage_options,
+            catalog=catalog,
+            partitioning=partitioning,
+            merge_schema=merge_schema,
+            allow_outside=allow_outside,
+            relocate=relocate,
+            index=index,
+            int96=int96,
+        )
         if self._policies is None:
-            return Table(self._open_source(uri, *arguments, **options))
+            return Table(open_table())
         from tamis.protected_table import opening, protect_table
 
         with opening(uri, self._policies, self._principal):
-            table = Table(self._open_source(uri, *arguments, **options))
+            table = Table(open_table())
         return protect_table(table, self._policies, self._principal, self._names_around)
 
     def _names_around(self, source: TableSource) -> Sequence[Sequence[str]]:
         """The names of registered tables that a table is, or is a part of."""
         return self._catalog.names_around(source) if "catalog" in self._catalog_of else ()
 
-    def _open_source(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> TableSource:
+    def _open_source(self, uri: str | os.PathLike[str], format: str | None = None, **options: Any) -> TableSource:
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
-        if len(arguments) <= _BEFORE_STORAGE_OPTIONS and options.get("storage_options") is None:
+        if options.get("storage_options") is None:
             options["storage_options"] = self._storage_options
-        return open_source(uri, *arguments, **options, planning=planning)
+        return open_source(uri, format, **options, planning=planning)
 
     def register(self, name: str, table: Any) -> Session[Answer]:
         """Let a table be known by a name in SQL: one that was opened, its URI, or rows that Arrow can read."""
@@ -243,6 +282,7 @@ class Session(_Answering[Answer]):
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
 
+    @suggest_arguments("Session.sql")
     def sql(
         self, query: str, args: Arguments | None = None, *, rules: Rules = True, dialect: str = SPARK_DIALECT
     ) -> Answer:
@@ -253,10 +293,13 @@ class Session(_Answering[Answer]):
         `$name` there. It runs on the embedded engine, in sessions without Spark and without policies.
         `rules` switches rules of the optimizer off by name, as in `{"push_limit_into_scan": False}`; False: all.
         """
+        # The engine takes a tenth of a second to load, and few sessions query.
+        from tamis.pushdown.query import Query
+
         if _is_duckdb(dialect):
             found = self._duckdb_query(query, args, rules)
             found.check()
-            return cast(Answer, found)
+            return cast(Answer, Query(found))
         try:
             found = self._query(query, args, rules)
         except (ParseError, MissingValue):
@@ -269,7 +312,7 @@ class Session(_Answering[Answer]):
         if self._spark_session is not None:
             return cast(Answer, found.to_spark(self._spark_session))
         found.check(only_if_doubtful=True)
-        return cast(Answer, found)
+        return cast(Answer, Query(found))
 
     def _as_written(self, query: str) -> Any:
         """What Spark makes of a query that is not understood here; None where it does not understand it either."""
@@ -281,16 +324,20 @@ class Session(_Answering[Answer]):
 
         return frame_as_written(self._spark_session, query, frame_of)
 
+    @suggest_arguments("Session.explain")
     def explain(
         self,
         query: str,
-        format: str = "text",
-        *,
         args: Arguments | None = None,
+        *,
+        format: str = "text",
         rules: Rules = True,
         dialect: str = SPARK_DIALECT,
     ) -> str:
-        """What becomes of a query, as `text` or as `json`: plans, rules, and what each scan will read."""
+        """Return the plans of a query, the effect of each rule, and what each scan will read, as `text` or as `json`.
+
+        `args`, `rules` and `dialect` are those of `sql`.
+        """
         if _is_duckdb(dialect):
             found = self._duckdb_query(query, args, rules)
             found.check()
@@ -300,8 +347,8 @@ class Session(_Answering[Answer]):
         found.check(self._spark_session, only_if_doubtful=self._spark_session is not None)
         return found.explain(format)
 
-    def _query(self, query: str, arguments: Arguments | None, rules: Rules) -> Query:
-        from tamis.pushdown.query import Query
+    def _query(self, query: str, arguments: Arguments | None, rules: Rules) -> CompiledQuery:
+        from tamis.pushdown.query import CompiledQuery
         from tamis.pushdown.visible import VisibleTables
 
         tables = VisibleTables(self._catalog, self._policies, self._principal)
@@ -309,7 +356,7 @@ class Session(_Answering[Answer]):
         knows = self._spark_session is None or self._policies is not None or self._principal is not None
         # A query keeps the databases that it was made with.
         connectors = dict(self._catalog.connectors)
-        return Query(
+        return CompiledQuery(
             query,
             tables,
             connectors,
@@ -321,7 +368,7 @@ class Session(_Answering[Answer]):
             **self._spark_settings,
         )
 
-    def _duckdb_query(self, query: str, arguments: Arguments | None, rules: Rules) -> Query:
+    def _duckdb_query(self, query: str, arguments: Arguments | None, rules: Rules) -> CompiledQuery:
         if self._spark_session is not None:
             raise InvalidArgument(
                 "dialect='duckdb' runs on the embedded engine, and this session runs its queries on Spark: register "
@@ -418,6 +465,7 @@ def connect(
 ) -> Session[Any]: ...
 
 
+@suggest_arguments("tamis.connect")
 def connect(
     spark: Any = None,
     *,

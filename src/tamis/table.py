@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, UnsupportedFeature, check_flags, wrong_argument
+from tamis.errors import (
+    InvalidArgument,
+    UnsupportedFeature,
+    check_flags,
+    suggest_arguments,
+    with_article,
+    wrong_argument,
+)
 from tamis.expr.nodes import FALSE, NULL
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import check_storage_options
@@ -22,7 +30,8 @@ from tamis.scan.scan_planner import check_limit
 from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
 from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
-from tamis.tables.source import LEVELS, Refreshable, TableSource, Versioned
+from tamis.tables.source import LEVELS, HasPartitionFields, HasRefs, TableSource, Versioned
+from tamis.types import type_name
 
 if TYPE_CHECKING:
     from tamis.spark.files_dataframe import FilesDataFrame
@@ -30,8 +39,47 @@ if TYPE_CHECKING:
 FORMATS = ("delta", "iceberg", "hive", "parquet")
 
 
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """What the metadata of a table tells about it."""
+
+    name: str
+    format: str
+    uri: str
+    version: int | None
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    files: int | None
+    """None where a policy hides it."""
+    bytes: int | None
+    """The size of all files; None where a policy hides it."""
+    rows: int | None
+    """None where only the files know, or where a policy hides it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; `columns` has the types by name."""
+        return {
+            "name": self.name,
+            "format": self.format,
+            "uri": self.uri,
+            "version": self.version,
+            "columns": {field.name: type_name(field.type) for field in self.schema},
+            "partition_columns": list(self.partition_columns),
+            "files": self.files,
+            "bytes": self.bytes,
+            "rows": self.rows,
+        }
+
+    def __str__(self) -> str:
+        told = self.to_dict()
+        columns = told.pop("columns")
+        told["partition_columns"] = ", ".join(self.partition_columns) or None
+        lines = [f"{name.replace('_', ' '):<18} {value}" for name, value in told.items() if value is not None]
+        return "\n".join([*lines, "columns", *(f"  {name:<16} {kind}" for name, kind in columns.items())])
+
+
 class Table:
-    """A table at one version. Made with `tamis.open`."""
+    """A table at one version. `tamis.open` opens it."""
 
     def __init__(self, source: TableSource) -> None:
         self._source = source
@@ -55,7 +103,13 @@ class Table:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        return self._source.partition_columns
+        """What the table is partitioned by, in order; `files()` has a column for each.
+
+        Of an Iceberg table these are the fields of its current partition spec: columns for identity partitions, else
+        partition fields such as `ts_day` or `id_bucket`.
+        """
+        source = self._source
+        return source.partition_fields if isinstance(source, HasPartitionFields) else source.partition_columns
 
     @property
     def version(self) -> int | None:
@@ -67,20 +121,68 @@ class Table:
         return self._versioned("history").history(check_limit(limit))
 
     def refresh(self) -> Table:
-        """The table at its newest version, of a folder or a file: as it is now.
+        """Return the table at its newest version; of a folder or a file, as it is now.
 
-        This one stays as it is: of a folder, files that were added since are not read, and a file that was replaced or
-        removed is an error.
+        This object does not change: of a folder, files that were added since are not read, and a file that was replaced
+        or removed is an error.
         """
-        if not isinstance(self._source, Refreshable):
-            raise UnsupportedFeature(f"a {self.format} table cannot be refreshed: open it anew")
         return Table(self._source.refresh())
+
+    @suggest_arguments("Table.at")
+    def at(self, version: int | None = None, timestamp: datetime | str | None = None, ref: str | None = None) -> Table:
+        """Return the table at another version.
+
+        `version` is the number of a Delta version or the id of an Iceberg snapshot, as `history()` lists them;
+        `timestamp` chooses the version that was current then; `ref` is a branch or a tag of an Iceberg table.
+        """
+        given = {"version": version, "timestamp": timestamp, "ref": ref}
+        if sum(value is not None for value in given.values()) != 1:
+            raise InvalidArgument(f"at() takes one of {', '.join(f'{name}=' for name in given)}")
+        source = self._versioned("at")
+        if ref is not None:
+            if not isinstance(source, HasRefs):
+                raise UnsupportedFeature(
+                    f"ref= was given, and {with_article(self.format.capitalize())} table has no branches and tags: "
+                    "choose a version with version= or timestamp="
+                )
+            return Table(source.at_ref(ref))
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+            raise wrong_argument("version", "a whole number", version)
+        return Table(source.at(None if version is None else str(version), _moment(timestamp)))
 
     def _versioned(self, what: str) -> Versioned:
         if not isinstance(self._source, Versioned):
-            raise UnsupportedFeature(f"a {self.format} table has no versions, so there is no {what}(): open it anew")
+            raise UnsupportedFeature(
+                f"{with_article(self.format)} table has no versions, so there is no {what}(): refresh() returns it as "
+                "it is now"
+            )
         return self._source
 
+    def count(self) -> int:
+        """Return how many rows the table has, from metadata where that is enough."""
+        return self.scan().count()
+
+    def head(self, count: int = 5) -> Scan:
+        """Return a scan of at most `count` rows, as `scan(limit=count)` does."""
+        return self.scan(limit=count)
+
+    def describe(self) -> TableDescription:
+        """Return what the table's metadata tells: columns, partitions, files, bytes and rows. No file is opened."""
+        files = self.files()
+        known = files["num_records"].null_count == 0
+        return TableDescription(
+            self.name,
+            self.format,
+            self.uri,
+            self.version,
+            self.schema,
+            self.partition_columns,
+            files.num_rows,
+            int(pc.sum(files["size"]).as_py() or 0),
+            int(pc.sum(files["num_records"]).as_py() or 0) if known else None,
+        )
+
+    @suggest_arguments("Table.files")
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
         """All files of the table, or those that may hold a row for which `where` is TRUE, none of which is opened.
 
@@ -89,10 +191,13 @@ class Table:
         predicate = planner_of(self.scan(where, levels=levels)).predicate
         listing = self._source.list_files(predicate, levels, with_rows=True)
         has_own = "num_records" in listing.files.column_names
-        found = describe_files(listing.files, listing.partitions, None if has_own else listing.rows)
+        found = describe_files(
+            listing.files, listing.partitions, None if has_own else listing.rows, source=self._source
+        )
         # No level prunes by what no column is asked about.
         return found.slice(0, 0) if predicate.expr in (FALSE, NULL) else found
 
+    @suggest_arguments("Table.scan")
     def scan(
         self,
         where: object = None,
@@ -132,6 +237,7 @@ def source_of(table: Table) -> TableSource:
     return table._source
 
 
+@suggest_arguments("tamis.open")
 def open_table(
     uri: str | os.PathLike[str],
     format: str | None = None,
@@ -163,8 +269,8 @@ def open_table(
     Spark writes and reads them; `int96="local"` takes them for wall clocks without a zone, for files of writers that
     mean local time.
 
-    `index` is the place of a statistics index that `tamis.index.build(…, to=…)` made; one beside the table is found by
-    itself, and False uses none.
+    `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. One beside the table is
+    found without it; False uses none. Iceberg tables have none.
     """
     return Table(
         open_source(
@@ -223,6 +329,7 @@ def open_source(
         if format not in (None, "iceberg"):
             raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: leave format= or catalog= away")
         _refuse("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+        _refuse_index(index)
         return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
     storage = open_storage(uri, storage_options).allowing_outside(allow_outside)
     # Each format imports what the others do not need: of Delta it is a fifth of all that is ours.
@@ -242,6 +349,7 @@ def open_source(
         return replace(delta, index=find_index(storage, index, storage_options, table_id=table_id))
     if format == "iceberg" or (format is None and is_iceberg(storage)):
         _refuse("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+        _refuse_index(index)
         return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
     _refuse(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
@@ -310,6 +418,14 @@ def _refuse(kind: str, **given: object) -> None:
     asked = [name for name, value in given.items() if value is not None]
     if asked:
         raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without")
+
+
+def _refuse_index(index: object) -> None:
+    if index not in (None, False):
+        raise InvalidArgument(
+            "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. Open "
+            "it without"
+        )
 
 
 def _moment(timestamp: object) -> datetime | str | None:

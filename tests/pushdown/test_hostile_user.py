@@ -199,7 +199,12 @@ def test_A5_explain_tells_no_counts_no_files_and_no_rules(ana: Session) -> None:
     told = ana.explain("SELECT count(*) FROM orders WHERE y >= 20")
     assert "not told" in told
     assert not any(word in told for word in ("Rules", "Scans", "bytes", "parquet", "'eu'", "region", "****"))
-    assert set(json.loads(ana.explain("SELECT id FROM orders", "json"))) == {"query", "returns", "before", "note"}
+    assert set(json.loads(ana.explain("SELECT id FROM orders", format="json"))) == {
+        "query",
+        "returns",
+        "before",
+        "note",
+    }
     # The same whether hidden rows match or none do.
     assert told.replace("20", "99") == ana.explain("SELECT count(*) FROM orders WHERE y >= 99")
 

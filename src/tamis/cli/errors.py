@@ -50,7 +50,7 @@ _IN_THE_WORDS_OF_THE_COMMAND_LINE = (
     (r"; c\.open\(uri\)\.schema tells the columns of a table", "; tamis inspect tells the columns of a file"),
     (r"\bc\.explain\(query\) tells", "--explain tells"),
     (r"\bhistory\(\) lists\b", "tamis history lists"),
-    (r"\btamis\.index\.build\(…, to=…\)", "tamis index build URI --to PLACE"),
+    (r"\btamis\.index\.build\(…, location=…\)", "tamis index build URI --location FOLDER"),
     (r"\bformat='(\w+)'", r"--format \1"),
     (r", or build the filter with col\('name'\) == value", ""),
 )

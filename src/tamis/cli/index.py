@@ -20,8 +20,8 @@ from tamis.scan.funnel import format_bytes
 if TYPE_CHECKING:
     from rich.table import Table
 
-_to_option = click.option(
-    "--to", metavar="PLACE", help="Folder of the index.  [default: _tamis/TABLE/index beside the table's folder]"
+_location_option = click.option(
+    "--location", metavar="FOLDER", help="Folder of the index.  [default: _tamis/TABLE/index beside the table's folder]"
 )
 _TABLE_OPTIONS = ("format", "allow_outside", "partitioning", "merge_schema", "int96")
 
@@ -47,7 +47,7 @@ def index() -> None:
 Examples:
   tamis index build orders
   tamis index build orders --columns id,day --bloom customer
-  tamis index build s3://bucket/orders --on spark --json
+  tamis index build s3://bucket/orders --engine spark --json
 """,
 )
 @click.argument("uri", metavar="URI")
@@ -60,8 +60,10 @@ Examples:
     metavar="SHARE",
     help="How often a Bloom filter may be wrong.  [default: 0.01]",
 )
-@click.option("--on", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Where to read.")
-@_to_option
+@click.option(
+    "--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Where to read."
+)
+@_location_option
 @table_options(*_TABLE_OPTIONS)
 @storage_option
 @json_option("A JSON object with what was done.")
@@ -72,8 +74,8 @@ def build(
     bloom: Sequence[str] | None,
     count_nan: Sequence[str] | None,
     false_positives: float | None,
-    on: str,
-    to: str | None,
+    engine: str,
+    location: str | None,
     storage_options: Mapping[str, str] | None,
     as_json: bool,
     **opening: Any,
@@ -82,16 +84,16 @@ def build(
 
     What is not given is as in the index that is there. Killed, it goes on where it was when it is run again.
     """
-    if on == "spark":
+    if engine == "spark":
         let_pandas_in()
     meter = BuildMeter()
     with show_progress(meter, is_wanted=is_watched()):
         done = indexes.build(
             uri,
-            columns,
-            bloom,
-            on,
-            to,
+            columns=columns,
+            bloom=bloom,
+            engine=engine,
+            location=location,
             count_nan=count_nan,
             false_positives=false_positives,
             progress=meter.take,
@@ -109,14 +111,16 @@ def build(
 
 @index.command(epilog="Example: tamis index status orders --json")
 @click.argument("uri", metavar="URI")
-@_to_option
+@_location_option
 @table_options(*_TABLE_OPTIONS)
 @storage_option
 @json_option("A JSON object.")
 @debug_option
-def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as_json: bool, **opening: Any) -> None:
+def status(
+    uri: str, location: str | None, storage_options: Mapping[str, str] | None, as_json: bool, **opening: Any
+) -> None:
     """Tell what is indexed, and how many files of the table the index knows as they are now."""
-    found = indexes.status(uri, to, storage_options=storage_options, **opening)
+    found = indexes.status(uri, location=location, storage_options=storage_options, **opening)
     if as_json:
         write_json(found.to_dict())
         return
@@ -143,13 +147,13 @@ def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, 
 
 @index.command(epilog="Example: tamis index drop orders")
 @click.argument("uri", metavar="URI")
-@_to_option
+@_location_option
 @storage_option
 @json_option('A JSON object: {"dropped": true}.')
 @debug_option
-def drop(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as_json: bool) -> None:
+def drop(uri: str, location: str | None, storage_options: Mapping[str, str] | None, as_json: bool) -> None:
     """Remove the index, also a damaged one. The table stays as it is."""
-    was_there = indexes.drop(uri, to, storage_options=storage_options)
+    was_there = indexes.drop(uri, location=location, storage_options=storage_options)
     if as_json:
         write_json({"dropped": was_there})
     else:

@@ -17,7 +17,7 @@ from tamis.scan.report import Report
 from tamis.scan.row_groups import Numbers, RowGroups, taken
 from tamis.scan.tasks import ScanTask, partition_values_of
 from tamis.skipping.account import LevelReport
-from tamis.tables.source import FILE_FORMAT, known_otherwise
+from tamis.tables.source import FILE_FORMAT, HasPartitionFields, TableSource, known_otherwise
 
 DEPTHS = ("files", "row_groups", "pages")
 
@@ -30,7 +30,9 @@ class PlannedFiles:
     partitions: pa.Table
     row_groups: RowGroups
     below: Sequence[LevelReport] = ()
-    """The account of the levels below row groups."""
+    """The metrics of the levels below row groups."""
+    source: TableSource | None = None
+    """The table, for partition values that are not those of columns."""
 
     def tasks(self) -> Iterator[ScanTask]:
         """One task a row group, in the order of the files."""
@@ -79,6 +81,7 @@ class PlannedFiles:
             taken(self.partitions, wanted),
             pa.array(rows, types.LONG),
             {name: pa.array(numbers, types.LONG) for name, numbers in to_read.items()},
+            source=self.source,
         )
 
 
@@ -94,16 +97,17 @@ def describe_files(
     partitions: pa.Table,
     num_records: pa.Array | pa.ChunkedArray | None = None,
     more: Mapping[str, pa.Array] | None = None,
+    *,
+    source: object = None,
 ) -> pa.Table:
-    """Files as people see them: path, size, rows (null where not known), then partition values by their names."""
+    """Return files as people see them: path, size, rows (null where unknown), then partition values by their names."""
     if num_records is None:
         has_records = "num_records" in files.column_names
         num_records = files["num_records"] if has_records else pa.nulls(len(files), types.LONG)
     columns: dict[str, Any] = {"path": files["path"], "size": files["size"], "num_records": num_records}
     columns |= dict(more or {})
-    if "partition_values" in files.column_names:
-        # Of tables whose partitions are not by columns alone: as JSON.
-        columns["partition_values"] = files["partition_values"]
+    if isinstance(source, HasPartitionFields):
+        partitions = source.read_partition_fields(files)
     for name in partitions.column_names:
         # A partition column may be called like one of the others.
         columns[name if name not in columns else f"partition.{name}"] = partitions[name]

@@ -219,7 +219,7 @@ class ScanPlanner:
         return without_deleted(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, places)
 
     def _plan_files(self) -> ScanPlan:
-        files = describe_files(self.listing.files, self.listing.partitions)
+        files = describe_files(self.listing.files, self.listing.partitions, source=self.source)
         return ScanPlan(files, "files", self.new_report(self.listing))
 
     def _plan_row_groups(self, depth: str) -> ScanPlan:
@@ -233,7 +233,7 @@ class ScanPlanner:
 
     def _with_tasks(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
         left = self._drop_pruning_conjuncts(self.exclude_deleted_rows(listing.files, row_groups))
-        return PlannedFiles(listing.files, listing.partitions, left, below)
+        return PlannedFiles(listing.files, listing.partitions, left, below, self.source)
 
     def _drop_pruning_conjuncts(self, row_groups: RowGroups) -> RowGroups:
         """Leave only the conjuncts in the residual filter that the scan must test."""

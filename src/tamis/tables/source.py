@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -224,6 +225,10 @@ class TableSource(Protocol):
         """
         ...
 
+    def refresh(self) -> TableSource:
+        """Return the table as it is now, at its newest version; itself where the format knows of no change."""
+        ...
+
     def deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
@@ -248,21 +253,26 @@ class Describing(Protocol):
 
 
 @runtime_checkable
+class HasPartitionFields(Protocol):
+    """A table that is partitioned by values that its format computes of columns, and not only by columns."""
+
+    @property
+    def partition_fields(self) -> tuple[str, ...]:
+        """The names of what the table is partitioned by."""
+        ...
+
+    def read_partition_fields(self, files: pa.Table) -> pa.Table:
+        """Return the typed partition values of some files of a listing."""
+        ...
+
+
+@runtime_checkable
 class SampledSchema(Protocol):
     """A table whose schema may come from one of its files, so that others may have further columns."""
 
     @property
     def has_all_columns(self) -> bool:
         """Whether the schema has the columns of all files."""
-        ...
-
-
-@runtime_checkable
-class Refreshable(Protocol):
-    """A table that can be looked at again."""
-
-    def refresh(self) -> TableSource:
-        """The table as it is now; itself where the format knows that nothing changed."""
         ...
 
 
@@ -274,16 +284,21 @@ class Versioned(Protocol):
         """The versions up to this one that are still known, newest first."""
         ...
 
-    def refresh(self) -> TableSource:
-        """The table at its newest version; itself where there is no newer one."""
-        ...
-
-    def at(self, version: str | None = None, timestamp: str | None = None) -> TableSource:
+    def at(self, version: str | None = None, timestamp: datetime | str | None = None) -> TableSource:
         """The table at another version: by its number or name, or as it was at a moment."""
         ...
 
     def is_same_state(self, other: object) -> bool:
         """Whether another is the same table at the same version, and not one that came in its place."""
+        ...
+
+
+@runtime_checkable
+class HasRefs(Protocol):
+    """A table whose format names versions: branches and tags."""
+
+    def at_ref(self, ref: str) -> TableSource:
+        """Return the table at the version of a branch or a tag."""
         ...
 
 

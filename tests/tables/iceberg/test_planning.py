@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from contextlib import suppress
+from datetime import date, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -377,7 +378,22 @@ def test_a_partition_filter_is_asked_of_the_texts_of_partition_values(tmp_path: 
 def test_the_files_of_a_table_tell_their_partition_values(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "bucket[4]", "xb"), (3, "identity", "s")], [{"x": 1, "s": "é"}, {"x": None, "s": None}])
     found = tamis.open(tmp_path).files().sort_by("path")
-    assert found["partition_values"].to_pylist() == ['{"xb": "0", "s": "é"}', '{"xb": null, "s": null}']
+    assert tamis.open(tmp_path).partition_columns == ("xb", "s")
+    assert found.column_names == ["path", "size", "num_records", "xb", "s"]
+    assert (found["xb"].to_pylist(), found["s"].to_pylist()) == ([0, None], ["é", None])
+    assert (found.schema.field("xb").type, found.schema.field("s").type) == (pa.int32(), pa.string())
+
+
+def test_partition_values_of_files_have_the_types_of_their_transforms(tmp_path: Path) -> None:
+    specs = [[(1, "day", "at_day"), (1, "month", "at_month"), (1, "year", "at_year"), (2, "identity", "own")]]
+    table = IcebergFolder(tmp_path, [field(1, "at", "timestamp"), field(2, "n", "int")], specs=specs)
+    rows = pa.table({"at": pa.array([datetime(2024, 3, 1, 5)], pa.timestamp("us")), "n": pa.array([7], pa.int32())})
+    table.commit(table.data_file("0.parquet", rows))
+    opened = tamis.open(tmp_path)
+    assert opened.partition_columns == ("at_day", "at_month", "at_year", "n")
+    values = {"at_day": date(2024, 3, 1), "at_month": "2024-03", "at_year": 2024, "n": 7}
+    for files in (opened.files(), opened.scan("n = 7").plan("files").files, opened.scan("n = 7").plan().files):
+        assert files.select(list(values)).to_pylist() == [values]
 
 
 def test_other_formats_refuse_what_only_iceberg_has(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile, wrong_argument
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, suggest_arguments, wrong_argument
 from tamis.expr.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
@@ -60,14 +60,15 @@ class SnapshotInfo:
     and the data files use the physical one. They are the same where the table maps no columns."""
 
 
+@suggest_arguments("tamis.delta.snapshot_info")
 def snapshot_info(
     uri: Uri,
+    *,
     version: int | None = None,
     timestamp: datetime | str | None = None,
-    *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> SnapshotInfo:
-    """The newest version of a table, a certain one, or that of a moment."""
+    """Return what a version of a table consists of: the newest, the given one, or the one at a timestamp."""
     snapshot = Snapshot.load(open_storage(uri, storage_options), version, timestamp)
     parts = [part.file for part in snapshot.parts() if part.file is not None]
     root = f"{snapshot.storage.root.rstrip('/')}/"
@@ -88,22 +89,25 @@ def _physical_names(metadata: TableMetadata) -> dict[str, str]:
     return {each.name: each.physical_name for each in metadata.fields}
 
 
+@suggest_arguments("tamis.delta.list_files")
 def list_files(
     uri: Uri,
-    version: int | None = None,
     filter: PartitionFilter | None = None,
     *,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.RecordBatch:
-    """The live files of a version that the filter keeps: the columns are `FILE_SCHEMA`."""
+    """Return the live files of a version that the filter keeps: the columns are `FILE_SCHEMA`."""
     check_partition_filter(filter)
-    snapshot = Snapshot.load(open_storage(uri, storage_options), version)
+    snapshot = Snapshot.load(open_storage(uri, storage_options), version, timestamp)
     names = _PartitionNames.of_metadata(snapshot.metadata, f"'{snapshot.storage.uri}'")
     filter = names.resolve(filter)
     batches = (batch for part in snapshot.parts() for batch in part.read(_COLUMNS))
     return _one_batch([_described(batch, filter, names) for batch in batches])
 
 
+@suggest_arguments("tamis.delta.read_checkpoint_part")
 def read_checkpoint_part(
     uri: Uri,
     part: str,
@@ -130,6 +134,7 @@ def read_checkpoint_part(
     return _one_batch([_described(batch, filter, names) for batch in batches])
 
 
+@suggest_arguments("tamis.delta.read_post_checkpoint_changes")
 def read_post_checkpoint_changes(
     uri: Uri,
     commits: Sequence[str],

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, TableNotFound, with_article, wrong_argument
+from tamis.errors import InvalidArgument, TableNotFound, suggest_arguments, with_article, wrong_argument
 from tamis.expr.partition_filter import PartitionFilter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
@@ -43,6 +43,7 @@ class TableInfo:
     directories: pa.Table
 
 
+@suggest_arguments("tamis.hive.table_info")
 def table_info(
     uri: str | os.PathLike[str],
     filter: PartitionFilter | None = None,
@@ -94,6 +95,7 @@ def _last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
     return pc.struct_field(pc.extract_regex(paths, rf"(?P<path>[^/]+(?:/[^/]+){{{count - 1}}})$"), "path")
 
 
+@suggest_arguments("tamis.hive.list_partition_files")
 def list_partition_files(
     uri: str | os.PathLike[str],
     directory: str,

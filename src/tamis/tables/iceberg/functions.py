@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, suggest_arguments
 from tamis.expr.partition_filter import PartitionFilter, check_partition_filter
 from tamis.io.storage import open_storage
 from tamis.io.threads import run_in_threads
@@ -61,18 +61,19 @@ class SnapshotInfo:
     manifest_sizes: tuple[int, ...]
 
 
+@suggest_arguments("tamis.iceberg.snapshot_info")
 def snapshot_info(
     uri: Uri,
+    *,
     snapshot_id: int | None = None,
     ref: str | None = None,
     timestamp: datetime | str | None = None,
-    *,
     storage_options: Mapping[str, Any] | None = None,
     catalog: object = None,
     relocate: bool = True,
     allow_outside: bool = False,
 ) -> SnapshotInfo:
-    """The current snapshot of a table, a certain one, that of a branch or a tag, or that of a moment."""
+    """Return what a snapshot consists of: the current one, or that of an id, of a branch or tag, or at a timestamp."""
     table = _open(uri, storage_options, catalog, relocate, allow_outside, snapshot_id, ref, timestamp)
     manifests = table.manifests.table.sort_by("content")
     return SnapshotInfo(
@@ -80,11 +81,12 @@ def snapshot_info(
     )
 
 
+@suggest_arguments("tamis.iceberg.list_files")
 def list_files(
     uri: Uri,
-    snapshot_id: int | None = None,
     filter: PartitionFilter | None = None,
     *,
+    snapshot_id: int | None = None,
     ref: str | None = None,
     timestamp: datetime | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -92,7 +94,7 @@ def list_files(
     relocate: bool = True,
     allow_outside: bool = False,
 ) -> pa.RecordBatch:
-    """The live data and delete files of a snapshot that the filter keeps: the columns are `FILE_SCHEMA`."""
+    """Return the live data and delete files of a snapshot that the filter keeps: the columns are `FILE_SCHEMA`."""
     check_partition_filter(filter)
     table = _open(uri, storage_options, catalog, relocate, allow_outside, snapshot_id, ref, timestamp)
     from tamis.tables.iceberg.files import Manifest
@@ -103,9 +105,10 @@ def list_files(
     return _one_batch(found)
 
 
+@suggest_arguments("tamis.iceberg.read_manifest_file")
 def read_manifest_file(
     uri: Uri,
-    path: str,
+    manifest: str,
     filter: PartitionFilter | None = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
@@ -113,15 +116,15 @@ def read_manifest_file(
     relocate: bool = True,
     allow_outside: bool = False,
 ) -> pa.RecordBatch:
-    """The live files of one manifest that the filter keeps: the columns are `FILE_SCHEMA`.
+    """Return the live files of one manifest that the filter keeps: the columns are `FILE_SCHEMA`.
 
-    `path` is one that `snapshot_info(…).manifests` has, or the manifest's location as the table's metadata names it.
+    `manifest` is a path in `snapshot_info(…).manifests`, or the manifest's location in the table's metadata.
     """
     check_partition_filter(filter)
-    if not isinstance(path, str) or not path:
-        raise InvalidArgument(f"{path!r} is no manifest: give a path that snapshot_info(…).manifests has")
+    if not isinstance(manifest, str) or not manifest:
+        raise InvalidArgument(f"manifest is a path in snapshot_info(…).manifests, not {manifest!r}")
     table = _open(uri, storage_options, catalog, relocate, allow_outside)
-    return _one_batch([_read(table, _manifest(table, path), _filters(table, filter))])
+    return _one_batch([_read(table, _manifest(table, manifest), _filters(table, filter))])
 
 
 def _filters(table: IcebergTable, filter: PartitionFilter | None) -> Mapping[int, PartitionFilter]:
