@@ -1,10 +1,10 @@
-"""The statistics index of a table: built, looked at, dropped.
+"""The statistics index of a table: build it, show its status, drop it.
 
     tamis.index.build("orders")                              # every column, footers only
     tamis.index.build("orders", bloom=["customer"])          # and a Bloom filter of each file for one of them
     tamis.open("orders").scan("customer = 'c-42'")           # finds it and uses it
 
-A second build does what is new, and nothing else. See docs/index.md.
+A second build reads only new files. See docs/index.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """An index, and how it stands to the table as it is now."""
+    """An index, compared with the current files of the table."""
 
     place: str
     exists: bool
@@ -51,25 +51,26 @@ class IndexStatus:
     bloom: tuple[str, ...] = ()
     count_nan: tuple[str, ...] = ()
     files: int = 0
-    """Files that the index describes."""
+    """The files in the index."""
     rows: int = 0
     parts: int = 0
     index_bytes: int = 0
     table_files: int = 0
-    """Files that the table has now."""
+    """The files of the table."""
     fresh_files: int = 0
-    """Of those, the ones that the index describes as they are now."""
+    """The files of the table whose entries in the index are up to date."""
     version: int | None = None
-    """Of a Delta table, the version as of which it was built."""
+    """The version of a Delta table for which the index was built."""
     is_of_use: bool = True
-    """False for an Iceberg table, whose manifests have the statistics of its files."""
+    """False for an Iceberg table: its manifests have the statistics of its files."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether every file of the table is in it."""
+        """Whether every file of the table is in the index."""
         return self.exists and self.fresh_files == self.table_files
 
     def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `--json` prints them."""
         return asdict(self) | {"is_complete": self.is_complete}
 
 
@@ -103,7 +104,7 @@ def build(
     A build that is killed leaves the index unchanged, and the next build continues from there.
     """
     if progress is not None and not callable(progress):
-        raise wrong_argument("progress", "a function that is told how far it is", progress)
+        raise wrong_argument("progress", "a function of the progress", progress)
     reopen = partial(
         open_source,
         uri,
@@ -117,23 +118,26 @@ def build(
     )
     source = reopen()
     if source.format == "parquet":
-        raise UnsupportedFeature(f"'{source.storage.uri}' is a single file, whose footer says it all: index a folder")
+        raise UnsupportedFeature(
+            f"'{source.storage.uri}' is a single file, whose footer has all statistics: index a folder"
+        )
     if source.format == "iceberg":
         raise UnsupportedFeature(
-            f"'{source.storage.uri}' is an Iceberg table, whose manifests have the statistics of its files: no index"
+            f"'{source.storage.uri}' is an Iceberg table, whose manifests have the statistics of its files: it needs "
+            "no index"
         )
     store = store_for(source.storage, location, storage_options)
     if not (can_travel(source.storage) and can_travel(store.storage)):
         raise InvalidArgument(
-            f"an index of '{source.storage.uri}' is built by its URI: storage_options with a file system object, "
-            "which cannot be sent to other processes, are not taken"
+            f"an index of '{source.storage.uri}' is built in other processes, to which a file system object in "
+            "storage_options cannot be sent: give the options by name"
         )
-    asked = _asked(
+    asked = _requested_index(
         store, names_given(columns, "columns"), names_given(bloom, "bloom"), names_given(count_nan, "count_nan")
     )
     if false_positives is not None:
         asked = replace(asked, false_positives=false_positives)
-    return build_index(_subject(source, asked, reopen), store, _engine(engine), progress)
+    return build_index(_make_subject(source, asked, reopen), store, _make_engine(engine), progress)
 
 
 @suggest_arguments("tamis.index.status")
@@ -163,7 +167,7 @@ def status(
     current = store.read_current()
     if current is None:
         return IndexStatus(store.place, exists=False, is_of_use=source.format != "iceberg")
-    index = TableIndex(store, source.storage, table_id=_id(source), is_required=True)
+    index = TableIndex(store, source.storage, table_id=_table_id(source), is_required=True)
     files = source.list_files(Predicate(TRUE), ()).files
     return IndexStatus(
         store.place,
@@ -193,13 +197,13 @@ def drop(
     return store_for(open_storage(uri, storage_options), location, storage_options).drop()
 
 
-def _asked(
+def _requested_index(
     store: IndexStore,
     columns: tuple[str, ...] | None,
     bloom: tuple[str, ...] | None,
     count_nan: tuple[str, ...] | None,
 ) -> Asked:
-    """What to index: as told, else as the index that is there."""
+    """Return what to index: the given columns, else those of the existing index."""
     current = store.read_readable()
     before = Asked() if current is None else current.asked
     return replace(
@@ -210,7 +214,7 @@ def _asked(
     )
 
 
-def _subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource]) -> Subject:
+def _make_subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource]) -> Subject:
     if isinstance(source, DeltaTable):
         metadata = source.snapshot.metadata
         spec = choose_columns(
@@ -219,7 +223,7 @@ def _subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource
             source.partition_columns,
             source.name,
             key_of=metadata.physical,
-            unordered=_unordered(metadata.fields),
+            unordered=_collated_columns(metadata.fields),
             table_id=metadata.id,
         )
         return Subject(source, asked, spec)
@@ -228,12 +232,12 @@ def _subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource
     return Subject(source, asked, spec, sample, reopen)
 
 
-def _id(source: TableSource) -> str | None:
+def _table_id(source: TableSource) -> str | None:
     return source.snapshot.metadata.id if isinstance(source, DeltaTable) else None
 
 
-def _unordered(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
-    """The texts of a Delta table that are not compared byte by byte."""
+def _collated_columns(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
+    """Return the text columns of a Delta table with a collation, which are not compared byte by byte."""
     found = set()
     waiting: list[tuple[tuple[str, ...], DeltaField]] = [((), field) for field in fields]
     while waiting:
@@ -245,7 +249,7 @@ def _unordered(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
     return found
 
 
-def _engine(given: object) -> Engine:
+def _make_engine(given: object) -> Engine:
     if given == "local":
         return LocalEngine()
     if given == "spark":
@@ -260,14 +264,14 @@ def _engine(given: object) -> Engine:
 
 
 def _active_session() -> Any:
-    """The Spark session of this process, made where there is none."""
+    """Return the Spark session of this process; make one where there is none."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingDependency("to build an index on Spark needs pyspark: pip install 'tamis[spark]'") from error
+        raise MissingDependency("an index on Spark needs pyspark: pip install 'tamis[spark]'") from error
     found = SparkSession.getActiveSession()
     if found is None:
-        # The bar that Spark would draw on the same terminal is not ours.
+        # Without the progress bar of Spark on the same terminal.
         builder = SparkSession.builder.appName("tamis").config("spark.ui.showConsoleProgress", "false")
         found = builder.getOrCreate()
     return found

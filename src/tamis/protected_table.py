@@ -1,4 +1,4 @@
-"""Tables that a session with policies opens: they show what a principal may see."""
+"""Tables under policies: they show what a principal may see."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from tamis.tables.source import LEVELS, Catalogued, TableSource
 
 
 def names_of(source: TableSource) -> tuple[str, ...]:
-    """The names by which policies know a table: its place, also where links lead to another, and its own, which is also
-    that in its catalog."""
-    places = [source.storage.uri]
+    """Return the names under which policies find a table: its location, also with links resolved, its name, and its
+    names in its catalog."""
+    locations = [source.storage.uri]
     if source.storage.is_local:
-        places.append(os.path.realpath(source.storage.uri))
+        locations.append(os.path.realpath(source.storage.uri))
     in_catalog = source.names_in_catalog if isinstance(source, Catalogued) else ()
-    return tuple(dict.fromkeys((*places, source.name, *in_catalog)))
+    return tuple(dict.fromkeys((*locations, source.name, *in_catalog)))
 
 
 @contextmanager
 def unreadable_under(policies: Policies | None) -> Iterator[None]:
-    """What damage is found while a table of a catalog is opened is told to nobody where there are policies."""
+    """Redact errors while a table of a catalog is opened, where there are policies."""
     try:
         yield
     except TELLING:
@@ -49,14 +49,14 @@ def unreadable_under(policies: Policies | None) -> Iterator[None]:
 
 
 @contextmanager
-def opening(place: str | os.PathLike[str], policies: Policies | None, principal: str | None) -> Iterator[None]:
-    """What damage is found while a table is opened says which file and what is in it: to whom may see all of it."""
+def opening(location: str | os.PathLike[str], policies: Policies | None, principal: str | None) -> Iterator[None]:
+    """Redact errors about files while a table is opened, unless the principal may read all of it."""
     try:
         yield
     except TELLING:
         if policies is None:
             raise
-        uri = os.fspath(place)
+        uri = os.fspath(location)
         found = policies.policy_of((uri, os.path.realpath(uri), PurePosixPath(uri).name), principal)
         if found is None or (normalise(found.rows) == TRUE and not found.masks):
             raise
@@ -64,15 +64,15 @@ def opening(place: str | os.PathLike[str], policies: Policies | None, principal:
 
 
 Around = Callable[[TableSource], Sequence[Sequence[str]]]
-"""The names of tables that a table is, or is a part of."""
+"""Returns the names of registered tables that are a table, or contain it."""
 
 
-def _around_nothing(source: TableSource) -> Sequence[Sequence[str]]:
+def _no_names_around(source: TableSource) -> Sequence[Sequence[str]]:
     return ()
 
 
 def protect_table(
-    table: Table, policies: Policies | None, principal: str | None, around: Around = _around_nothing
+    table: Table, policies: Policies | None, principal: str | None, around: Around = _no_names_around
 ) -> Table | ProtectedTable:
     """Return the table as a principal may see it; AccessDenied where the principal may not see it at all."""
     if policies is None:
@@ -91,7 +91,7 @@ class ProtectedTable:
     """
 
     def __init__(
-        self, table: Table, policies: Policies, principal: str | None, around: Around = _around_nothing
+        self, table: Table, policies: Policies, principal: str | None, around: Around = _no_names_around
     ) -> None:
         self._table = table
         self._source = source_of(table)
@@ -189,7 +189,7 @@ class ProtectedTable:
         return bind_policy(found, self._source.schema, self._source.name, self._principal)
 
     def _refuse(self, what: str) -> NoReturn:
-        raise AccessDenied(f"{self.name} is under a policy: {what} would tell of rows that it hides")
+        raise AccessDenied(f"{self.name} is under a policy: {what} would reveal rows that it hides")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a table cannot be pickled: send its URI, and its version, and open it there with tamis.open")
@@ -199,5 +199,5 @@ class ProtectedTable:
 
 
 def unprotected_source(table: Table | ProtectedTable) -> TableSource:
-    """Return what the format offers of a table, for a session that applies policies of its own."""
+    """Return the format's implementation of a table, for a session that applies its own policies."""
     return table._source if isinstance(table, ProtectedTable) else source_of(table)

@@ -1,4 +1,4 @@
-"""Tables as people hold them: opened at a place, asked for their schema and files, scanned."""
+"""Tables as people hold them: opened by location, described, scanned."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ class Table:
 
     @property
     def name(self) -> str:
+        """The name of the table: that in its catalog, or the last part of its location."""
         return self._source.name
 
     @property
@@ -95,10 +96,12 @@ class Table:
 
     @property
     def uri(self) -> str:
+        """The location of the table."""
         return self._source.storage.uri
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the table."""
         return self._source.schema
 
     @property
@@ -113,11 +116,14 @@ class Table:
 
     @property
     def version(self) -> int | None:
-        """The version that was opened, of an Iceberg table the snapshot; None for formats without versions."""
+        """The version that was opened; of an Iceberg table the snapshot id. None for formats without versions."""
         return self._source.version
 
     def history(self, limit: int | None = None) -> pa.Table:
-        """The commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first."""
+        """Return the commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first.
+
+        `limit` is the most that are returned.
+        """
         return self._versioned("history").history(check_limit(limit))
 
     def refresh(self) -> Table:
@@ -148,7 +154,7 @@ class Table:
             return Table(source.at_ref(ref))
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
             raise wrong_argument("version", "a whole number", version)
-        return Table(source.at(None if version is None else str(version), _moment(timestamp)))
+        return Table(source.at(None if version is None else str(version), _check_timestamp(timestamp)))
 
     def _versioned(self, what: str) -> Versioned:
         if not isinstance(self._source, Versioned):
@@ -184,9 +190,9 @@ class Table:
 
     @suggest_arguments("Table.files")
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
-        """All files of the table, or those that may hold a row for which `where` is TRUE, none of which is opened.
+        """Return all files of the table, or those that may hold a row for which `where` is TRUE. No file is opened.
 
-        Path, size, rows where they are known, partition values.
+        Columns: `path`, `size`, `num_records` (null where unknown), and one for each of `partition_columns`.
         """
         predicate = planner_of(self.scan(where, levels=levels)).predicate
         listing = self._source.list_files(predicate, levels, with_rows=True)
@@ -194,7 +200,7 @@ class Table:
         found = describe_files(
             listing.files, listing.partitions, None if has_own else listing.rows, source=self._source
         )
-        # No level prunes by what no column is asked about.
+        # A constant filter has no column that a level could prune by.
         return found.slice(0, 0) if predicate.expr in (FALSE, NULL) else found
 
     @suggest_arguments("Table.scan")
@@ -206,19 +212,19 @@ class Table:
         *,
         levels: Collection[str] = LEVELS,
     ) -> Scan:
-        """A lazy scan of the rows for which `where` is TRUE.
+        """Return a lazy scan of the rows for which `where` is TRUE.
 
         `where` is SQL text, an expression made with `tamis.col`, a `PartitionFilter`, an expression of pyarrow or
-        pyiceberg, or a PySpark Column. `columns` are names, also of fields inside structs (`address.city`); None
-        returns all.
+        pyiceberg, or a PySpark Column. `columns` are names of columns, or of fields inside structs (`address.city`);
+        None returns all. `levels` are the levels of pruning to use; the rows are the same with any of them.
         """
         return make_scan(self._source, ScanRequest.parse(where, columns, limit, levels))
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> FilesDataFrame:
-        """The files of the table, with partition values and statistics, as a DataFrame in the memory of Spark.
+        """Return the files of the table, with partition values and statistics, as a cached Spark DataFrame.
 
-        Statistics are read in executors: of the named columns, or of all. `files_for_scan` of what is returned plans
-        there; `unpersist` (or the end of a `with`) gives the memory back.
+        Executors read the statistics of the named columns, or of all. `files_for_scan` of the result plans on Spark;
+        `unpersist` (or the end of a `with`) frees the memory.
         """
         from tamis.spark.files_dataframe import FilesDataFrame
 
@@ -233,7 +239,7 @@ class Table:
 
 
 def source_of(table: Table) -> TableSource:
-    """Return what the format offers of a table, for engines and sessions."""
+    """Return the format's implementation of a table, for engines and sessions."""
     return table._source
 
 
@@ -259,15 +265,14 @@ def open_table(
 
     `version` or `timestamp` choose a version of a Delta table, `snapshot_id`, `ref` (a branch or a tag) or `timestamp`
     a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file, or by its name in a
-    `catalog`: one of pyiceberg's, or the properties or the name of one. `relocate=False` refuses an Iceberg table that
-    was moved; else its files are looked for below the place where it was opened. `allow_outside` lets a table have
-    files outside of its folder where its log, its metadata or a symbolic link says so.
+    `catalog`: one of pyiceberg's, or the properties or the name of one. An Iceberg table that was moved has its files
+    below the location where it was opened, and is an error with `relocate=False`. `allow_outside` allows files outside
+    of the table's folder, where its log, its metadata or a symbolic link names them.
 
     `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
-    The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and takes
-    every column that one of them has in the widest of its types. Timestamps of 96 bits (INT96) are instants of UTC, as
-    Spark writes and reads them; `int96="local"` takes them for wall clocks without a zone, for files of writers that
-    mean local time.
+    The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and has
+    every column of any file, in the widest of its types. Timestamps of 96 bits (INT96) are instants in UTC, as Spark
+    writes and reads them; `int96="local"` reads them as local timestamps without a time zone.
 
     `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. One beside the table is
     found without it; False uses none. Iceberg tables have none.
@@ -310,7 +315,7 @@ def open_source(
     int96: Int96 = "instant",
     planning: Planning | None = None,
 ) -> TableSource:
-    """What `open_table` opens, planned where `planning` says."""
+    """Open the format's implementation of a table. `planning` decides where its plans are made."""
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
     if partitioning is not None:
@@ -322,36 +327,36 @@ def open_source(
     if int96 not in get_args(Int96):
         raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
     if not isinstance(uri, str | os.PathLike):
-        raise wrong_argument("the place of a table", "its path or URI", uri)
+        raise wrong_argument("uri", "the path or the URI of a table", uri)
     chosen = _Snapshot(version, timestamp, snapshot_id, ref)
     chosen_int96 = None if int96 == "instant" else int96
     if catalog is not None:
         if format not in (None, "iceberg"):
-            raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: leave format= or catalog= away")
-        _refuse("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+            raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: open it without format= or catalog=")
+        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
         _refuse_index(index)
         return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
     storage = open_storage(uri, storage_options).allowing_outside(allow_outside)
-    # Each format imports what the others do not need: of Delta it is a fifth of all that is ours.
+    # Imported here, because each format needs modules that the others do not.
     if format == "delta" or (format is None and is_delta(storage)):
-        _refuse("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
+        _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
         if merge_schema or chosen_int96:
             raise InvalidArgument(
-                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table tells its "
-                "schema: leave it away"
+                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its schema: open "
+                "it without"
             )
         from tamis.indexing.finding import find_index
         from tamis.tables.delta.table import DeltaTable
 
-        moment = _moment(timestamp)
-        delta = DeltaTable.open(storage, version, moment, allow_outside=allow_outside, planning=planning)
+        at = _check_timestamp(timestamp)
+        delta = DeltaTable.open(storage, version, at, allow_outside=allow_outside, planning=planning)
         table_id = delta.snapshot.metadata.id
         return replace(delta, index=find_index(storage, index, storage_options, table_id=table_id))
     if format == "iceberg" or (format is None and is_iceberg(storage)):
-        _refuse("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
         _refuse_index(index)
         return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
-    _refuse(
+    _refuse_given(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
     )
     if format is None:
@@ -368,12 +373,12 @@ def open_source(
         find_index=lambda: find_index(storage, index, storage_options),
     )
     if format is not None and format != table.format:
-        raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
+        raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: open it without format=")
     return table
 
 
 class _Snapshot(NamedTuple):
-    """What was asked for, of all that is there."""
+    """The arguments that choose a snapshot."""
 
     version: int | None
     timestamp: object
@@ -382,7 +387,7 @@ class _Snapshot(NamedTuple):
 
 
 def _open_iceberg(
-    place: str | os.PathLike[str] | Storage,
+    location: str | os.PathLike[str] | Storage,
     storage_options: Mapping[str, Any] | None,
     chosen: _Snapshot,
     catalog: object,
@@ -391,30 +396,30 @@ def _open_iceberg(
     partitioning: object,
     planning: Planning | None,
 ) -> TableSource:
-    _refuse("an Iceberg table", partitioning=partitioning)
+    _refuse_given("an Iceberg table", partitioning=partitioning)
     if chosen.version is not None:
         raise UnsupportedFeature(
-            "version= was given, and an Iceberg table has no numbers for its versions: choose a snapshot with "
-            "snapshot_id=, ref= or timestamp=; history() lists them"
+            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, ref= "
+            "or timestamp=; history() lists them"
         )
     check_installed()
-    # Few need what they import.
+    # Imported here, because only Iceberg tables need them.
     from tamis.tables.iceberg.opening import open_place
     from tamis.tables.iceberg.table import IcebergTable
 
-    if isinstance(place, Storage):
-        opened = open_place(place, relocate=relocate, allow_outside=allow_outside)
+    if isinstance(location, Storage):
+        opened = open_place(location, relocate=relocate, allow_outside=allow_outside)
     else:
         from tamis.tables.iceberg.catalogs import open_in_catalog
 
         opened = open_in_catalog(
-            os.fspath(place), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
+            os.fspath(location), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
         )
-    moment = _moment(chosen.timestamp)
-    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, moment, planning=planning)
+    at = _check_timestamp(chosen.timestamp)
+    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
 
 
-def _refuse(kind: str, **given: object) -> None:
+def _refuse_given(kind: str, **given: object) -> None:
     asked = [name for name, value in given.items() if value is not None]
     if asked:
         raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without")
@@ -428,7 +433,7 @@ def _refuse_index(index: object) -> None:
         )
 
 
-def _moment(timestamp: object) -> datetime | str | None:
+def _check_timestamp(timestamp: object) -> datetime | str | None:
     if timestamp is None or isinstance(timestamp, datetime | str):
         return timestamp
-    raise InvalidArgument(f"timestamp is a datetime or a text as '2024-03-01T12:00:00Z', not {timestamp!r}")
+    raise InvalidArgument(f"timestamp is a datetime or a text such as '2024-03-01T12:00:00Z', not {timestamp!r}")

@@ -197,7 +197,7 @@ def test_every_one_of_repeated_columns_is_looked_up() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["count", "orders", "--format", "parquet"], ["leave --format away"]),
+        (["count", "orders", "--format", "parquet"], ["open it without --format"]),
         (["count", "foo://bar"], ["others can be opened from Python"]),
         (["count", "gs://bucket/t", "--storage-option", "AWS_REGION=x"], ["storage options for 'gs://'"]),
         (["count", "orders", "--where", "id = :x"], ["Put the value into the text"]),

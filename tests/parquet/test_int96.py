@@ -84,7 +84,7 @@ def test_T3_what_the_option_may_be(path: Path) -> None:
         tamis.open(path, int96="UTC")
     log = DeltaLog(path.parent / "t", {"at": "timestamp"})
     log.commit()
-    with pytest.raises(InvalidArgument, match="int96= was given, but the log of a Delta table tells its schema"):
+    with pytest.raises(InvalidArgument, match="int96= was given, but the log of a Delta table has its schema"):
         tamis.open(log.table, int96="local")
 
 

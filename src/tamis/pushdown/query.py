@@ -79,13 +79,13 @@ class CompiledQuery:
         self._tables = tables
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi)
         self._switched_off = switched_off(rules)
-        self._moment = datetime.now(zone)
+        self._started_at = datetime.now(zone)
         tree = read_query(number_parameters(text))
         if not on_spark:
             refuse_reserved(tree)
         fill_parameters(tree, arguments)
         tree = normalise_query(tree)
-        name_states(tree, self._moment)
+        name_states(tree, self._started_at)
         self._tree = with_principal(tree, principal) if knows_principal else tree
         tables.check(text, self._tree)
         self._planned = plan_query(self._tree, tables, now=self._now)
@@ -97,9 +97,10 @@ class CompiledQuery:
             self._planned = plan_query(self._tree, tables, now=self._now)
         columns = {name for name, _ in types}
         for comparison in quoted_columns(self._tree, columns):
-            # Engines take it, and find nothing.
+            # Engines accept it, and find nothing.
             logger.warning(
-                "%s compares texts, and no column: double quotes make a text, so write a name as `name`", comparison
+                "%s compares two texts, and not a column: double quotes make a text, so write a name as `name`",
+                comparison,
             )
 
     # --- Plans --------------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ class CompiledQuery:
 
     @property
     def _now(self) -> Now:
-        return Now(self._moment, on_spark=self._context.has_workers)
+        return Now(self._started_at, on_spark=self._context.has_workers)
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -146,7 +147,7 @@ class CompiledQuery:
             try:
                 return schema_of(self.plain.plan, self.plain.names, connectors)
             except CannotTranslate as error:
-                raise self.refusal(error.__cause__ or error, _not_taken) from error
+                raise self.refusal(error.__cause__ or error, _not_accepted) from error
 
     @property
     def context(self) -> Context:
@@ -156,14 +157,14 @@ class CompiledQuery:
     def on_spark(self, zone: tzinfo = UTC, *, is_ansi: bool = True) -> CompiledQuery:
         """Return the same query with a plan for Spark, whose session is in a time zone."""
         context = replace(self._context, has_workers=True, is_utc=zone is UTC, is_ansi=is_ansi)
-        if context == self._context and self._moment.tzinfo == zone:
+        if context == self._context and self._started_at.tzinfo == zone:
             return self
         found = CompiledQuery.__new__(CompiledQuery)
         vars(found).update(vars(self))
         for known in ("optimized", "plain", "schema"):
             vars(found).pop(known, None)
         found._context = context
-        found._moment = self._moment.astimezone(zone)
+        found._started_at = self._started_at.astimezone(zone)
         found._planned = plan_query(found._tree, found._tables, now=found._now)
         return found
 
@@ -192,8 +193,8 @@ class CompiledQuery:
     def _is_doubtful(self) -> bool:
         if not any(isinstance(node, Sql) for node in walk_plan(self.plan)):
             return False
-        is_told = not self._planned.doubts and not has_unknown_function(self._tree)
-        return not is_told or wrong_name(self._tree, self._tables) is not None
+        is_known = not self._planned.doubts and not has_unknown_function(self._tree)
+        return not is_known or wrong_name(self._tree, self._tables) is not None
 
     def refusal(self, error: BaseException, otherwise: Callable[[str], TamisError]) -> TamisError:
         """Return the error for a query that an engine does not accept, in terms of the query.
@@ -230,12 +231,12 @@ class CompiledQuery:
             plan = self.optimized.plan if planned is self._planned else self._optimize(planned).plan
             return self._run_plan(plan, planned.names)
         except CannotTranslate as error:
-            logger.info("the engine does not take the plan, so the query runs as it was written: %s", error)
+            logger.info("the engine does not accept the plan, so the query runs as text: %s", error)
         try:
             # Whatever is wrong with the plan, the engine may still accept the query as it was written.
             return self._run_plan(self._optimize(plain()).plan, plain().names)
         except CannotTranslate as error:
-            raise self.refusal(error.__cause__ or error, _not_taken) from error
+            raise self.refusal(error.__cause__ or error, _not_accepted) from error
 
     def _run_plan(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
         running = self._start(prune_joins(plan, self._context, self._run_to_table), names)
@@ -343,8 +344,8 @@ def compiled_query(query: Query) -> CompiledQuery:
     return query._compiled
 
 
-def _not_taken(reason: str) -> EvaluationError:
-    return EvaluationError(f"the embedded engine does not take the query: {reason}")
+def _not_accepted(reason: str) -> EvaluationError:
+    return EvaluationError(f"the embedded engine does not accept the query: {reason}")
 
 
 def switched_off(rules: Rules) -> frozenset[str]:

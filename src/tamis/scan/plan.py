@@ -1,4 +1,4 @@
-"""Plans: what a scan will read, and why the rest is not read."""
+"""Plans: what a scan will read, and why it skips the rest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlannedFiles:
     """The table, for partition values that are not those of columns."""
 
     def tasks(self) -> Iterator[ScanTask]:
-        """One task a row group, in the order of the files."""
+        """Yield one task for each row group, in the order of the files."""
         units = self.row_groups.units
         wanted = np.unique(units.file)
         files = taken(self.files, wanted)
@@ -45,7 +45,7 @@ class PlannedFiles:
                 wanted.tolist(),
                 *(files[name].to_pylist() for name in ("path", "size", "modified_ns")),
                 self._partition_values(wanted),
-                *_more_of_files(files),
+                *_optional_columns(files),
                 strict=True,
             )
         }
@@ -66,7 +66,7 @@ class PlannedFiles:
         return partition_values_of(taken(self.partitions, files))
 
     def surviving_files(self) -> pa.Table:
-        """The files of which something is read: path, size, rows and bytes to read, partition values."""
+        """Return the files that are read: path, size, rows and bytes to read, partition values."""
         units = self.row_groups.units
         wanted, first, counts = np.unique(units.file, return_index=True, return_counts=True)
         none = np.zeros(0, np.int64)
@@ -85,8 +85,8 @@ class PlannedFiles:
         )
 
 
-def _more_of_files(files: pa.Table) -> list[list[Any]]:
-    """The formats of files and their `where_absent`; nothing where all files are Parquet and have all columns."""
+def _optional_columns(files: pa.Table) -> list[list[Any]]:
+    """Return the formats of files and their `where_absent`; nothing where all files are Parquet with all columns."""
     if FILE_FORMAT not in files.column_names:
         return []
     return [files[FILE_FORMAT].to_pylist(), known_otherwise(files)]
@@ -114,14 +114,14 @@ def describe_files(
     return pa.table(columns)
 
 
-def _check_number(most: object) -> None:
+def _check_budget(most: object) -> None:
     if not isinstance(most, int) or isinstance(most, bool):
-        raise InvalidArgument(f"a budget is a whole number, not {most!r}")
+        raise InvalidArgument(f"the limit of a plan is a whole number, not {most!r}")
 
 
 @dataclass(repr=False)
 class ScanPlan:
-    """What a scan will read. `files` has a row a file, `tasks` are the row groups, `report` says what was skipped."""
+    """What a scan will read: a row for each of the `files`, the row groups as `tasks`, and the `report`."""
 
     files: pa.Table
     depth: str
@@ -130,11 +130,12 @@ class ScanPlan:
 
     @cached_property
     def tasks(self) -> list[ScanTask]:
-        """The row groups to read; none are known where the plan stops at files."""
+        """The row groups to read; none where the plan stops at files."""
         return [] if self._planned is None else list(self._planned.tasks())
 
     @property
     def num_files(self) -> int:
+        """The number of files that will be read."""
         return int(self.files.num_rows)
 
     @property
@@ -145,8 +146,8 @@ class ScanPlan:
         return int(pc.sum(self.files["size"]).as_py() or 0)
 
     def assert_max_files(self, most: int) -> ScanPlan:
-        """Fail where the plan has more files: for tests that guard a query against reading too much."""
-        _check_number(most)
+        """Raise an error if the plan has more files, for tests that guard a query against reading too much."""
+        _check_budget(most)
         if self.num_files > most:
             raise PlanBudgetExceeded(
                 f"the plan has {counted(self.num_files, 'file')}, at most {most} were allowed.\n{self.report}"
@@ -154,8 +155,8 @@ class ScanPlan:
         return self
 
     def assert_max_bytes(self, most: int) -> ScanPlan:
-        """Fail where the plan reads more bytes."""
-        _check_number(most)
+        """Raise an error if the plan reads more bytes."""
+        _check_budget(most)
         if self.bytes > most:
             raise PlanBudgetExceeded(f"the plan reads {self.bytes} bytes, at most {most} were allowed.\n{self.report}")
         return self

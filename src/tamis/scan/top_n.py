@@ -1,10 +1,10 @@
-"""The first rows of an order, of which those files are read first that may have them.
+"""Top-n pruning: the first rows by a column, from the files that may have them.
 
-Row groups are read in the order of their bounds. As soon as so many rows are found, a row group in which no row can
-stand before the last of them is not read, and since they come in order nor is any other after it. What comes out may
-be a few rows more than were asked for, never fewer: whoever asks sorts them and cuts.
+Row groups are read in the order of their bounds. Once enough rows are found, a row group whose rows all come after the
+last of them is skipped, and so are all row groups after it. The result may have a few rows more than needed, never
+fewer: the caller sorts and cuts them.
 
-A file whose bounds the format knows is not even opened when its turn never comes.
+A file whose bounds the format knows is not even opened where its turn never comes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ MOST_FILES_TOGETHER = 1024
 def top_rows(
     planner: ScanPlanner, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a scan that may be among the first `count` by a column, which is one of those that it returns.
+    """Yield the rows of a scan that may be among the first `count` by a column that it returns.
 
-    With `with_ties` all rows that stand at the last place are among them, for whoever orders by more than the column.
+    With `with_ties` they include all rows that are equal to the last one, for an order by further columns.
     """
     return _TopRows(planner, Order(column, descending, nulls_first), count, with_ties).run()
 
@@ -64,25 +64,25 @@ class _TopRows:
             listing = listing.require(path[0] for path in planner.projection)
             run = Run(planner, planner.projection, listing)
             try:
-                for batch in self._batches(listing, run):
+                for batch in self._read(listing, run):
                     run.rows += batch.num_rows
                     yield batch
             finally:
                 run.finish()
 
-    def _batches(self, listing: FileListing, run: Run) -> Iterator[pa.RecordBatch]:
+    def _read(self, listing: FileListing, run: Run) -> Iterator[pa.RecordBatch]:
         reader = self._planner.reader
-        groups = self._groups(listing, run)
+        groups = self._plan_tasks(listing, run)
         first = next(groups, None)
         if first is None:
             return
-        # Alone, because most often it is enough.
-        yield from self._reaching(reader.read(first))
-        yield from self._reaching(run_tasks(groups, reader.read, weight))
+        # Alone, because it is mostly enough.
+        yield from self._keep_candidates(reader.read(first))
+        yield from self._keep_candidates(run_tasks(groups, reader.read, weight))
 
-    def _reaching(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _keep_candidates(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            values = _values(batch, self._order.column)
+            values = _read_values(batch, self._order.column)
             self._best.add(values)
             self._limit = self._best.limit()
             kept = self._best.reaches(values)
@@ -90,9 +90,9 @@ class _TopRows:
 
     # --- Planning --------------------------------------------------------------------------------------------------
 
-    def _groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
-        """What is to be read, planned while its turn comes; nothing more once the limit cannot be reached."""
-        places = self._places_of_files(listing)
+    def _plan_tasks(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
+        """Yield the tasks, planned when their turn comes, until no further row can be among the first."""
+        places = self._file_bounds(listing)
         order = places.sorted()
         start, count = 0, FILES_AT_FIRST
         while start < len(order):
@@ -100,17 +100,17 @@ class _TopRows:
             chosen = chosen[self._may_reach(places)[chosen]]
             if not len(chosen):
                 return
-            yield from self._groups_of(listing.take(chosen), run)
+            yield from self._plan_groups(listing.take(chosen), run)
             start += count
             count = min(2 * count, MOST_FILES_TOGETHER)
 
-    def _places_of_files(self, listing: FileListing) -> BestPlaces:
+    def _file_bounds(self, listing: FileListing) -> BestPlaces:
         files = np.arange(listing.files.num_rows)
         rows = pa.nulls(len(files), types.LONG) if listing.rows is None else listing.rows
         metadata = file_metadata(listing, [self._order.column])
-        return BestPlaces.of(self._order, KnownUnits(_array(rows), metadata, self._constants(listing, files)))
+        return BestPlaces.of(self._order, KnownUnits(_combine(rows), metadata, self._constants(listing, files)))
 
-    def _groups_of(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
+    def _plan_groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
         row_groups = self._slice_planner.row_groups(listing.files, listing.partitions)
         run.add_level(row_groups.report)
         units = row_groups.units
@@ -150,10 +150,10 @@ class _TopRows:
         return {column: listing.partitions[column.path[0]].combine_chunks().take(pa.array(files))}
 
 
-def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combine(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def _values(batch: pa.RecordBatch, column: Column) -> pa.Array:
+def _read_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
     values = batch.column(column.path[0])
     return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values

@@ -1,4 +1,4 @@
-"""Tables in Spark: DataFrames out of scans, the data source `tamis`, and files as a DataFrame."""
+"""Tables in Spark: scans as DataFrames, the data source `tamis`, and files as a DataFrame."""
 
 from tamis.spark.register import register
 from tamis.spark.ship import ship

@@ -1,4 +1,4 @@
-"""A scan of a table under a policy: it returns what may be seen, and tells nothing else."""
+"""A scan of a table under a policy: it returns visible rows, and reveals nothing else."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tamis.scan.scan import Scan, describe_scan
 from tamis.skipping.predicate import make_predicate
 from tamis.tables.source import TableSource
 
-NOT_TOLD = "The table is under a policy: what is read of it is not told."
+NOT_TOLD = "The table is under a policy: what is read of it is not shown."
 
 
 def visible_schema(schema: pa.Schema, policy: BoundPolicy) -> pa.Schema:
-    """The columns of a table as somebody sees them under a policy."""
+    """Return the columns of a table as a principal sees them under a policy."""
     return pa.schema(
         [
             field.with_type(type_of(policy.masks[field.name])) if field.name in policy.masks else field
@@ -76,11 +76,11 @@ class ProtectedScan(LazyScan):
         self._scan = Scan(
             source,
             and_(policy.rows, *below),
-            _needed(paths, policy, source.schema),
+            _raw_columns(paths, policy, source.schema),
             request.limit if not above else None,
             request.levels,
         )
-        self._masked = _masking(paths, policy, self._scan.schema)
+        self._masked = _make_masking(paths, policy, self._scan.schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -107,7 +107,9 @@ class ProtectedScan(LazyScan):
         """Return the request. The plan does not show what would be read of a table under a policy."""
         names = tuple(".".join(path) for path in self._projection)
         report = Report(self._table, self._format, self._predicate.text, names, note=NOT_TOLD)
-        nothing = pa.table({name: pa.array([], pa.string() if name == "path" else pa.int64()) for name in _OF_FILES})
+        nothing = pa.table(
+            {name: pa.array([], pa.string() if name == "path" else pa.int64()) for name in _FILE_COLUMNS}
+        )
         return ScanPlan(describe_files(nothing, pa.table({})), depth, report)
 
     def explain(self) -> str:
@@ -119,7 +121,7 @@ class ProtectedScan(LazyScan):
         remaining = self._request.limit
         for batch in in_silence(map(self._masked, self._scan.to_batches())):
             visible = batch if self._residual is None else self._residual.filter(batch)
-            visible = _narrowed(visible, self._schema).slice(0, remaining)
+            visible = _narrow_batch(visible, self._schema).slice(0, remaining)
             if remaining is not None:
                 remaining -= visible.num_rows
             if visible.num_rows:
@@ -155,37 +157,37 @@ class ProtectedScan(LazyScan):
         return self.plan()._repr_html_()
 
 
-_OF_FILES = ("path", "size")
+_FILE_COLUMNS = ("path", "size")
 
 
-def _needed(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> list[Any]:
-    """The raw columns that a scan must read for visible ones."""
+def _raw_columns(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> list[Any]:
+    """Return the raw columns that a scan must read for visible ones."""
     needed: dict[Path, None] = {}
     for path in paths:
         mask = policy.masks.get(path[0])
         for raw in [path] if mask is None else [column.path for column in columns_of(mask)]:
             needed[raw] = None
-    # A mask may be a constant, and still there is a row for each row.
+    # Where all masks are constants, one column carries the number of rows.
     return [Column(path, exact=True) for path in needed or [(schema.names[0],)]]
 
 
-def _masking(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> Projection:
-    """Makes visible columns of raw ones."""
+def _make_masking(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> Projection:
+    """Return the projection from raw to visible columns."""
     names = list(dict.fromkeys(path[0] for path in paths))
     outputs = [Named(name, policy.masks.get(name, Column((name,)))) for name in names]
     types = [type_of(policy.masks[name]) if name in policy.masks else schema.field(name).type for name in names]
     return Projection(outputs, pa.schema(list(zip(names, types, strict=True))))
 
 
-def _narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema, of structs only the fields that it has."""
+def _narrow_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of a schema, and of structs only its fields."""
     return pa.RecordBatch.from_arrays(
-        [_fields_of(batch.column(each.name), each.type) for each in schema], schema=schema
+        [_narrow_array(batch.column(each.name), each.type) for each in schema], schema=schema
     )
 
 
-def _fields_of(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _narrow_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if array.type == wanted or not pa.types.is_struct(wanted):
         return array
-    inner = [_fields_of(pc.struct_field(array, each.name), each.type) for each in wanted]
+    inner = [_narrow_array(pc.struct_field(array, each.name), each.type) for each in wanted]
     return pa.StructArray.from_arrays(inner, fields=list(wanted), mask=array.is_null())
