@@ -95,7 +95,7 @@ def _build(path: Path, on: Any = "local", **options: Any) -> Callable[[], int]:
     def work() -> int:
         place = _index_of(path)
         shutil.rmtree(place, ignore_errors=True)
-        found: int = tamis.index.build(path, on=on, to=place, **options).files
+        found: int = tamis.index.build(path, engine=on, location=place, **options).files
         return found
 
     return work

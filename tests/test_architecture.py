@@ -62,11 +62,57 @@ def test_nothing_imports_upwards(path: Path) -> None:
         assert imported_layers(path) <= MAY_IMPORT[layer] | {layer}
 
 
+# Libraries without a public interface for what is needed of them.
+FOREIGN_PRIVATES = {
+    "expr/from_pyspark.py",  # PySpark's columns
+    "expr/sql_dialect.py",  # sqlglot's parser
+    "expr/sql_pipes.py",
+    "expr/time_syntax.py",
+    "tables/c_interface.py",  # pyarrow's export to the C interface
+}
+# Values that the expression layer remembers on its own nodes.
+REMEMBERED = {"expr/evaluate.py": {"_evaluable", "_fallible"}, "expr/functions.py": {"_type"}}
+
+
+def private_attributes(tree: ast.Module) -> tuple[set[str], list[ast.Attribute]]:
+    """The private attributes that classes of a module define, and those that the module uses of other objects."""
+    own: set[str] = set()
+    for each in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+        for node in ast.walk(each):
+            match node:
+                case ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                    own.add(name)
+                case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                    own.add(name)
+                case ast.Constant(value=str(name)):  # names in __slots__
+                    own.add(name)
+    used = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.endswith("_")
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+    return own, used
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_private_attributes_are_used_only_where_they_are_defined(path: Path) -> None:
+    name = path.relative_to(SOURCE).as_posix()
+    own, used = private_attributes(ast.parse(path.read_text()))
+    # Methods of named tuples, which are public.
+    allowed = own | REMEMBERED.get(name, set()) | {"_asdict", "_replace"}
+    foreign = [f"line {node.lineno}: {ast.unparse(node)}" for node in used if node.attr not in allowed]
+    assert name in FOREIGN_PRIVATES or not foreign
+
+
 def test_public_names() -> None:
     assert tamis.__all__ == [
         "open",
         "connect",
         "Session",
+        "Query",
         "Table",
         "Scan",
         "ScanPlan",
@@ -75,16 +121,34 @@ def test_public_names() -> None:
         "lit",
         "Expression",
         "PartitionFilter",
+        "Connector",
         "TamisError",
+        "connectors",
         "delta",
         "errors",
         "hive",
         "iceberg",
         "index",
+        "parquet",
         "spark",
         "__version__",
     ]
     assert all(hasattr(tamis, name) for name in tamis.__all__)
+    # Whatever was imported meanwhile.
+    assert dir(tamis) == sorted(tamis.__all__)
+
+
+def public(kind: object) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_public_attributes_of_what_people_hold() -> None:
+    rows = {"schema", "count", "to_batches", "to_reader", "to_arrow", "to_pandas", "to_polars", "to_duckdb", "to_spark"}
+    assert public(tamis.Query) == rows | {"text", "explain"}
+    assert public(tamis.ScanPlan) == {"tasks", "num_files", "bytes", "assert_max_files", "assert_max_bytes"}
+    assert public(tamis.Report("t", "hive", None, ())) == {
+        "table", "format", "where", "columns", "levels", "level", "bytes_read", "requests", "note", "to_dict",
+    }  # fmt: skip
 
 
 def test_help_says_of_every_command_what_the_command_says() -> None:
@@ -137,8 +201,11 @@ def test_an_import_loads_nothing_heavy_and_has_all_names() -> None:
     assert loaded_by(script) == set()
 
 
-def test_modules_of_the_package_are_there_without_being_imported() -> None:
-    script = "import tamis\nassert tamis.parquet.RowSelection\nassert tamis.open is tamis.table.open_table"
+def test_public_modules_are_there_without_being_imported() -> None:
+    script = (
+        "import tamis\nassert tamis.parquet.RowSelection\nassert not hasattr(tamis, 'pushdown')\n"
+        "import tamis.table\nassert tamis.open is tamis.table.open_table"
+    )
     assert loaded_by(script) <= ARROW
     assert not any(hasattr(tamis, name) for name in ("opne", "_private", "__main__", "__wrapped__"))
 

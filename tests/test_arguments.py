@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, UnknownArgument
 
 
 @pytest.fixture
@@ -84,10 +85,13 @@ CALLS: dict[str, tuple[Call, str]] = {
         "false_positives is a share between 0 and 1, not a str",
     ),
     "the place of an index": (
-        lambda at: tamis.index.build(at, to=5),
-        "to is the path or the URI of a folder .*, not an int",
+        lambda at: tamis.index.build(at, location=5),
+        "location is the path or the URI of a folder .*, not an int",
     ),
-    "the place of an index to drop": (lambda at: tamis.index.drop(at, to=5), "to is the path or the URI of a folder"),
+    "the place of an index to drop": (
+        lambda at: tamis.index.drop(at, location=5),
+        "location is the path or the URI of a folder",
+    ),
     "progress": (lambda at: tamis.index.build(at, progress=5), "progress is a function .*, not an int"),
     "the place of a table": (lambda at: tamis.index.drop(5), "the place of a table is a text or a path, not an int"),
     "a place of bytes": (
@@ -125,3 +129,61 @@ def test_options_that_may_hold_a_secret_are_not_repeated(folder: Path) -> None:
     with pytest.raises(InvalidArgument) as raised:
         tamis.open(folder, storage_options="AWS_SECRET_ACCESS_KEY=hush")
     assert "hush" not in str(raised.value)
+
+
+UNKNOWN: dict[str, tuple[Call, str]] = {
+    "open": (
+        lambda at: tamis.open(at, verison=3),
+        r"tamis.open\(\) has no argument 'verison': did you mean version=\?",
+    ),
+    "open of a session": (
+        lambda at: tamis.connect().open(at, storage_option={}),
+        r"Session.open\(\) has no argument 'storage_option': did you mean storage_options=\?",
+    ),
+    "connect": (lambda at: tamis.connect(policy={}), r"tamis.connect\(\) .* did you mean policies=\?"),
+    "scan": (lambda at: tamis.open(at).scan(filter="i > 1"), r"Table.scan\(\) .* did you mean where=\?"),
+    "at": (lambda at: tamis.open(at).at(branch="main"), r"Table.at\(\) .* did you mean ref=\?"),
+    "files": (lambda at: tamis.open(at).files(predicate="i > 1"), r"Table.files\(\) .* did you mean where=\?"),
+    "sql": (lambda at: tamis.connect().sql("SELECT 1", params=[1]), r"Session.sql\(\) .* did you mean args=\?"),
+    "explain": (lambda at: tamis.connect().explain("SELECT 1", formt="json"), "did you mean format=?"),
+    "index.build": (lambda at: tamis.index.build(at, to="x"), r"tamis.index.build\(\) .* did you mean location=\?"),
+    "index.status": (lambda at: tamis.index.status(at, to="x"), "did you mean location=?"),
+    "index.drop": (lambda at: tamis.index.drop(at, on="x"), "Arguments: uri, location, storage_options"),
+    "delta.snapshot_info": (lambda at: tamis.delta.snapshot_info(at, versoin=1), "did you mean version=?"),
+    "delta.list_files": (lambda at: tamis.delta.list_files(at, where=None), "did you mean filter=?"),
+    "delta.read_checkpoint_part": (
+        lambda at: tamis.delta.read_checkpoint_part(at, "x", where=None),
+        "did you mean filter=?",
+    ),
+    "delta.read_post_checkpoint_changes": (
+        lambda at: tamis.delta.read_post_checkpoint_changes(at, [], filters=None),
+        "did you mean filter=?",
+    ),
+    "iceberg.snapshot_info": (lambda at: tamis.iceberg.snapshot_info(at, snapshot=1), "did you mean snapshot_id=?"),
+    "iceberg.list_files": (lambda at: tamis.iceberg.list_files(at, tag="x"), "did you mean ref=?"),
+    "iceberg.read_manifest_file": (
+        lambda at: tamis.iceberg.read_manifest_file(at, "x", where=None),
+        "did you mean filter=?",
+    ),
+    "hive.table_info": (lambda at: tamis.hive.table_info(at, partition={}), "did you mean partitioning=?"),
+    "hive.list_partition_files": (
+        lambda at: tamis.hive.list_partition_files(at, "", options={}),
+        "did you mean storage_options=?",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_unknown_argument_suggests_the_nearest_one(name: str, folder: Path) -> None:
+    call, message = UNKNOWN[name]
+    with pytest.raises(UnknownArgument, match=message) as caught:
+        call(folder)
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, tamis.TamisError)
+
+
+def test_functions_keep_their_signatures() -> None:
+    first, second, *_ = signature(tamis.delta.list_files).parameters
+    assert (first, second) == ("uri", "filter")
+    assert list(signature(tamis.Session.open).parameters)[1:] == list(signature(tamis.open).parameters)
+    assert list(signature(tamis.Session.explain).parameters)[1:3] == ["query", "args"]

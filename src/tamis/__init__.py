@@ -4,7 +4,7 @@
 >>> table = tamis.open("flights")                                     # doctest: +SKIP
 >>> print(table.scan("month = 3 AND dep_delay > 60").explain())       # doctest: +SKIP
 
-A name is imported when it is first asked for: `tamis --help` and a worker of Spark need few of them.
+The public interface is `__all__`. Names are imported on first use: `tamis --help` and a Spark worker need few of them.
 """
 
 from importlib import import_module
@@ -12,10 +12,12 @@ from sys import modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tamis import delta, errors, hive, iceberg, index, spark
+    from tamis import connectors, delta, errors, hive, iceberg, index, parquet, spark
     from tamis.errors import TamisError
     from tamis.expr.builder import Expression, col, lit
     from tamis.expr.partition_filter import PartitionFilter
+    from tamis.pushdown.connector import Connector
+    from tamis.pushdown.query import Query
     from tamis.scan.plan import ScanPlan
     from tamis.scan.report import Report
     from tamis.scan.scan import Scan
@@ -29,6 +31,7 @@ __all__ = [
     "open",
     "connect",
     "Session",
+    "Query",
     "Table",
     "Scan",
     "ScanPlan",
@@ -37,12 +40,15 @@ __all__ = [
     "lit",
     "Expression",
     "PartitionFilter",
+    "Connector",
     "TamisError",
+    "connectors",
     "delta",
     "errors",
     "hive",
     "iceberg",
     "index",
+    "parquet",
     "spark",
     "__version__",
 ]
@@ -51,6 +57,7 @@ _HOMES = {
     "open": "table.open_table",
     "connect": "session.connect",
     "Session": "session.Session",
+    "Query": "pushdown.query.Query",
     "Table": "table.Table",
     "Scan": "scan.scan.Scan",
     "ScanPlan": "scan.plan.ScanPlan",
@@ -59,32 +66,26 @@ _HOMES = {
     "lit": "expr.builder.lit",
     "Expression": "expr.builder.Expression",
     "PartitionFilter": "expr.partition_filter.PartitionFilter",
+    "Connector": "pushdown.connector.Connector",
     "TamisError": "errors.TamisError",
 }
-"""Where the names are that are no modules."""
+"""The definitions of the public names that are not modules."""
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "import_module", "modules"})
+    return sorted(__all__)
 
 
-if not TYPE_CHECKING:  # to a type checker it would say that any name is there
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        """A public name, or a module of the package: `tamis.parquet` is there without being imported."""
+        """Import a public name, or a public module."""
         if name in _HOMES:
             module, _, attribute = _HOMES[name].rpartition(".")
             found = getattr(import_module(f"tamis.{module}"), attribute)
             globals()[name] = found
             return found
-        # Python looks for the nearest name where it knows of what an attribute was asked.
-        missing = AttributeError(f"module 'tamis' has no attribute {name!r}", name=name, obj=modules[__name__])
-        # Nobody asks for a private one by mistake, and to import `__main__` would run it.
-        if name.startswith("_"):
-            raise missing
-        try:
+        if name in __all__:
             return import_module(f"tamis.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"tamis.{name}":
-                raise
-            raise missing from None
+        # Python suggests the nearest name where it knows the object.
+        raise AttributeError(f"module 'tamis' has no attribute {name!r}", name=name, obj=modules[__name__])

@@ -1,4 +1,4 @@
-"""Plain functions over Delta tables, from a place and a filter to Arrow: for threads and Spark executors alike."""
+"""Plain functions over Delta tables, from a location and a filter to Arrow, for threads and Spark executors."""
 
 from tamis.tables.c_interface import export_batch
 from tamis.tables.delta.functions import (

@@ -21,7 +21,8 @@
     ├── MissingDependency       an optional package that is not installed
     ├── InvalidArgument         an argument with an invalid value or type
     │   ├── MissingValue        a query parameter without a value
-    │   └── MisusedExpression   an expression used as a Python bool, container or iterable
+    │   ├── MisusedExpression   an expression used as a Python bool, container or iterable
+    │   └── UnknownArgument     a keyword argument that a function does not have
     ├── PlanBudgetExceeded      a plan larger than the caller allowed
     └── VerificationFailed      a pruned scan that differs from the full scan
 
@@ -29,6 +30,14 @@ A message says in one line what is wrong, where, and what to do.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def with_article(noun: str) -> str:
@@ -206,9 +215,65 @@ class MisusedExpression(InvalidArgument, TypeError):
     """An expression used as a Python bool, container or iterable. Also a TypeError, which Python expects there."""
 
 
+class UnknownArgument(InvalidArgument, TypeError):
+    """A keyword argument that a function does not have. Also a TypeError, which Python raises there."""
+
+
 class PlanBudgetExceeded(TamisError, AssertionError):
     """A plan larger than the caller allowed. Also an AssertionError, so that tests report it as a failure."""
 
 
 class VerificationFailed(TamisError):
-    """A pruned scan that differs from the full scan."""
+    """A pruned scan that differs from the full one."""
+
+
+_OTHER_NAMES = {
+    "where": ("filter", "predicate", "condition", "query", "row_filter"),
+    "filter": ("where", "predicate", "partition_filter"),
+    "columns": ("select", "projection", "fields", "selected_fields"),
+    "limit": ("head", "nrows", "n_rows", "rows", "n"),
+    "uri": ("path", "location", "table", "url"),
+    "version": ("version_as_of", "as_of_version"),
+    "timestamp": ("timestamp_as_of", "as_of", "datetime"),
+    "snapshot_id": ("snapshot", "version"),
+    "ref": ("branch", "tag"),
+    "storage_options": ("options", "filesystem", "storage"),
+    "args": ("arguments", "parameters", "params"),
+    "engine": ("on", "spark"),
+    "location": ("to", "path", "place"),
+}
+"""What other libraries, and earlier versions, call an argument."""
+
+
+def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make an unknown keyword argument of a function an error that suggests the right one.
+
+    >>> @suggest_arguments("tamis.open")
+    ... def open(uri, version=None): ...
+    >>> open("orders", verison=3)
+    Traceback (most recent call last):
+    tamis.errors.UnknownArgument: tamis.open() has no argument 'verison': did you mean version=? Arguments: uri, version
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        known = [name for name in signature(function).parameters if name != "self"]
+
+        @wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            for name in kwargs:
+                if name not in known:
+                    raise _unknown_argument(function_name, name, known)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _unknown_argument(function_name: str, name: str, known: list[str]) -> UnknownArgument:
+    # Few calls fail, and it takes a while to import.
+    from difflib import get_close_matches
+
+    meant = [other for other in known if name in _OTHER_NAMES.get(other, ())] or get_close_matches(name, known, 1)
+    hint = f": did you mean {meant[0]}=?" if meant else "."
+    return UnknownArgument(f"{function_name}() has no argument {name!r}{hint} Arguments: {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Plain functions over Hive-style tables, from a place and a filter to Arrow: for threads and Spark executors alike."""
+"""Plain functions over Hive-style tables, from a location and a filter to Arrow, for threads and Spark executors."""
 
 from tamis.tables.hive.functions import TableInfo, list_partition_files, table_info
 

@@ -1,10 +1,10 @@
-"""The statistics index of a table: built, looked at, dropped.
+"""The statistics index of a table: build it, show its status, drop it.
 
     tamis.index.build("orders")                              # every column, footers only
     tamis.index.build("orders", bloom=["customer"])          # and a Bloom filter of each file for one of them
     tamis.open("orders").scan("customer = 'c-42'")           # finds it and uses it
 
-A second build does what is new, and nothing else. See docs/index.md.
+A second build reads only new files. See docs/index.md.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tamis.engines.local import LocalEngine
 from tamis.engines.spark import SparkEngine
-from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, with_article, wrong_argument
+from tamis.errors import InvalidArgument, MissingDependency, UnsupportedFeature, suggest_arguments, wrong_argument
 from tamis.expr.nodes import TRUE
 from tamis.indexing.building import BuildResult, Progress, Subject, build_index
 from tamis.indexing.finding import store_for
@@ -27,6 +28,7 @@ from tamis.indexing.spec import Asked, choose_columns, names_given
 from tamis.indexing.store import IndexStore
 from tamis.indexing.table_index import TableIndex
 from tamis.io.storage import open_storage
+from tamis.parquet.leaves import Int96
 from tamis.skipping.predicate import Predicate
 from tamis.table import open_source
 from tamis.tables.delta.fields import DeltaField
@@ -40,7 +42,7 @@ __all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """An index, and how it stands to the table as it is now."""
+    """An index, compared with the current files of the table."""
 
     place: str
     exists: bool
@@ -49,90 +51,123 @@ class IndexStatus:
     bloom: tuple[str, ...] = ()
     count_nan: tuple[str, ...] = ()
     files: int = 0
-    """Files that the index describes."""
+    """The files in the index."""
     rows: int = 0
     parts: int = 0
     index_bytes: int = 0
     table_files: int = 0
-    """Files that the table has now."""
+    """The files of the table."""
     fresh_files: int = 0
-    """Of those, the ones that the index describes as they are now."""
+    """The files of the table whose entries in the index are up to date."""
     version: int | None = None
-    """Of a Delta table, the version as of which it was built."""
+    """The version of a Delta table for which the index was built."""
     is_of_use: bool = True
-    """False for an Iceberg table, whose manifests have the statistics of its files."""
+    """False for an Iceberg table: its manifests have the statistics of its files."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether every file of the table is in it."""
+        """Whether every file of the table is in the index."""
         return self.exists and self.fresh_files == self.table_files
 
     def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `--json` prints them."""
         return asdict(self) | {"is_complete": self.is_complete}
 
 
+@suggest_arguments("tamis.index.build")
 def build(
     uri: str | os.PathLike[str],
+    *,
     columns: Sequence[str] | None = None,
     bloom: Sequence[str] | None = None,
-    on: str | Engine | Any = "local",
-    to: str | os.PathLike[str] | None = None,
-    *,
     count_nan: Sequence[str] | None = None,
     false_positives: float | None = None,
+    engine: str | Engine | Any = "local",
+    location: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    **opening: Any,
+    format: str | None = None,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
+    allow_outside: bool = False,
+    int96: Int96 = "instant",
 ) -> BuildResult:
     """Build the index of a table, or bring it up to date.
 
-    `columns` are those to note the bounds of, all that have an order by default; of those in `bloom` the values are
-    read too, for a Bloom filter of each file that takes a share of `false_positives` for present; of those in
-    `count_nan` NaN are counted, without which `x > 5` skips no file of floats. What is not given is as in the index
-    that is there. `on` is `local`, `spark` (the active session), a Spark session or an engine. `to` puts the index
-    elsewhere, and `tamis.open(…, index=…)` finds it there. `progress` is told how far it is. Further arguments are
-    those of `tamis.open`: `format`, `partitioning`, `merge_schema`, `allow_outside`, `int96`.
+    `columns` are those whose bounds are indexed, by default all that have an order. For those in `bloom` the values are
+    read too, for a Bloom filter of each file with a share of `false_positives`; for those in `count_nan` NaN are
+    counted, without which `x > 5` skips no file of floats. An argument that is not given keeps what the existing index
+    has. `engine` is `local`, `spark` (the active session), a Spark session or an engine. `location` is the folder of
+    the index, for `tamis.open(…, index=…)`; by default it is beside the table, where `tamis.open` finds it. `progress`
+    is called with the state of the build. The other arguments are those of `tamis.open`.
 
-    Whoever is killed meanwhile leaves the index as it was, and the next build goes on where that one was.
+    A build that is killed leaves the index unchanged, and the next build continues from there.
     """
     if progress is not None and not callable(progress):
-        raise wrong_argument("progress", "a function that is told how far it is", progress)
-    reopen = partial(open_source, uri, storage_options=storage_options, index=False, **opening)
+        raise wrong_argument("progress", "a function of the progress", progress)
+    reopen = partial(
+        open_source,
+        uri,
+        format,
+        storage_options=storage_options,
+        partitioning=partitioning,
+        merge_schema=merge_schema,
+        allow_outside=allow_outside,
+        index=False,
+        int96=int96,
+    )
     source = reopen()
     if source.format == "parquet":
-        raise UnsupportedFeature(f"'{source.storage.uri}' is a single file, whose footer says it all: index a folder")
+        raise UnsupportedFeature(
+            f"'{source.storage.uri}' is a single file, whose footer has all statistics: index a folder"
+        )
     if source.format == "iceberg":
         raise UnsupportedFeature(
-            f"'{source.storage.uri}' is an Iceberg table, whose manifests have the statistics of its files: no index"
+            f"'{source.storage.uri}' is an Iceberg table, whose manifests have the statistics of its files: it needs "
+            "no index"
         )
-    store = store_for(source.storage, to, storage_options)
+    store = store_for(source.storage, location, storage_options)
     if not (can_travel(source.storage) and can_travel(store.storage)):
         raise InvalidArgument(
-            f"an index of '{source.storage.uri}' is built by its URI: storage_options with a file system object, "
-            "which cannot be sent to other processes, are not taken"
+            f"an index of '{source.storage.uri}' is built in other processes, to which a file system object in "
+            "storage_options cannot be sent: give the options by name"
         )
-    asked = _asked(
+    asked = _requested_index(
         store, names_given(columns, "columns"), names_given(bloom, "bloom"), names_given(count_nan, "count_nan")
     )
     if false_positives is not None:
         asked = replace(asked, false_positives=false_positives)
-    return build_index(_subject(source, asked, reopen), store, _engine(on), progress)
+    return build_index(_make_subject(source, asked, reopen), store, _make_engine(engine), progress)
 
 
+@suggest_arguments("tamis.index.status")
 def status(
     uri: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
     *,
+    location: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    **opening: Any,
+    format: str | None = None,
+    partitioning: Mapping[str, str | pa.DataType] | None = None,
+    merge_schema: bool = False,
+    allow_outside: bool = False,
+    int96: Int96 = "instant",
 ) -> IndexStatus:
-    """What is indexed, and how much of it is still as it was. A damaged index is an error."""
-    source = open_source(uri, storage_options=storage_options, index=False, **opening)
-    store = store_for(source.storage, to, storage_options)
+    """Return what is indexed, and how many files of the table the index describes. A damaged index is an error."""
+    source = open_source(
+        uri,
+        format,
+        storage_options=storage_options,
+        partitioning=partitioning,
+        merge_schema=merge_schema,
+        allow_outside=allow_outside,
+        index=False,
+        int96=int96,
+    )
+    store = store_for(source.storage, location, storage_options)
     current = store.read_current()
     if current is None:
         return IndexStatus(store.place, exists=False, is_of_use=source.format != "iceberg")
-    index = TableIndex(store, source.storage, table_id=_id(source), is_required=True)
+    index = TableIndex(store, source.storage, table_id=_table_id(source), is_required=True)
     files = source.list_files(Predicate(TRUE), ()).files
     return IndexStatus(
         store.place,
@@ -151,23 +186,24 @@ def status(
     )
 
 
+@suggest_arguments("tamis.index.drop")
 def drop(
     uri: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
     *,
+    location: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Remove the index of a table, whatever state it is in; whether there was one. The table need not be readable."""
-    return store_for(open_storage(uri, storage_options), to, storage_options).drop()
+    """Remove the index of a table, even a damaged one, and return whether there was one. The table is not read."""
+    return store_for(open_storage(uri, storage_options), location, storage_options).drop()
 
 
-def _asked(
+def _requested_index(
     store: IndexStore,
     columns: tuple[str, ...] | None,
     bloom: tuple[str, ...] | None,
     count_nan: tuple[str, ...] | None,
 ) -> Asked:
-    """What to index: as told, else as the index that is there."""
+    """Return what to index: the given columns, else those of the existing index."""
     current = store.read_readable()
     before = Asked() if current is None else current.asked
     return replace(
@@ -178,7 +214,7 @@ def _asked(
     )
 
 
-def _subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource]) -> Subject:
+def _make_subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource]) -> Subject:
     if isinstance(source, DeltaTable):
         metadata = source.snapshot.metadata
         spec = choose_columns(
@@ -187,7 +223,7 @@ def _subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource
             source.partition_columns,
             source.name,
             key_of=metadata.physical,
-            unordered=_unordered(metadata.fields),
+            unordered=_collated_columns(metadata.fields),
             table_id=metadata.id,
         )
         return Subject(source, asked, spec)
@@ -196,12 +232,12 @@ def _subject(source: TableSource, asked: Asked, reopen: Callable[[], TableSource
     return Subject(source, asked, spec, sample, reopen)
 
 
-def _id(source: TableSource) -> str | None:
+def _table_id(source: TableSource) -> str | None:
     return source.snapshot.metadata.id if isinstance(source, DeltaTable) else None
 
 
-def _unordered(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
-    """The texts of a Delta table that are not compared byte by byte."""
+def _collated_columns(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
+    """Return the text columns of a Delta table with a collation, which are not compared byte by byte."""
     found = set()
     waiting: list[tuple[tuple[str, ...], DeltaField]] = [((), field) for field in fields]
     while waiting:
@@ -213,31 +249,29 @@ def _unordered(fields: Sequence[DeltaField]) -> set[tuple[str, ...]]:
     return found
 
 
-def _engine(on: object) -> Engine:
-    if on == "local":
+def _make_engine(given: object) -> Engine:
+    if given == "local":
         return LocalEngine()
-    if on == "spark":
+    if given == "spark":
         return SparkEngine(_active_session())
-    if isinstance(on, str):
-        raise InvalidArgument(f"an index is built on 'local' or 'spark', not on {on!r}")
-    if hasattr(on, "run") and hasattr(on, "name"):
-        return on
-    if type(on).__module__.startswith("pyspark."):
-        return SparkEngine(on)
-    raise InvalidArgument(
-        f"on is 'local', 'spark', a Spark session or an engine, not {with_article(type(on).__name__)}"
-    )
+    if isinstance(given, str):
+        raise InvalidArgument(f"engine is 'local', 'spark', a Spark session or an engine, not {given!r}")
+    if hasattr(given, "run") and hasattr(given, "name"):
+        return given
+    if type(given).__module__.startswith("pyspark."):
+        return SparkEngine(given)
+    raise wrong_argument("engine", "'local', 'spark', a Spark session or an engine", given)
 
 
 def _active_session() -> Any:
-    """The Spark session of this process, made where there is none."""
+    """Return the Spark session of this process; make one where there is none."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingDependency("to build an index on Spark needs pyspark: pip install 'tamis[spark]'") from error
+        raise MissingDependency("an index on Spark needs pyspark: pip install 'tamis[spark]'") from error
     found = SparkSession.getActiveSession()
     if found is None:
-        # The bar that Spark would draw on the same terminal is not ours.
+        # Without the progress bar of Spark on the same terminal.
         builder = SparkSession.builder.appName("tamis").config("spark.ui.showConsoleProgress", "false")
         found = builder.getOrCreate()
     return found

@@ -1,10 +1,11 @@
-"""Tables that a session with policies opens: they show what a principal may see."""
+"""Tables under policies: they show what a principal may see."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from tamis.errors import (
     AccessDenied,
     TableError,
+    suggest_arguments,
 )
 from tamis.expr.nodes import TRUE
 from tamis.expr.normalise import normalise
@@ -20,25 +22,24 @@ from tamis.pushdown.policies.applying import BoundPolicy, bind_policy
 from tamis.pushdown.policies.model import Policies
 from tamis.pushdown.policies.reading import TELLING, UNREADABLE, silence
 from tamis.pushdown.policies.scan import ProtectedScan, visible_schema
-from tamis.scan.residual import check_functions
-from tamis.scan.scan import Scan
-from tamis.table import Table
+from tamis.scan.request import ScanRequest
+from tamis.table import Table, TableDescription, source_of
 from tamis.tables.source import LEVELS, Catalogued, TableSource
 
 
 def names_of(source: TableSource) -> tuple[str, ...]:
-    """The names by which policies know a table: its place, also where links lead to another, and its own, which is also
-    that in its catalog."""
-    places = [source.storage.uri]
+    """Return the names under which policies find a table: its location, also with links resolved, its name, and its
+    names in its catalog."""
+    locations = [source.storage.uri]
     if source.storage.is_local:
-        places.append(os.path.realpath(source.storage.uri))
+        locations.append(os.path.realpath(source.storage.uri))
     in_catalog = source.names_in_catalog if isinstance(source, Catalogued) else ()
-    return tuple(dict.fromkeys((*places, source.name, *in_catalog)))
+    return tuple(dict.fromkeys((*locations, source.name, *in_catalog)))
 
 
 @contextmanager
 def unreadable_under(policies: Policies | None) -> Iterator[None]:
-    """What damage is found while a table of a catalog is opened is told to nobody where there are policies."""
+    """Redact errors while a table of a catalog is opened, where there are policies."""
     try:
         yield
     except TELLING:
@@ -48,14 +49,14 @@ def unreadable_under(policies: Policies | None) -> Iterator[None]:
 
 
 @contextmanager
-def opening(place: str | os.PathLike[str], policies: Policies | None, principal: str | None) -> Iterator[None]:
-    """What damage is found while a table is opened says which file and what is in it: to whom may see all of it."""
+def opening(location: str | os.PathLike[str], policies: Policies | None, principal: str | None) -> Iterator[None]:
+    """Redact errors about files while a table is opened, unless the principal may read all of it."""
     try:
         yield
     except TELLING:
         if policies is None:
             raise
-        uri = os.fspath(place)
+        uri = os.fspath(location)
         found = policies.policy_of((uri, os.path.realpath(uri), PurePosixPath(uri).name), principal)
         if found is None or (normalise(found.rows) == TRUE and not found.masks):
             raise
@@ -63,40 +64,72 @@ def opening(place: str | os.PathLike[str], policies: Policies | None, principal:
 
 
 Around = Callable[[TableSource], Sequence[Sequence[str]]]
-"""The names of tables that a table is, or is a part of."""
+"""Returns the names of registered tables that are a table, or contain it."""
 
 
-def _around_nothing(source: TableSource) -> Sequence[Sequence[str]]:
+def _no_names_around(source: TableSource) -> Sequence[Sequence[str]]:
     return ()
 
 
 def protect_table(
-    table: Table, policies: Policies | None, principal: str | None, around: Around = _around_nothing
-) -> Table:
-    """The table as a principal may see it; AccessDenied where he may not."""
+    table: Table, policies: Policies | None, principal: str | None, around: Around = _no_names_around
+) -> Table | ProtectedTable:
+    """Return the table as a principal may see it; AccessDenied where the principal may not see it at all."""
     if policies is None:
         return table
-    found = policies.policy_of(names_of(table._source), principal, around(table._source))
+    source = source_of(table)
+    found = policies.policy_of(names_of(source), principal, around(source))
     if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
         return table
-    return ProtectedTable(table._source, policies, principal, around)
+    return ProtectedTable(table, policies, principal, around)
 
 
-class ProtectedTable(Table):
-    """A table under a policy, which is looked up for each scan."""
+class ProtectedTable:
+    """A table under a policy, which is looked up for each scan.
+
+    It has a table, and lets through what is listed here: see `tests/test_protected_interface.py`.
+    """
 
     def __init__(
-        self, source: TableSource, policies: Policies, principal: str | None, around: Around = _around_nothing
+        self, table: Table, policies: Policies, principal: str | None, around: Around = _no_names_around
     ) -> None:
-        super().__init__(source)
+        self._table = table
+        self._source = source_of(table)
         self._policies = policies
         self._principal = principal
         self._around = around
 
     @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._table.name
+
+    @property
+    def format(self) -> str:
+        """`delta`, `iceberg`, `hive` or `parquet`."""
+        return self._table.format
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._table.uri
+
+    @property
     def schema(self) -> pa.Schema:
+        """The columns as the principal sees them: a masked column has the type of its mask."""
         return visible_schema(self._source.schema, self._policy())
 
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns, as those of a `Table`."""
+        return self._table.partition_columns
+
+    @property
+    def version(self) -> int | None:
+        """The version that was opened; of an Iceberg table the snapshot."""
+        return self._table.version
+
+    @suggest_arguments("Table.scan")
     def scan(
         self,
         where: object = None,
@@ -104,25 +137,49 @@ class ProtectedTable(Table):
         limit: int | None = None,
         *,
         levels: Collection[str] = LEVELS,
-    ) -> Scan:
-        policy = self._policy()
-        scan = ProtectedScan(self._source, policy, where, columns, limit, levels)
-        check_functions(scan._predicate.expr, visible_schema(self._source.schema, policy))
-        return scan
+    ) -> ProtectedScan:
+        """Return a lazy scan of the visible rows for which `where` is TRUE."""
+        return self._scan(ScanRequest.parse(where, columns, limit, levels))
 
-    def refresh(self) -> Table:
-        versioned = self._versioned("refresh")
+    def _scan(self, request: ScanRequest) -> ProtectedScan:
+        return ProtectedScan(self._source, self._policy(), request, self._scan)
+
+    def refresh(self) -> ProtectedTable:
+        """Return the table at its newest version, under the same policies."""
         with silence():
-            source = versioned.refresh()
-        return ProtectedTable(source, self._policies, self._principal, self._around)
+            table = self._table.refresh()
+        return ProtectedTable(table, self._policies, self._principal, self._around)
+
+    def count(self) -> int:
+        """Return how many rows are visible."""
+        return self.scan().count()
+
+    def head(self, count: int = 5) -> ProtectedScan:
+        """Return a scan of at most `count` visible rows."""
+        return self.scan(limit=count)
+
+    def describe(self) -> TableDescription:
+        """Return what is visible of the table. Files, bytes and rows are not."""
+        return TableDescription(
+            self.name, self.format, self.uri, self.version, self.schema, self.partition_columns, None, None, None
+        )
+
+    def at(
+        self, version: int | None = None, timestamp: datetime | str | None = None, ref: str | None = None
+    ) -> NoReturn:
+        """Raise AccessDenied: a policy is about the table as it was opened, and may not fit an older version."""
+        self._refuse("another version")
 
     def history(self, limit: int | None = None) -> NoReturn:
+        """Raise AccessDenied."""
         self._refuse("its history")
 
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> NoReturn:
+        """Raise AccessDenied."""
         self._refuse("its files")
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> NoReturn:
+        """Raise AccessDenied."""
         self._refuse("its files")
 
     def _policy(self) -> BoundPolicy:
@@ -132,4 +189,15 @@ class ProtectedTable(Table):
         return bind_policy(found, self._source.schema, self._source.name, self._principal)
 
     def _refuse(self, what: str) -> NoReturn:
-        raise AccessDenied(f"{self.name} is under a policy: {what} would tell of rows that it hides")
+        raise AccessDenied(f"{self.name} is under a policy: {what} would reveal rows that it hides")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a table cannot be pickled: send its URI, and its version, and open it there with tamis.open")
+
+    def __repr__(self) -> str:
+        return repr(self._table)
+
+
+def unprotected_source(table: Table | ProtectedTable) -> TableSource:
+    """Return the format's implementation of a table, for a session that applies its own policies."""
+    return table._source if isinstance(table, ProtectedTable) else source_of(table)

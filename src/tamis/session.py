@@ -1,4 +1,4 @@
-"""Sessions: tables opened in one place, planned in this process or on Spark, queried with SQL.
+"""Sessions: tables opened with shared options, planned in this process or on Spark, queried with SQL.
 
 >>> connection = tamis.connect(spark=spark)                            # doctest: +SKIP
 >>> connection.open("s3://lake/orders").scan("day = '2024-03-01'")     # doctest: +SKIP
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from inspect import signature
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
@@ -24,6 +24,7 @@ from tamis.errors import (
     ParseError,
     UnsupportedFeature,
     check_flags,
+    suggest_arguments,
     with_article,
 )
 from tamis.io.storage_options import check_storage_options
@@ -32,16 +33,17 @@ from tamis.tables.jobs import Engine
 from tamis.tables.planning import AUTO, LOCAL, SPARK, Planning, check_mode
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tamis.parquet.leaves import Int96
+    from tamis.protected_table import ProtectedTable
     from tamis.pushdown.catalog import Catalog
     from tamis.pushdown.parameters import Arguments
     from tamis.pushdown.policies import Policies, PolicySource
-    from tamis.pushdown.query import Query, Rules
+    from tamis.pushdown.query import CompiledQuery, Query, Rules
     from tamis.pushdown.time_travel import State
     from tamis.tables.source import TableSource, Versioned
 
-
-_BEFORE_STORAGE_OPTIONS = list(signature(open_source).parameters).index("storage_options") - 1
-"""Arguments of `open` between the place and the options of the storage."""
 
 _CATALOG_OPTIONS = ("storage_options", "relocate", "allow_outside")
 
@@ -62,14 +64,14 @@ else:
     Answer = object
 
     class _Answering:
-        """What `sql` returns matters to type checkers alone."""
+        """The type parameter, what `sql` returns, matters only to type checkers."""
 
         def __class_getitem__(cls, answer: object) -> type:
             return cls
 
 
 class Session(_Answering[Answer]):
-    """Opens tables, and runs SQL over those that were registered. Made with `tamis.connect`."""
+    """Opens tables, and runs SQL over registered tables. `tamis.connect` makes it."""
 
     def __init__(
         self,
@@ -87,12 +89,12 @@ class Session(_Answering[Answer]):
         self._spark = None if spark is None else SparkEngine(spark)
         self._spark_session = spark
         self._mode = LOCAL if spark is None else planning
-        self._policies = _loaded(policies)
+        self._policies = _load_policies(policies)
         check_storage_options(storage_options)
         self._storage_options = storage_options
         self._principal: str | None = None
         self._catalog_of: dict[str, Catalog] = {}
-        """One catalog, once it is needed, shared with the sessions of other principals."""
+        """The catalog, made on first use and shared with the sessions of other principals."""
         self._catalog_lock = Lock()
 
     @property
@@ -102,18 +104,18 @@ class Session(_Answering[Answer]):
 
     @property
     def engine(self) -> Engine:
-        """What runs jobs for this session: Spark where there is one, unless plans are to be local."""
+        """The engine that runs jobs: Spark where the session has it, unless `planning` is `local`."""
         return LocalEngine() if self._spark is None or self._mode == LOCAL else self._spark
 
     @property
     def principal(self) -> str | None:
-        """Who asks; None where nobody was named."""
+        """The principal whose policies apply; None without one."""
         return self._principal
 
     def as_principal(self, name: str) -> Session[Answer]:
-        """The session for somebody: the same tables, seen through the policies for that principal."""
+        """Return the session for a principal: the same tables, under the policies for that principal."""
         if not isinstance(name, str) or not name:
-            raise InvalidArgument(f"a principal is a name, not {name!r}")
+            raise InvalidArgument(f"a principal is a non-empty text, not {name!r}")
         other: Session[Answer] = Session.__new__(Session)
         other.__dict__.update(self.__dict__)
         other._principal = name
@@ -121,47 +123,85 @@ class Session(_Answering[Answer]):
 
     # --- Tables -------------------------------------------------------------------------------------------------------
 
-    def open(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> Table:
-        """Open a table, with the arguments of `tamis.open`."""
+    @suggest_arguments("Session.open")
+    def open(
+        self,
+        uri: str | os.PathLike[str],
+        format: str | None = None,
+        version: int | None = None,
+        timestamp: object = None,
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        catalog: object = None,
+        *,
+        partitioning: Mapping[str, str | pa.DataType] | None = None,
+        merge_schema: bool = False,
+        allow_outside: bool = False,
+        relocate: bool = True,
+        index: str | os.PathLike[str] | bool | None = None,
+        int96: Int96 = "instant",
+    ) -> Table | ProtectedTable:
+        """Open a table, with the arguments of `tamis.open`. Policies of the session apply to it.
+
+        `storage_options` are those of the session where none are given.
+        """
+        open_table = partial(
+            self._open_source,
+            uri,
+            format,
+            version=version,
+            timestamp=timestamp,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            storage_options=storage_options,
+            catalog=catalog,
+            partitioning=partitioning,
+            merge_schema=merge_schema,
+            allow_outside=allow_outside,
+            relocate=relocate,
+            index=index,
+            int96=int96,
+        )
         if self._policies is None:
-            return Table(self._open_source(uri, *arguments, **options))
+            return Table(open_table())
         from tamis.protected_table import opening, protect_table
 
         with opening(uri, self._policies, self._principal):
-            table = Table(self._open_source(uri, *arguments, **options))
+            table = Table(open_table())
         return protect_table(table, self._policies, self._principal, self._names_around)
 
     def _names_around(self, source: TableSource) -> Sequence[Sequence[str]]:
-        """The names of registered tables that a table is, or is a part of."""
+        """Return the names of registered tables that are this table, or contain it."""
         return self._catalog.names_around(source) if "catalog" in self._catalog_of else ()
 
-    def _open_source(self, uri: str | os.PathLike[str], *arguments: Any, **options: Any) -> TableSource:
+    def _open_source(self, uri: str | os.PathLike[str], format: str | None = None, **options: Any) -> TableSource:
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
-        if len(arguments) <= _BEFORE_STORAGE_OPTIONS and options.get("storage_options") is None:
+        if options.get("storage_options") is None:
             options["storage_options"] = self._storage_options
-        return open_source(uri, *arguments, **options, planning=planning)
+        return open_source(uri, format, **options, planning=planning)
 
     def register(self, name: str, table: Any) -> Session[Answer]:
-        """Let a table be known by a name in SQL: one that was opened, its URI, or rows that Arrow can read."""
+        """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
-        if not isinstance(table, Table):
+        from tamis.protected_table import ProtectedTable, names_of, unprotected_source
+
+        if not isinstance(table, Table | ProtectedTable):
             self._catalog.register_rows(name, table)
             return self
-        from tamis.protected_table import ProtectedTable, names_of
-
         if isinstance(table, ProtectedTable) and self._policies is None:
             raise AccessDenied(f"{table.name} is under the policies of another session: register it there")
-        # A query sees it through the policies of its session, whoever opened it.
-        self._catalog.register_source(name, table._source, names_of(table._source))
+        # A query sees it through the policies of its session, whichever session opened it.
+        source = unprotected_source(table)
+        self._catalog.register_source(name, source, names_of(source))
         return self
 
     def attach(self, name: str, database: Any = None, *, catalog: Any = None, **options: Any) -> Session[Answer]:
-        """Let the tables of a database be known as `name.table`, and those of a catalog as `name.namespace.table`.
+        """Attach a database, with tables `name.table`, or a catalog, with tables `name.namespace.table`.
 
-        A database is given by its URI, or is a connector of your own. `catalog` is an Iceberg catalog: one of
-        pyiceberg's, or the properties or the name of one. `options` are for the database, or for opening tables of the
-        catalog.
+        `database` is a URI or a connector (`tamis.Connector`). `catalog` is an Iceberg catalog: one of pyiceberg's, or
+        the properties or the name of one. `options` are those of the database, or for opening tables of the catalog.
         """
         if (database is None) == (catalog is None):
             raise InvalidArgument(
@@ -188,7 +228,7 @@ class Session(_Answering[Answer]):
 
         unknown = [each for each in options if each not in _CATALOG_OPTIONS]
         if unknown:
-            raise InvalidArgument(f"{unknown[0]}= says nothing about a catalog: {', '.join(_CATALOG_OPTIONS)} do")
+            raise InvalidArgument(f"a catalog has no option {unknown[0]}=. Options: {', '.join(_CATALOG_OPTIONS)}")
         check_storage_options(options.get("storage_options"))
         check_flags(**{name: given for name, given in options.items() if name != "storage_options"})
 
@@ -199,17 +239,17 @@ class Session(_Answering[Answer]):
         self._catalog.attach_lake(name, AttachedIceberg.of(name, catalog, open_table, names_of))
 
     def unregister(self, name: str) -> Session[Answer]:
-        """Forget a registered table. Queries that were made before keep it."""
+        """Remove a registered table. Earlier queries keep it."""
         self._catalog.unregister(name)
         return self
 
     def detach(self, name: str) -> Session[Answer]:
-        """Forget a database or a catalog, and close the connections to it."""
+        """Remove an attached database or catalog, and close its connections."""
         self._catalog.detach(name)
         return self
 
     def close(self) -> None:
-        """Close the connections to all databases. Sessions of other principals, which share them, are closed too."""
+        """Close the connections to all databases. Sessions of other principals share them, and are closed too."""
         if "catalog" in self._catalog_of:
             self._catalog.detach_all()
 
@@ -221,7 +261,7 @@ class Session(_Answering[Answer]):
 
     @property
     def tables(self) -> list[str]:
-        """The names that queries know: of registered tables, and of those in attached databases that tell theirs."""
+        """The names of registered tables, and of tables in attached databases that list them."""
         return self._catalog.table_names()
 
     @property
@@ -233,96 +273,105 @@ class Session(_Answering[Answer]):
         from tamis.pushdown.catalog import Catalog
 
         with self._catalog_lock:
-            # Another thread may have made it meanwhile: what that registers must not be lost.
+            # Another thread may have made it meanwhile, and registered tables in it.
             if "catalog" not in self._catalog_of:
-                self._catalog_of["catalog"] = Catalog(_Opener(self))
+                opener = _Opener(self._open_source, has_policies=self._policies is not None)
+                self._catalog_of["catalog"] = Catalog(opener)
             return self._catalog_of["catalog"]
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
 
+    @suggest_arguments("Session.sql")
     def sql(
         self, query: str, args: Arguments | None = None, *, rules: Rules = True, dialect: str = SPARK_DIALECT
     ) -> Answer:
-        """A query over the registered tables, in Spark's dialect; on a Spark session, its DataFrame.
+        """Return a query over the registered tables, in Spark's dialect; on a Spark session, its DataFrame.
 
-        `args` are the values of its parameters: a mapping for `:name`, or a list for one `?` after the other. With
-        `dialect="duckdb"` the query is in DuckDB's language, and means what DuckDB means by it; named parameters are
-        `$name` there. It runs on the embedded engine, in sessions without Spark and without policies.
-        `rules` switches rules of the optimizer off by name, as in `{"push_limit_into_scan": False}`; False: all.
+        `args` are the values of its parameters: a mapping for `:name`, or a list for `?`. With `dialect="duckdb"` the
+        query has DuckDB's syntax and semantics, with `$name` for named parameters. It runs on the embedded engine, in
+        sessions without Spark and without policies. `rules` switches rules of the optimizer off by name, as in
+        `{"push_limit_into_scan": False}`; False switches off all.
         """
+        # The engine takes a tenth of a second to load, and few sessions query.
+        from tamis.pushdown.query import Query
+
         if _is_duckdb(dialect):
             found = self._duckdb_query(query, args, rules)
             found.check()
-            return cast(Answer, found)
+            return cast(Answer, Query(found))
         try:
             found = self._query(query, args, rules)
         except (ParseError, MissingValue):
             if self._spark_session is None or self._policies is not None or args is not None:
                 raise
-            as_written = self._as_written(query)
+            as_written = self._run_as_written(query)
             if as_written is None:
                 raise
             return cast(Answer, as_written)
         if self._spark_session is not None:
             return cast(Answer, found.to_spark(self._spark_session))
         found.check(only_if_doubtful=True)
-        return cast(Answer, found)
+        return cast(Answer, Query(found))
 
-    def _as_written(self, query: str) -> Any:
-        """What Spark makes of a query that is not understood here; None where it does not understand it either."""
+    def _run_as_written(self, query: str) -> Any:
+        """Return Spark's DataFrame for a query with unsupported syntax; None where Spark does not accept it either."""
         from tamis.spark.as_written import frame_as_written
 
-        def frame_of(name: str) -> Any:
+        def find_frame(name: str) -> Any:
             is_known = self._catalog.find((name,)) is not None
             return self.sql(f"SELECT * FROM `{name.replace('`', '``')}`") if is_known else None
 
-        return frame_as_written(self._spark_session, query, frame_of)
+        return frame_as_written(self._spark_session, query, find_frame)
 
+    @suggest_arguments("Session.explain")
     def explain(
         self,
         query: str,
-        format: str = "text",
-        *,
         args: Arguments | None = None,
+        *,
+        format: str = "text",
         rules: Rules = True,
         dialect: str = SPARK_DIALECT,
     ) -> str:
-        """What becomes of a query, as `text` or as `json`: plans, rules, and what each scan will read."""
+        """Return the plans of a query, the effect of each rule, and what each scan will read, as `text` or as `json`.
+
+        `args`, `rules` and `dialect` are those of `sql`.
+        """
         if _is_duckdb(dialect):
             found = self._duckdb_query(query, args, rules)
             found.check()
             return found.explain(format)
         found = self._query(query, args, rules)
-        # To ask Spark takes longer than all else.
+        # A check by Spark takes longer than everything else.
         found.check(self._spark_session, only_if_doubtful=self._spark_session is not None)
         return found.explain(format)
 
-    def _query(self, query: str, arguments: Arguments | None, rules: Rules) -> Query:
-        from tamis.pushdown.query import Query
+    def _query(self, query: str, arguments: Arguments | None, rules: Rules) -> CompiledQuery:
+        from tamis.pushdown.query import CompiledQuery
         from tamis.pushdown.visible import VisibleTables
 
         tables = VisibleTables(self._catalog, self._policies, self._principal)
-        # Spark has users of its own, whom a session without policies and principals leaves alone.
-        knows = self._spark_session is None or self._policies is not None or self._principal is not None
-        # A query keeps the databases that it was made with.
+        # Without policies and principals current_user() is Spark's user.
+        knows_principal = self._spark_session is None or self._policies is not None or self._principal is not None
+        # A query keeps the databases of the time when it was made.
         connectors = dict(self._catalog.connectors)
-        return Query(
+        return CompiledQuery(
             query,
             tables,
             connectors,
             rules,
             arguments=arguments,
             principal=self._principal,
-            knows_principal=knows,
+            knows_principal=knows_principal,
             on_spark=self._spark_session is not None,
             **self._spark_settings,
         )
 
-    def _duckdb_query(self, query: str, arguments: Arguments | None, rules: Rules) -> Query:
+    def _duckdb_query(self, query: str, arguments: Arguments | None, rules: Rules) -> CompiledQuery:
         if self._spark_session is not None:
             raise InvalidArgument(
                 "dialect='duckdb' runs on the embedded engine, and this session runs its queries on Spark: register "
-                "the tables in a session of their own, tamis.connect(), or write the query in Spark's dialect"
+                "the tables in a session without Spark, tamis.connect(), or write the query in Spark's dialect"
             )
         from tamis.pushdown.duckdb_dialect.query import DuckdbQuery
         from tamis.pushdown.visible import VisibleTables
@@ -346,30 +395,31 @@ class Session(_Answering[Answer]):
 
 
 class _Opener:
-    """Opens what queries name, unless policies forbid it."""
+    """Opens tables that queries name by location or version, unless policies forbid it."""
 
-    def __init__(self, session: Session[Any]) -> None:
-        self._session = session
+    def __init__(self, open_source: Callable[..., TableSource], *, has_policies: bool) -> None:
+        self._open_source = open_source
+        self._has_policies = has_policies
 
     def open_place(self, path: str, format: str) -> TableSource:
-        """What delta.`path` means in a query."""
-        if self._session._policies is not None:
-            raise AccessDenied("a session with policies queries tables by their names, not by their places")
+        """Open the table that a query names as delta.`path`."""
+        if self._has_policies:
+            raise AccessDenied("a session with policies queries tables by their names, not by their locations")
         if format != "parquet":
-            return self._session._open_source(path, format)
-        # To `open` that is a single file, and to queries, as in Spark, a folder of them too.
-        source = self._session._open_source(path)
+            return self._open_source(path, format)
+        # For `open` that is a single file; for queries, as in Spark, also a folder of files.
+        source = self._open_source(path)
         if source.format not in ("parquet", "hive"):
             raise UnsupportedFeature(
                 f"'{source.storage.uri}' is {with_article(source.format)} table, whose files alone are not its rows: "
-                f"write {source.format} in the place of parquet"
+                f"write {source.format} instead of parquet"
             )
         return source
 
     def open_state(self, source: Versioned, state: State) -> TableSource:
-        """What orders VERSION AS OF 3 means in a query."""
-        if self._session._policies is not None:
-            # A policy is about the table as it was registered: an old version may have what it does not know of.
+        """Open the version that a query names with VERSION AS OF."""
+        if self._has_policies:
+            # A policy is about the table as it was registered: an older version may have other columns.
             raise AccessDenied("a session with policies queries tables as they were registered, not at other versions")
         return source.at(state.version, state.timestamp)
 
@@ -381,12 +431,12 @@ def _is_duckdb(dialect: str) -> bool:
 
 
 def _is_iceberg_catalog(given: Any) -> bool:
-    """Whether it is a catalog of pyiceberg, which is loaded only where there is one."""
+    """Whether it is a catalog of pyiceberg. The library is not imported for it."""
     module = sys.modules.get("pyiceberg.catalog")
     return module is not None and isinstance(given, module.Catalog)
 
 
-def _loaded(policies: PolicySource | None) -> Policies | None:
+def _load_policies(policies: PolicySource | None) -> Policies | None:
     if policies is None:
         return None
     from tamis.pushdown.policies import load_policies
@@ -414,6 +464,7 @@ def connect(
 ) -> Session[Any]: ...
 
 
+@suggest_arguments("tamis.connect")
 def connect(
     spark: Any = None,
     *,
@@ -421,11 +472,11 @@ def connect(
     policies: PolicySource | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Session[Any]:
-    """A session. With a Spark session (classic or Connect), plans can be made in its executors, and SQL runs there.
+    """Return a session. With a Spark session (classic or Connect), SQL runs there, and plans may be made in executors.
 
-    `planning` is `local` (in this process), `spark` (checkpoint parts, directories and footers are read in executors)
-    or `auto`: in executors where there is much to read, which `tamis.tables.planning` says in numbers. `policies` are
-    row filters and masks: a path of a YAML file, a mapping, or a callable. `storage_options` are those of the tables
-    that are opened without any, also by their places in queries.
+    `planning` is `local` (in this process), `spark` (executors read checkpoint parts, directories and footers) or
+    `auto`: in executors where there is much to read; `tamis.tables.planning` has the thresholds. `policies` are row
+    filters and masks: the path of a YAML file, a mapping, or a function. `storage_options` apply to tables that are
+    opened without any, also by their locations in queries.
     """
     return Session(spark, planning=planning, policies=policies, storage_options=storage_options)

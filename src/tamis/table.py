@@ -1,27 +1,37 @@
-"""Tables as people hold them: opened at a place, asked for their schema and files, scanned."""
+"""Tables as people hold them: opened by location, described, scanned."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, check_flags, wrong_argument
+from tamis.errors import (
+    InvalidArgument,
+    UnsupportedFeature,
+    check_flags,
+    suggest_arguments,
+    with_article,
+    wrong_argument,
+)
 from tamis.expr.nodes import FALSE, NULL
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import check_storage_options
 from tamis.parquet.leaves import Int96
 from tamis.scan.plan import describe_files
-from tamis.scan.residual import check_functions
-from tamis.scan.scan import Scan, checked_limit
+from tamis.scan.request import ScanRequest
+from tamis.scan.scan import Scan, make_scan, planner_of
+from tamis.scan.scan_planner import check_limit
 from tamis.tables.hive.formats import is_delta, is_iceberg, refuse_inside_of_a_table
 from tamis.tables.iceberg.dependencies import check_installed
 from tamis.tables.planning import Planning
-from tamis.tables.source import LEVELS, Refreshable, TableSource, Versioned
+from tamis.tables.source import LEVELS, HasPartitionFields, HasRefs, TableSource, Versioned
+from tamis.types import type_name
 
 if TYPE_CHECKING:
     from tamis.spark.files_dataframe import FilesDataFrame
@@ -29,14 +39,54 @@ if TYPE_CHECKING:
 FORMATS = ("delta", "iceberg", "hive", "parquet")
 
 
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """What the metadata of a table tells about it."""
+
+    name: str
+    format: str
+    uri: str
+    version: int | None
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    files: int | None
+    """None where a policy hides it."""
+    bytes: int | None
+    """The size of all files; None where a policy hides it."""
+    rows: int | None
+    """None where only the files know, or where a policy hides it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; `columns` has the types by name."""
+        return {
+            "name": self.name,
+            "format": self.format,
+            "uri": self.uri,
+            "version": self.version,
+            "columns": {field.name: type_name(field.type) for field in self.schema},
+            "partition_columns": list(self.partition_columns),
+            "files": self.files,
+            "bytes": self.bytes,
+            "rows": self.rows,
+        }
+
+    def __str__(self) -> str:
+        told = self.to_dict()
+        columns = told.pop("columns")
+        told["partition_columns"] = ", ".join(self.partition_columns) or None
+        lines = [f"{name.replace('_', ' '):<18} {value}" for name, value in told.items() if value is not None]
+        return "\n".join([*lines, "columns", *(f"  {name:<16} {kind}" for name, kind in columns.items())])
+
+
 class Table:
-    """A table at one version. Made with `tamis.open`."""
+    """A table at one version. `tamis.open` opens it."""
 
     def __init__(self, source: TableSource) -> None:
         self._source = source
 
     @property
     def name(self) -> str:
+        """The name of the table: that in its catalog, or the last part of its location."""
         return self._source.name
 
     @property
@@ -46,52 +96,114 @@ class Table:
 
     @property
     def uri(self) -> str:
+        """The location of the table."""
         return self._source.storage.uri
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the table."""
         return self._source.schema
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        return self._source.partition_columns
+        """What the table is partitioned by, in order; `files()` has a column for each.
+
+        Of an Iceberg table these are the fields of its current partition spec: columns for identity partitions, else
+        partition fields such as `ts_day` or `id_bucket`.
+        """
+        source = self._source
+        return source.partition_fields if isinstance(source, HasPartitionFields) else source.partition_columns
 
     @property
     def version(self) -> int | None:
-        """The version that was opened, of an Iceberg table the snapshot; None for formats without versions."""
+        """The version that was opened; of an Iceberg table the snapshot id. None for formats without versions."""
         return self._source.version
 
     def history(self, limit: int | None = None) -> pa.Table:
-        """The commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first."""
-        return self._versioned("history").history(checked_limit(limit))
+        """Return the commits of a Delta table, or the snapshots of an Iceberg table, up to this version, newest first.
+
+        `limit` is the most that are returned.
+        """
+        return self._versioned("history").history(check_limit(limit))
 
     def refresh(self) -> Table:
-        """The table at its newest version, of a folder or a file: as it is now.
+        """Return the table at its newest version; of a folder or a file, as it is now.
 
-        This one stays as it is: of a folder, files that were added since are not read, and a file that was replaced or
-        removed is an error.
+        This object does not change: of a folder, files that were added since are not read, and a file that was replaced
+        or removed is an error.
         """
-        if not isinstance(self._source, Refreshable):
-            raise UnsupportedFeature(f"a {self.format} table cannot be refreshed: open it anew")
         return Table(self._source.refresh())
+
+    @suggest_arguments("Table.at")
+    def at(self, version: int | None = None, timestamp: datetime | str | None = None, ref: str | None = None) -> Table:
+        """Return the table at another version.
+
+        `version` is the number of a Delta version or the id of an Iceberg snapshot, as `history()` lists them;
+        `timestamp` chooses the version that was current then; `ref` is a branch or a tag of an Iceberg table.
+        """
+        given = {"version": version, "timestamp": timestamp, "ref": ref}
+        if sum(value is not None for value in given.values()) != 1:
+            raise InvalidArgument(f"at() takes one of {', '.join(f'{name}=' for name in given)}")
+        source = self._versioned("at")
+        if ref is not None:
+            if not isinstance(source, HasRefs):
+                raise UnsupportedFeature(
+                    f"ref= was given, and {with_article(self.format.capitalize())} table has no branches and tags: "
+                    "choose a version with version= or timestamp="
+                )
+            return Table(source.at_ref(ref))
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+            raise wrong_argument("version", "a whole number", version)
+        return Table(source.at(None if version is None else str(version), _check_timestamp(timestamp)))
 
     def _versioned(self, what: str) -> Versioned:
         if not isinstance(self._source, Versioned):
-            raise UnsupportedFeature(f"a {self.format} table has no versions, so there is no {what}(): open it anew")
+            raise UnsupportedFeature(
+                f"{with_article(self.format)} table has no versions, so there is no {what}(): refresh() returns it as "
+                "it is now"
+            )
         return self._source
 
+    def count(self) -> int:
+        """Return how many rows the table has, from metadata where that is enough."""
+        return self.scan().count()
+
+    def head(self, count: int = 5) -> Scan:
+        """Return a scan of at most `count` rows, as `scan(limit=count)` does."""
+        return self.scan(limit=count)
+
+    def describe(self) -> TableDescription:
+        """Return what the table's metadata tells: columns, partitions, files, bytes and rows. No file is opened."""
+        files = self.files()
+        known = files["num_records"].null_count == 0
+        return TableDescription(
+            self.name,
+            self.format,
+            self.uri,
+            self.version,
+            self.schema,
+            self.partition_columns,
+            files.num_rows,
+            int(pc.sum(files["size"]).as_py() or 0),
+            int(pc.sum(files["num_records"]).as_py() or 0) if known else None,
+        )
+
+    @suggest_arguments("Table.files")
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
-        """All files of the table, or those that may hold a row for which `where` is TRUE, none of which is opened.
+        """Return all files of the table, or those that may hold a row for which `where` is TRUE. No file is opened.
 
-        Path, size, rows where they are known, partition values.
+        Columns: `path`, `size`, `num_records` (null where unknown), and one for each of `partition_columns`.
         """
-        scan = self.scan(where, levels=levels)
-        listing = self._source.list_files(scan._predicate, levels, with_rows=True)
+        predicate = planner_of(self.scan(where, levels=levels)).predicate
+        listing = self._source.list_files(predicate, levels, with_rows=True)
         has_own = "num_records" in listing.files.column_names
-        found = describe_files(listing.files, listing.partitions, None if has_own else listing.rows)
-        # No level prunes by what no column is asked about.
-        return found.slice(0, 0) if scan._predicate.expr in (FALSE, NULL) else found
+        found = describe_files(
+            listing.files, listing.partitions, None if has_own else listing.rows, source=self._source
+        )
+        # A constant filter has no column that a level could prune by.
+        return found.slice(0, 0) if predicate.expr in (FALSE, NULL) else found
 
+    @suggest_arguments("Table.scan")
     def scan(
         self,
         where: object = None,
@@ -100,32 +212,19 @@ class Table:
         *,
         levels: Collection[str] = LEVELS,
     ) -> Scan:
-        """A lazy scan of the rows for which `where` is TRUE.
+        """Return a lazy scan of the rows for which `where` is TRUE.
 
         `where` is SQL text, an expression made with `tamis.col`, a `PartitionFilter`, an expression of pyarrow or
-        pyiceberg, or a PySpark Column. `columns` are names, also of fields inside structs (`address.city`); None
-        returns all.
+        pyiceberg, or a PySpark Column. `columns` are names of columns, or of fields inside structs (`address.city`);
+        None returns all. `levels` are the levels of pruning to use; the rows are the same with any of them.
         """
-        try:
-            scan = Scan(self._source, where, columns, limit, levels)
-        except UnknownColumn as error:
-            from tamis.tables.hive.table import HiveTable
-
-            if not isinstance(self._source, HiveTable) or self._source.has_all_columns:
-                raise
-            # The column may be one that only later files have.
-            way_out = "merge_schema=True (--merge-schema) takes those of all files."
-            raise UnknownColumn(
-                f"{str(error).rstrip('.')}. These are the columns of the first file: {way_out}"
-            ) from error
-        check_functions(scan._predicate.expr, self._source.schema)
-        return scan
+        return make_scan(self._source, ScanRequest.parse(where, columns, limit, levels))
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> FilesDataFrame:
-        """The files of the table, with partition values and statistics, as a DataFrame in the memory of Spark.
+        """Return the files of the table, with partition values and statistics, as a cached Spark DataFrame.
 
-        Statistics are read in executors: of the named columns, or of all. `files_for_scan` of what is returned plans
-        there; `unpersist` (or the end of a `with`) gives the memory back.
+        Executors read the statistics of the named columns, or of all. `files_for_scan` of the result plans on Spark;
+        `unpersist` (or the end of a `with`) frees the memory.
         """
         from tamis.spark.files_dataframe import FilesDataFrame
 
@@ -139,6 +238,12 @@ class Table:
         return f"<tamis.Table {self.name!r} ({self.format}{version}) at {self.uri}>"
 
 
+def source_of(table: Table) -> TableSource:
+    """Return the format's implementation of a table, for engines and sessions."""
+    return table._source
+
+
+@suggest_arguments("tamis.open")
 def open_table(
     uri: str | os.PathLike[str],
     format: str | None = None,
@@ -160,18 +265,17 @@ def open_table(
 
     `version` or `timestamp` choose a version of a Delta table, `snapshot_id`, `ref` (a branch or a tag) or `timestamp`
     a snapshot of an Iceberg table. An Iceberg table is opened by its folder, by a metadata file, or by its name in a
-    `catalog`: one of pyiceberg's, or the properties or the name of one. `relocate=False` refuses an Iceberg table that
-    was moved; else its files are looked for below the place where it was opened. `allow_outside` lets a table have
-    files outside of its folder where its log, its metadata or a symbolic link says so.
+    `catalog`: one of pyiceberg's, or the properties or the name of one. An Iceberg table that was moved has its files
+    below the location where it was opened, and is an error with `relocate=False`. `allow_outside` allows files outside
+    of the table's folder, where its log, its metadata or a symbolic link names them.
 
     `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
-    The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and takes
-    every column that one of them has in the widest of its types. Timestamps of 96 bits (INT96) are instants of UTC, as
-    Spark writes and reads them; `int96="local"` takes them for wall clocks without a zone, for files of writers that
-    mean local time.
+    The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and has
+    every column of any file, in the widest of its types. Timestamps of 96 bits (INT96) are instants in UTC, as Spark
+    writes and reads them; `int96="local"` reads them as local timestamps without a time zone.
 
-    `index` is the place of a statistics index that `tamis.index.build(…, to=…)` made; one beside the table is found by
-    itself, and False uses none.
+    `index` is the location of a statistics index that `tamis.index.build(…, location=…)` made. One beside the table is
+    found without it; False uses none. Iceberg tables have none.
     """
     return Table(
         open_source(
@@ -211,7 +315,7 @@ def open_source(
     int96: Int96 = "instant",
     planning: Planning | None = None,
 ) -> TableSource:
-    """What `open_table` opens, planned where `planning` says."""
+    """Open the format's implementation of a table. `planning` decides where its plans are made."""
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
     if partitioning is not None:
@@ -223,34 +327,36 @@ def open_source(
     if int96 not in get_args(Int96):
         raise InvalidArgument(f"int96 is {' or '.join(map(repr, get_args(Int96)))}, not {int96!r}")
     if not isinstance(uri, str | os.PathLike):
-        raise wrong_argument("the place of a table", "its path or URI", uri)
+        raise wrong_argument("uri", "the path or the URI of a table", uri)
     chosen = _Snapshot(version, timestamp, snapshot_id, ref)
     chosen_int96 = None if int96 == "instant" else int96
     if catalog is not None:
         if format not in (None, "iceberg"):
-            raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: leave format= or catalog= away")
-        _refuse("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+            raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: open it without format= or catalog=")
+        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+        _refuse_index(index)
         return _open_iceberg(uri, storage_options, chosen, catalog, relocate, allow_outside, partitioning, planning)
     storage = open_storage(uri, storage_options).allowing_outside(allow_outside)
-    # Each format imports what the others do not need: of Delta it is a fifth of all that is ours.
+    # Imported here, because each format needs modules that the others do not.
     if format == "delta" or (format is None and is_delta(storage)):
-        _refuse("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
+        _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
         if merge_schema or chosen_int96:
             raise InvalidArgument(
-                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table tells its "
-                "schema: leave it away"
+                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its schema: open "
+                "it without"
             )
         from tamis.indexing.finding import find_index
         from tamis.tables.delta.table import DeltaTable
 
-        moment = _moment(timestamp)
-        delta = DeltaTable.open(storage, version, moment, allow_outside=allow_outside, planning=planning)
+        at = _check_timestamp(timestamp)
+        delta = DeltaTable.open(storage, version, at, allow_outside=allow_outside, planning=planning)
         table_id = delta.snapshot.metadata.id
         return replace(delta, index=find_index(storage, index, storage_options, table_id=table_id))
     if format == "iceberg" or (format is None and is_iceberg(storage)):
-        _refuse("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+        _refuse_given("an Iceberg table", merge_schema=merge_schema or None, int96=chosen_int96)
+        _refuse_index(index)
         return _open_iceberg(storage, None, chosen, None, relocate, allow_outside, partitioning, planning)
-    _refuse(
+    _refuse_given(
         "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
     )
     if format is None:
@@ -267,12 +373,12 @@ def open_source(
         find_index=lambda: find_index(storage, index, storage_options),
     )
     if format is not None and format != table.format:
-        raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: leave format= away")
+        raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: open it without format=")
     return table
 
 
 class _Snapshot(NamedTuple):
-    """What was asked for, of all that is there."""
+    """The arguments that choose a snapshot."""
 
     version: int | None
     timestamp: object
@@ -281,7 +387,7 @@ class _Snapshot(NamedTuple):
 
 
 def _open_iceberg(
-    place: str | os.PathLike[str] | Storage,
+    location: str | os.PathLike[str] | Storage,
     storage_options: Mapping[str, Any] | None,
     chosen: _Snapshot,
     catalog: object,
@@ -290,36 +396,44 @@ def _open_iceberg(
     partitioning: object,
     planning: Planning | None,
 ) -> TableSource:
-    _refuse("an Iceberg table", partitioning=partitioning)
+    _refuse_given("an Iceberg table", partitioning=partitioning)
     if chosen.version is not None:
         raise UnsupportedFeature(
-            "version= was given, and an Iceberg table has no numbers for its versions: choose a snapshot with "
-            "snapshot_id=, ref= or timestamp=; history() lists them"
+            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, ref= "
+            "or timestamp=; history() lists them"
         )
     check_installed()
-    # Few need what they import.
+    # Imported here, because only Iceberg tables need them.
     from tamis.tables.iceberg.opening import open_place
     from tamis.tables.iceberg.table import IcebergTable
 
-    if isinstance(place, Storage):
-        opened = open_place(place, relocate=relocate, allow_outside=allow_outside)
+    if isinstance(location, Storage):
+        opened = open_place(location, relocate=relocate, allow_outside=allow_outside)
     else:
         from tamis.tables.iceberg.catalogs import open_in_catalog
 
         opened = open_in_catalog(
-            os.fspath(place), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
+            os.fspath(location), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
         )
-    moment = _moment(chosen.timestamp)
-    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, moment, planning=planning)
+    at = _check_timestamp(chosen.timestamp)
+    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
 
 
-def _refuse(kind: str, **given: object) -> None:
+def _refuse_given(kind: str, **given: object) -> None:
     asked = [name for name, value in given.items() if value is not None]
     if asked:
         raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without")
 
 
-def _moment(timestamp: object) -> datetime | str | None:
+def _refuse_index(index: object) -> None:
+    if index not in (None, False):
+        raise InvalidArgument(
+            "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. Open "
+            "it without"
+        )
+
+
+def _check_timestamp(timestamp: object) -> datetime | str | None:
     if timestamp is None or isinstance(timestamp, datetime | str):
         return timestamp
-    raise InvalidArgument(f"timestamp is a datetime or a text as '2024-03-01T12:00:00Z', not {timestamp!r}")
+    raise InvalidArgument(f"timestamp is a datetime or a text such as '2024-03-01T12:00:00Z', not {timestamp!r}")

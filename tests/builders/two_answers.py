@@ -10,7 +10,7 @@ import pyarrow as pa
 import tamis
 from tamis.expr.nodes import TRUE
 from tamis.expr.printer import to_sql
-from tamis.scan.scan import Scan
+from tamis.scan.scan import Scan, planner_of
 from tamis.table import Table
 
 ONE_IN = 6
@@ -23,17 +23,18 @@ _to_arrow = Scan.to_arrow
 def check_two_answers(scan: Scan) -> pa.Table:
     """The rows of a scan; an error where another way to count them finds more or fewer."""
     rows = _to_arrow(scan)
-    what = (scan._predicate.text, sorted(scan._levels), scan._limit)
+    planner = planner_of(scan)
+    what = (planner.predicate.text, sorted(planner.levels), planner.limit)
     assert scan.count() == rows.num_rows, ("count()", what)
     assert sum(batch.num_rows for batch in scan.to_batches()) == rows.num_rows, ("to_batches()", what)
-    is_plain = scan._limit is None and scan._predicate.partition_filter is None and type(scan) is Scan
+    is_plain = planner.limit is None and planner.predicate.partition_filter is None and type(scan) is Scan
     if is_plain and next(_asked) % ONE_IN == 0:
         assert _counted_in_sql(scan) == rows.num_rows, ("SELECT count(*)", what)
     return rows
 
 
 def _counted_in_sql(scan: Scan) -> Any:
-    predicate = scan._predicate.expr
+    predicate = planner_of(scan).predicate.expr
     where = "" if predicate == TRUE else f" WHERE {to_sql(predicate)}"
-    session = tamis.connect().register("t", Table(scan._source))
+    session = tamis.connect().register("t", Table(planner_of(scan).source))
     return session.sql(f"SELECT count(*) AS n FROM t{where}").to_arrow()["n"][0].as_py()

@@ -197,7 +197,7 @@ def test_every_one_of_repeated_columns_is_looked_up() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["count", "orders", "--format", "parquet"], ["leave --format away"]),
+        (["count", "orders", "--format", "parquet"], ["open it without --format"]),
         (["count", "foo://bar"], ["others can be opened from Python"]),
         (["count", "gs://bucket/t", "--storage-option", "AWS_REGION=x"], ["storage options for 'gs://'"]),
         (["count", "orders", "--where", "id = :x"], ["Put the value into the text"]),
@@ -205,7 +205,7 @@ def test_every_one_of_repeated_columns_is_looked_up() -> None:
         (["count", "orders", "--where", "amout > 5"], ["--merge-schema takes those of all files"]),
         (["files", "orders", "--columns", "pth"], ["Did you mean 'path'?"]),
         (["count", "orders", "--where", "id.x = 1"], ["not a struct. These are the columns"]),
-        (["count", "orders", "--index", "nowhere"], ["build it with tamis index build URI --to PLACE"]),
+        (["count", "orders", "--index", "nowhere"], ["build it with tamis index build URI --location FOLDER"]),
         (["count", "orders/*/*.parquet"], ["patterns are not taken", "orders'"]),
     ],
     ids=lambda given: given[-1],

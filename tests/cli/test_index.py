@@ -48,11 +48,11 @@ def test_an_index_is_built_used_looked_at_and_dropped(root: Path) -> None:
 
 @pytest.mark.interop
 def test_an_index_elsewhere_is_named(root: Path) -> None:
-    run(root, "index", "build", "orders", "--to", "aside")
+    run(root, "index", "build", "orders", "--location", "aside")
     for place, kept in (("aside", 1), ("none", 5)):
         plan = json.loads(run(root, "plan", "orders", "--where", "id = 23", "--index", place, "--json"))
         assert next(level["kept"] for level in plan["levels"] if level["level"] == "files") == kept
-    text = run(root, "index", "status", "orders", "--to", "aside")
+    text = run(root, "index", "status", "orders", "--location", "aside")
     assert "files        5 of 5 in the table" in text.splitlines()
 
 
@@ -75,7 +75,7 @@ def test_columns_inside_of_structs_are_named_by_their_paths(tmp_path: Path) -> N
     [
         (("build", "nowhere"), 1, "nothing at"),
         (("build", "orders", "--columns", "nope"), 1, "no column 'nope' in orders"),
-        (("build", "orders", "--on", "moon"), 2, "'moon' is not one of 'local', 'spark'"),
+        (("build", "orders", "--engine", "moon"), 2, "'moon' is not one of 'local', 'spark'"),
         (("build", "orders", "--false-positives", "2"), 2, "0<x<1"),
         (("status", "nowhere"), 1, "nothing at"),
         (("polish", "orders"), 2, "No such command"),

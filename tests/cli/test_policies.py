@@ -35,7 +35,7 @@ def test_scan_and_count_see_what_the_principal_sees() -> None:
 
 def test_A5_plan_tells_nothing_of_what_is_hidden() -> None:
     told = run("plan", "orders", "--where", "y >= 20").output
-    assert told == "orders (hive) where y >= 20\n\nThe table is under a policy: what is read of it is not told.\n"
+    assert told == "orders (hive) where y >= 20\n\nThe table is under a policy: what is read of it is not shown.\n"
     document = json.loads(run("plan", "orders", "--where", "y >= 20", "--json").output)
     assert (document["levels"], document["files"], document["bytes_read"]) == ([], [], None)
 
@@ -56,5 +56,5 @@ def test_sql_sees_what_the_principal_sees_by_the_name_that_the_query_uses() -> N
     # Its folder has a policy, whatever it is called in the query.
     assert found.exit_code == 0
     assert len(found.output.splitlines()) == 6
-    assert "not told" in run("sql", query, "orders", "--explain").output
+    assert "not shown" in run("sql", query, "orders", "--explain").output
     assert run("sql", query, "orders", who="zoe").exit_code == 1

@@ -128,7 +128,7 @@ def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_pa
     current = (index_of(root) / "current.json").read_bytes()
     write_files(root, range(4, 14))
     with pytest.raises(Interrupted):
-        tamis.index.build(root, on=FailingEngine(3))
+        tamis.index.build(root, engine=FailingEngine(3))
     assert (index_of(root) / "current.json").read_bytes() == current
     assert tamis.open(root).scan("id = 105").count() == 1
     result = tamis.index.build(root)
@@ -142,7 +142,7 @@ def test_E5_a_build_that_breaks_down_changes_nothing_and_the_next_goes_on(tmp_pa
 def test_parts_of_a_build_with_other_columns_are_of_no_use(tmp_path: Path, small_pieces: None) -> None:
     root = write_files(tmp_path / "t", range(6))
     with pytest.raises(Interrupted):
-        tamis.index.build(root, columns=["name"], on=FailingEngine(2))
+        tamis.index.build(root, columns=["name"], engine=FailingEngine(2))
     assert counts(tamis.index.build(root)) == (6, 6, 0, 0)
 
 

@@ -169,7 +169,7 @@ def test_E6_a_folder_that_may_not_be_written_is_an_error_with_a_way_out(
     write_files(root, [6])
     monkeypatch.setattr(store, "_write_locally", refuse)
     with pytest.raises(
-        StorageError, match=r"^no permission to write '.*'\. Ask its owner, or put .* elsewhere with to="
+        StorageError, match=r"^no permission to write '.*'\. Ask its owner, or put .* elsewhere with location="
     ):
         tamis.index.build(root)
     assert (index_of(root) / "current.json").read_bytes() == before

@@ -28,6 +28,7 @@ from builders.seeded import SeededChoices
 from tamis import PartitionFilter
 from tamis.errors import UnknownColumn
 from tamis.expr.nodes import Call, not_
+from tamis.scan.scan import planner_of
 from tamis.tables.delta import file_batches, files
 from tamis.tables.source import LEVELS
 
@@ -170,7 +171,7 @@ def test_O3_O4_O5_O6_tables_that_deltalake_wrote(data: st.DataObject) -> None:
 
 def planned_files(table: tamis.Table, said: Said) -> dict[str, bool]:
     """The files that a scan plans, below the table, and whether each matches whole."""
-    listing = table.scan(said.expr)._listing
+    listing = planner_of(table.scan(said.expr)).listing
     assert listing.matched is not None
     paths = [path.removeprefix(f"{table._source.storage.root}/") for path in listing.files["path"].to_pylist()]
     return dict(zip(paths, listing.matched.tolist(), strict=True))

@@ -25,6 +25,7 @@ from builders.predicates import Said, negated
 from builders.pyiceberg_cases import random_pyiceberg_case
 from builders.seeded import SeededChoices
 from tamis.expr.nodes import Call, not_
+from tamis.scan.scan import planner_of
 from tamis.tables.source import LEVELS
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
@@ -161,7 +162,7 @@ def test_O3_O4_O5_O6_tables_that_pyiceberg_wrote(data: st.DataObject) -> None:
 
 def planned_files(table: tamis.Table, said: Said) -> dict[str, bool]:
     """The files that a scan plans, and whether each matches whole."""
-    listing = table.scan(said.expr)._listing
+    listing = planner_of(table.scan(said.expr)).listing
     assert listing.matched is not None
     return dict(zip(listing.files["path"].to_pylist(), listing.matched.tolist(), strict=True))
 

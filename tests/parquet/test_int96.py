@@ -73,6 +73,8 @@ def test_T3_an_index_holds_for_both_readings(path: Path) -> None:
     tamis.index.build(path.parent, bloom=["id"])
     assert tamis.open(path.parent).scan("id = 1").to_arrow()["at"].to_pylist() == INSTANTS[1:2]
     assert tamis.open(path.parent, int96="local").scan("id = 1").to_arrow()["at"].to_pylist() == MOMENTS[1:2]
+    refreshed = tamis.open(path.parent, int96="local").refresh()
+    assert refreshed.scan("id = 1").to_arrow()["at"].to_pylist() == MOMENTS[1:2]
     assert tamis.open(path.parent).scan("at < TIMESTAMP '1600-01-01 00:00:00Z'").count() == 2
     assert tamis.open(path.parent, int96="local").scan("at < TIMESTAMP_NTZ '1600-01-01'").count() == 2
 
@@ -82,7 +84,7 @@ def test_T3_what_the_option_may_be(path: Path) -> None:
         tamis.open(path, int96="UTC")
     log = DeltaLog(path.parent / "t", {"at": "timestamp"})
     log.commit()
-    with pytest.raises(InvalidArgument, match="int96= was given, but the log of a Delta table tells its schema"):
+    with pytest.raises(InvalidArgument, match="int96= was given, but the log of a Delta table has its schema"):
         tamis.open(log.table, int96="local")
 
 

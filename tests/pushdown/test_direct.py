@@ -11,6 +11,7 @@ import pytest
 import tamis
 from tamis.pushdown.direct import direct
 from tamis.pushdown.embedded import Running
+from tamis.pushdown.query import compiled_query
 
 
 @pytest.fixture
@@ -35,11 +36,12 @@ def session(tmp_path: Path) -> tamis.Session:
     ],
 )
 def test_rows_are_those_of_the_engine(session: tamis.Session, query: str, is_direct: bool) -> None:
-    made = session.sql(query)
+    asked = session.sql(query)
+    made = compiled_query(asked)
     connectors = made.context.connectors
     found = direct(made.optimized.plan, made.names, connectors)
     assert (found is not None) is is_direct
     running = Running(made.optimized.plan, made.names, connectors)
     expected = pa.Table.from_batches(running.batches(), running.schema)
-    assert made.to_arrow() == expected
+    assert asked.to_arrow() == expected
     assert found is None or pa.Table.from_batches(found.batches(), found.schema) == expected

@@ -171,7 +171,7 @@ def scans_of(query: Any) -> str:
 
 def pushed(c: tamis.Session, query: str, args: Any = None) -> list[tuple[list[str], str]]:
     """For each scan its columns, and its filter."""
-    found = json.loads(c.explain(query, "json", args=args, dialect="duckdb"))["scans"]
+    found = json.loads(c.explain(query, args, format="json", dialect="duckdb"))["scans"]
     told = []
     for each in found:
         said = each["reads"] if "reads" in each else each["scan"]

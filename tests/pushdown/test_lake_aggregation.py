@@ -28,6 +28,7 @@ from builders.predicates import Said
 from tamis.expr.nodes import Column
 from tamis.scan.aggregation import FEWEST_TOGETHER, aggregate
 from tamis.scan.measures import Measure
+from tamis.scan.scan import planner_of
 from tamis.tables.source import LEVELS
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 6))
@@ -46,7 +47,7 @@ def check(choices: Choices, table: tamis.Table, rows: pa.Table, said: list[Said]
             asked = random_aggregates(choices, rows.schema, keys, only_extremes=only_extremes)
             levels = choices.one_of([LEVELS, LEVELS, ("partitions", "files"), ("row_groups",), ()])
             scan = table.scan(None if each is None else each.expr, levels=levels)
-            found = aggregate(scan, asked.keys, asked.measures)
+            found = aggregate(planner_of(scan), asked.keys, asked.measures)
             assert texts_of(found) == judged(expected, asked), (each, asked, levels)
 
 
@@ -102,7 +103,7 @@ def delta_table(folder: Path, **options: object) -> tamis.Table:
 
 
 def answered(table: tamis.Table, where: str | None, keys: list[Column], measures: list[Measure]) -> list[list[object]]:
-    return [list(row.values()) for row in aggregate(table.scan(where), keys, measures).to_pylist()]
+    return [list(row.values()) for row in aggregate(planner_of(table.scan(where)), keys, measures).to_pylist()]
 
 
 def without_files(folder: Path, *kept: str) -> None:
@@ -203,7 +204,7 @@ def test_row_groups_that_match_whole_are_not_read(tmp_path: Path) -> None:
     rows = pa.table({"id": range(1000), "text": [f"{number:04}" for number in range(1000)]})
     pq.write_table(rows, tmp_path / "f.parquet", row_group_size=100)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 100 AND id < 900")
-    found = aggregate(scan, [], [Measure("count"), Measure("min", ID), Measure("max", ID)])
+    found = aggregate(planner_of(scan), [], [Measure("count"), Measure("min", ID), Measure("max", ID)])
     assert found.to_pylist() == [{"m0": 800, "m1": 100, "m2": 899}]
     assert scan.report is not None
     footer = pq.read_metadata(tmp_path / "f.parquet").serialized_size
@@ -211,7 +212,7 @@ def test_row_groups_that_match_whole_are_not_read(tmp_path: Path) -> None:
     # The footer, and no more than what is read along with it.
     assert scan.report.bytes_read <= max(footer + 8, 64 * 1024)
     scan = tamis.open(tmp_path / "f.parquet").scan("id >= 150 AND id < 900")
-    assert aggregate(scan, [], [Measure("count")]).to_pylist() == [{"m0": 750}]
+    assert aggregate(planner_of(scan), [], [Measure("count")]).to_pylist() == [{"m0": 750}]
 
 
 def test_F1_the_largest_of_floats_is_nan_where_there_is_one(tmp_path: Path) -> None:

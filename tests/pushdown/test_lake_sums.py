@@ -25,6 +25,7 @@ from tamis.expr.nodes import Column
 from tamis.pushdown import own_files
 from tamis.scan.aggregation import aggregate
 from tamis.scan.measures import Measure, Partials, can_sum
+from tamis.scan.scan import planner_of
 from tamis.session import Session
 
 SUMMED = "summed while reading"
@@ -250,7 +251,9 @@ def test_only_the_columns_that_are_summed_are_read(tmp_path: Path) -> None:
     row_group = pq.read_metadata(path).row_group(0)
     numbers, texts = row_group.column(0), row_group.column(1)
     scan = table.scan()
-    assert aggregate(scan, [], [Measure("sum", Column(("id",), type=pa.int32()))]).to_pylist() == [{"m0": 199_990_000}]
+    assert aggregate(planner_of(scan), [], [Measure("sum", Column(("id",), type=pa.int32()))]).to_pylist() == [
+        {"m0": 199_990_000}
+    ]
     assert scan.report is not None
     assert scan.report.bytes_read is not None
     # The column, and what is read along with the footer.
@@ -377,7 +380,7 @@ def test_A4_only_visible_rows_and_values_are_summed(tmp_path: Path, kind: str) -
 def test_sums_are_made_in_batches_of_what_the_filter_leaves(place: Path) -> None:
     scan = tamis.open(place).scan("int32 > 0 AND key <> 'k1'")
     measures = [Measure("sum", Column(("large",), type=pa.int64())), Measure("count")]
-    (found,) = aggregate(scan, [], measures).to_pylist()
+    (found,) = aggregate(planner_of(scan), [], measures).to_pylist()
     rows = scan.to_arrow().num_rows
     assert found == {"m0": rows * (2**63 - 1), "m1": rows}
     assert 0 < rows < 200

@@ -25,6 +25,7 @@ from builders.sql_tables import same_rows
 from builders.tables import write_hive_table
 from tamis.pushdown import own_files
 from tamis.pushdown.nodes import TableScan, walk_plan
+from tamis.pushdown.query import compiled_query
 
 ROWS = pa.table(
     {
@@ -46,8 +47,8 @@ def answers(place: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[p
     session = tamis.connect()
     session.register("t", session.open(place))
     made = session.sql(query)
-    scans = [node for node in walk_plan(made.optimized.plan) if isinstance(node, TableScan)]
-    given = [own_files.own_files(scan, made.context.connectors[scan.connector]) for scan in scans]
+    scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
+    given = [own_files.own_files(scan, compiled_query(made).context.connectors[scan.connector]) for scan in scans]
     from_files = made.to_arrow()
     with monkeypatch.context() as patch:
         patch.setattr(own_files, "WORTH", 2**60)
@@ -238,10 +239,10 @@ def test_small_files_beside_large_ones_are_given_to_the_engine_too(
     monkeypatch.setattr(own_files, "WORTH", size)
     for query, rows in zip(queries, expected, strict=True):
         made = session.sql(query)
-        scans = [node for node in walk_plan(made.optimized.plan) if isinstance(node, TableScan)]
+        scans = [node for node in walk_plan(compiled_query(made).optimized.plan) if isinstance(node, TableScan)]
         leaves = [(str(number), scan) for number, scan in enumerate(scans)]
-        assert len(own_files.all_own_files(leaves, made.context.connectors)) == len(leaves)
+        assert len(own_files.all_own_files(leaves, compiled_query(made).context.connectors)) == len(leaves)
         assert same_rows(made.to_arrow(), rows)
     alone = session.sql("SELECT * FROM small")
-    (scan,) = (node for node in walk_plan(alone.optimized.plan) if isinstance(node, TableScan))
-    assert own_files.all_own_files([("s", scan)], alone.context.connectors) == {}
+    (scan,) = (node for node in walk_plan(compiled_query(alone).optimized.plan) if isinstance(node, TableScan))
+    assert own_files.all_own_files([("s", scan)], compiled_query(alone).context.connectors) == {}

@@ -101,7 +101,7 @@ def test_A5_plans_reports_and_errors_tell_nothing_of_hidden_rows(place: Path, tm
     ]
     for text in told:
         assert not any(secret in text for secret in ("'eu'", "region=", "parquet", "****", "concat"))
-    assert "not told" in scan.explain()
+    assert "not shown" in scan.explain()
     # The same, whatever the numbers.
     assert scan.explain().replace("20", "99") == table.scan("y >= 99").explain()
     for ask in (table.files, table.history, lambda: table.files_dataframe(None)):
@@ -114,7 +114,7 @@ def test_A5_a_file_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
     table = opened(place)
     (place / "region=eu" / "part-0.parquet").write_bytes(b"nothing")
     for ask in (lambda: table.scan("id >= 0").to_arrow(), lambda: table.scan("right(card, 1) = '1'").count()):
-        with pytest.raises(TableError, match="not told") as caught:
+        with pytest.raises(TableError, match="not shown") as caught:
             ask()
         assert "part-0" not in str(caught.value)
         assert caught.value.__suppress_context__

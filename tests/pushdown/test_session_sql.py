@@ -17,6 +17,7 @@ import pytest
 import tamis
 from tamis.errors import InvalidArgument, TableError, TableNotFound, UnsupportedFeature
 from tamis.pushdown.connector import Connector
+from tamis.pushdown.query import compiled_query
 from tamis.pushdown.rules import ALL
 
 
@@ -94,12 +95,12 @@ def test_explain_tells_plans_rules_and_scans(tmp_path: Path) -> None:
     assert "Filter `t.id` > 1" in asked
     assert "Filter" not in runs
     assert "push_filter_into_scan" in runs
-    told = json.loads(session.explain(query, "json"))
+    told = json.loads(session.explain(query, format="json"))
     assert [told["before"]["node"], told["after"]["node"]] == ["Project", "TableScan"]
     assert {rule["rule"] for rule in told["rules"]} == {rule.name for rule in ALL}
     assert [scan["connector"] for scan in told["scans"]] == ["lake"]
     with pytest.raises(InvalidArgument, match="no format 'xml'"):
-        session.explain(query, "xml")
+        session.explain(query, format="xml")
 
 
 def test_rules_are_switched_off_by_name(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_query_reads_nothing_before_it_is_asked_for_rows(tmp_path: Path) -> No
     session = tamis.connect().register("t", place)
     query = session.sql("SELECT id FROM t")
     assert repr(query) == "<tamis.Query SELECT id FROM t>"
-    assert query.names == ("id",)
+    assert compiled_query(query).names == ("id",)
     batches = query.to_batches()
     assert next(batches).num_rows == 3
 

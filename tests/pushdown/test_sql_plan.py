@@ -8,6 +8,7 @@ import pytest
 import tamis
 from tamis.pushdown.explain import plan_text
 from tamis.pushdown.nodes import Filter, Join, Node, Project, Sql, TableScan, outputs_of, walk_plan
+from tamis.pushdown.query import compiled_query
 
 ORDERS = pa.table({"id": [1], "customer": [1], "amount": [1.0], "day": ["a"], "note": ["n"]})
 CUSTOMERS = pa.table({"id": [1], "name": ["x"], "region": ["eu"]})
@@ -22,7 +23,7 @@ def session() -> tamis.Session:
 
 
 def plan(session: tamis.Session, query: str) -> Node:
-    found: Node = session.sql(query).plan
+    found: Node = compiled_query(session.sql(query)).plan
     return found
 
 
@@ -153,6 +154,6 @@ def test_a_star_needs_all_columns_and_a_count_none(session: tamis.Session) -> No
 
 
 def test_an_order_of_what_the_select_names_is_one_of_its_value(session: tamis.Session) -> None:
-    found = session.sql("SELECT -id AS id FROM orders ORDER BY id").plan
+    found = compiled_query(session.sql("SELECT -id AS id FROM orders ORDER BY id")).plan
     assert isinstance(found, Project)
     assert "-" in plan_text(found.source).splitlines()[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tamis.scan.funnel import funnel_text
-from tamis.scan.report import Report
+from tamis.scan.report import Report, add_level
 from tamis.skipping.account import LevelReport
 from tamis.skipping.prune import ConjunctOutcome
 
@@ -13,9 +13,9 @@ NOTE = "a sentence that is much longer than every part of the filter"
 def test_a_note_is_a_line_of_its_own_that_pushes_nothing_aside() -> None:
     parts = (ConjunctOutcome("a = 1", 3, None), ConjunctOutcome("bcd > 5", 0, None))
     report = Report("t", "hive", "a = 1 AND bcd > 5", ("a",))
-    report.take_in(LevelReport("files", 5, 2, by_predicate=parts))
-    report.take_in(LevelReport("row_groups", 5, 2, by_predicate=parts[:1], note=NOTE))
-    report.take_in(LevelReport("pages", 5, 5, note="switched off"))
+    add_level(report, LevelReport("files", 5, 2, by_predicate=parts))
+    add_level(report, LevelReport("row_groups", 5, 2, by_predicate=parts[:1], note=NOTE))
+    add_level(report, LevelReport("pages", 5, 5, note="switched off"))
     _, details = funnel_text(report).split("\n\nfiles ", 1)
     assert f"files {details}".splitlines() == [
         "files        a = 1     skipped 3",

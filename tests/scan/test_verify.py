@@ -13,7 +13,7 @@ import tamis
 from builders.tables import write_hive_table
 from tamis.errors import EvaluationError, InvalidArgument, UnknownColumn, VerificationFailed
 from tamis.io.storage import open_storage
-from tamis.scan.scan import Scan
+from tamis.scan.scan import Scan, planner_of
 from tamis.scan.verify import assert_same, level_subsets, levels_name, verify
 from tamis.skipping.predicate import Predicate
 from tamis.tables.hive.table import HiveTable
@@ -101,7 +101,11 @@ def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.M
     def repeat_one_file(scan: Scan) -> Any:
         for batch in batches(scan):
             ids = batch.column("id")
-            yield batch if not scan._levels else batch.set_column(0, "id", pa.array([i.as_py() % 100 for i in ids]))
+            yield (
+                batch
+                if not planner_of(scan).levels
+                else batch.set_column(0, "id", pa.array([i.as_py() % 100 for i in ids]))
+            )
 
     monkeypatch.setattr(Scan, "to_batches", repeat_one_file)
     with pytest.raises(
@@ -111,7 +115,7 @@ def test_rows_that_are_other_rows_are_noticed(table: Path, monkeypatch: pytest.M
 
 
 def test_wrong_count_from_metadata_is_noticed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Scan, "count", lambda scan: 299 if "row_groups" in scan._levels else 300)
+    monkeypatch.setattr(Scan, "count", lambda scan: 299 if "row_groups" in planner_of(scan).levels else 300)
     with pytest.raises(VerificationFailed, match="row_groups on counts 299 rows, but 300 match"):
         assert_same(verify(tamis.open(table)))
 

@@ -30,8 +30,8 @@ def test_O8_an_index_built_on_spark_is_the_one_built_locally(any_spark: Any, tmp
         log.commit(data_file(log, f"{number}.parquet", rows, stats=None))
     (folder / "0040.parquet").write_bytes(b"no Parquet file")
     for root, where, bloom in ((folder, "id = 25", ["name"]), (log.table, "x = 20", ["x"])):
-        here = tamis.index.build(root, bloom=bloom, to=tmp_path / f"{root.name}-here")
-        there = tamis.index.build(root, bloom=bloom, on=any_spark, to=tmp_path / f"{root.name}-there")
+        here = tamis.index.build(root, bloom=bloom, location=tmp_path / f"{root.name}-here")
+        there = tamis.index.build(root, bloom=bloom, engine=any_spark, location=tmp_path / f"{root.name}-there")
         assert {**there.to_dict(), "place": "", "seconds": 0, "index_bytes": 0} == {
             **here.to_dict(),
             "place": "",

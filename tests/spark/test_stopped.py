@@ -61,7 +61,7 @@ def test_a_stopped_session_is_one_clear_error(session: Any, table: Path, monkeyp
         "register": lambda: tamis.spark.register(session),
         "ship": lambda: tamis.spark.ship(session),
         "handler": lambda: SparkExpressionHandler(session),
-        "index": lambda: tamis.index.build(table, on=session),
+        "index": lambda: tamis.index.build(table, engine=session),
     }
     with monkeypatch.context() as stopped:
         stop(session, stopped)

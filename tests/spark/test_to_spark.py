@@ -27,6 +27,7 @@ from builders.seeded import SeededChoices
 from builders.tables import write_hive_table
 from tamis.errors import InvalidArgument, MissingFile, UnsupportedFeature
 from tamis.scan.plan import PlannedFiles
+from tamis.scan.scan import planner_of
 from tamis.scan.tasks import ScanTask
 from tamis.spark import task_runner, to_spark
 from tamis.spark.on_workers import on_workers
@@ -293,10 +294,10 @@ def test_page_indexes_of_many_files_are_read_where_those_of_some_are_worth_it(
 
     def plan(listing: FileListing, *, to_pages: bool = True) -> PlannedFiles:
         planned.append((listing.files.num_rows, to_pages))
-        return scan._plan_listing(listing, to_pages=to_pages)
+        return planner_of(scan).plan_listing(listing, to_pages=to_pages)
 
-    wanted = to_spark.Wanted(scan._source, scan._reader, scan._listing, None, plan)
-    left, in_pages = to_spark._plan_selective(wanted, scan._listing)
+    wanted = to_spark.Wanted(planner_of(scan).source, planner_of(scan).reader, planner_of(scan).listing, None, plan)
+    left, in_pages = to_spark._plan_selective(wanted, planner_of(scan).listing)
     assert (in_pages is not None) == is_narrow
     assert len(left) == 20
     assert planned == [(20, False), (to_spark.SAMPLED, True), *([(20, True)] if is_narrow else [])]

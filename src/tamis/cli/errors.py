@@ -50,7 +50,7 @@ _COMMAND_LINE_REPLACEMENTS = (
     (r"; c\.open\(uri\)\.schema tells the columns of a table", "; tamis inspect shows the columns of a file"),
     (r"\bc\.explain\(query\) tells", "--explain shows"),
     (r"\bhistory\(\) lists\b", "tamis history lists"),
-    (r"\btamis\.index\.build\(…, to=…\)", "tamis index build URI --to PATH"),
+    (r"\btamis\.index\.build\(…, location=…\)", "tamis index build URI --location FOLDER"),
     (r"\bformat='(\w+)'", r"--format \1"),
     (r", or build the filter with col\('name'\) == value", ""),
 )

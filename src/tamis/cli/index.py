@@ -20,8 +20,8 @@ from tamis.scan.funnel import format_bytes
 if TYPE_CHECKING:
     from rich.table import Table
 
-_to_option = click.option(
-    "--to", metavar="PATH", help="Directory of the index.  [default: _tamis/TABLE/index next to the table]"
+_location_option = click.option(
+    "--location", metavar="FOLDER", help="Folder of the index.  [default: _tamis/TABLE/index next to the table]"
 )
 _TABLE_OPTIONS = ("format", "allow_outside", "partitioning", "merge_schema", "int96")
 
@@ -47,7 +47,7 @@ def index() -> None:
 Examples:
   tamis index build orders
   tamis index build orders --columns id,day --bloom customer
-  tamis index build s3://bucket/orders --on spark --json
+  tamis index build s3://bucket/orders --engine spark --json
 """,
 )
 @click.argument("uri", metavar="URI")
@@ -61,13 +61,9 @@ Examples:
     help="False positive rate of the Bloom filters.  [default: 0.01]",
 )
 @click.option(
-    "--on",
-    type=click.Choice(["local", "spark"]),
-    default="local",
-    show_default=True,
-    help="Engine that reads the files.",
+    "--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Engine that reads the files."
 )
-@_to_option
+@_location_option
 @table_options(*_TABLE_OPTIONS)
 @storage_option
 @json_option("A JSON object with the result.")
@@ -78,8 +74,8 @@ def build(
     bloom: Sequence[str] | None,
     count_nan: Sequence[str] | None,
     false_positives: float | None,
-    on: str,
-    to: str | None,
+    engine: str,
+    location: str | None,
     storage_options: Mapping[str, str] | None,
     as_json: bool,
     **opening: Any,
@@ -88,16 +84,16 @@ def build(
 
     Options that are not given keep their values from the existing index. After an interruption, the next run continues.
     """
-    if on == "spark":
+    if engine == "spark":
         let_pandas_in()
     meter = BuildMeter()
     with show_progress(meter, is_wanted=is_watched()):
         done = indexes.build(
             uri,
-            columns,
-            bloom,
-            on,
-            to,
+            columns=columns,
+            bloom=bloom,
+            engine=engine,
+            location=location,
             count_nan=count_nan,
             false_positives=false_positives,
             progress=meter.take,
@@ -115,14 +111,16 @@ def build(
 
 @index.command(epilog="Example: tamis index status orders --json")
 @click.argument("uri", metavar="URI")
-@_to_option
+@_location_option
 @table_options(*_TABLE_OPTIONS)
 @storage_option
 @json_option("A JSON object.")
 @debug_option
-def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as_json: bool, **opening: Any) -> None:
+def status(
+    uri: str, location: str | None, storage_options: Mapping[str, str] | None, as_json: bool, **opening: Any
+) -> None:
     """Show what is indexed, and how many files of the table are up to date in the index."""
-    found = indexes.status(uri, to, storage_options=storage_options, **opening)
+    found = indexes.status(uri, location=location, storage_options=storage_options, **opening)
     if as_json:
         write_json(found.to_dict())
         return
@@ -149,13 +147,13 @@ def status(uri: str, to: str | None, storage_options: Mapping[str, str] | None, 
 
 @index.command(epilog="Example: tamis index drop orders")
 @click.argument("uri", metavar="URI")
-@_to_option
+@_location_option
 @storage_option
 @json_option('A JSON object: {"dropped": true}.')
 @debug_option
-def drop(uri: str, to: str | None, storage_options: Mapping[str, str] | None, as_json: bool) -> None:
+def drop(uri: str, location: str | None, storage_options: Mapping[str, str] | None, as_json: bool) -> None:
     """Remove the index, even a damaged one. The table does not change."""
-    was_there = indexes.drop(uri, to, storage_options=storage_options)
+    was_there = indexes.drop(uri, location=location, storage_options=storage_options)
     if as_json:
         write_json({"dropped": was_there})
     else:

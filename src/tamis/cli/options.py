@@ -5,16 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from tamis.cli.errors import Command
 from tamis.expr.nodes import Expr, and_
 from tamis.parquet.leaves import Int96
-from tamis.scan.scan import Scan
+from tamis.scan.rows import LazyScan
 from tamis.table import FORMATS, Table, open_table
 from tamis.tables.source import LEVELS
+
+if TYPE_CHECKING:
+    from tamis.protected_table import ProtectedTable
 
 Limit = int | str | None
 """A number of rows, `all`, or None if the option was not given."""
@@ -52,7 +55,7 @@ class Request:
     policies: str | None = None
     principal: str | None = None
 
-    def open(self) -> Table:
+    def open(self) -> Table | ProtectedTable:
         table = self._open()
         if self.policies is None and self.principal is None:
             return table
@@ -80,10 +83,10 @@ class Request:
             index=False if self.index == "none" else self.index,
         )
 
-    def scan(self) -> Scan:
+    def scan(self) -> LazyScan:
         return self.scan_of(self.open())
 
-    def scan_of(self, table: Table) -> Scan:
+    def scan_of(self, table: Table | ProtectedTable) -> LazyScan:
         return table.scan(self.filter, self.columns, self.most_rows, levels=self.levels)
 
     @property

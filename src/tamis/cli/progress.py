@@ -1,4 +1,4 @@
-"""A progress bar on stderr, for people who wait: only on a terminal, and only once a second has passed."""
+"""A progress bar on stderr: only on a terminal, and only after a second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tamis.scan.funnel import format_bytes
-from tamis.scan.scan import Scan
+from tamis.scan.rows import LazyScan
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,7 @@ _UPDATES_PER_SECOND = 5
 
 
 class Meter:
-    """Work under way: `done` of `total`, which may be unknown. The bar asks for `done` whenever it is drawn."""
+    """Progress of some work: `done` of `total`, which may be unknown. The bar reads `done` whenever it is drawn."""
 
     def __init__(self, title: str, done: Callable[[], int], describe: Callable[[int], str] = "{:,}".format) -> None:
         self.title = title
@@ -35,7 +35,7 @@ class Meter:
         from rich.table import Table
 
         done, total = self._done(), self.total
-        # What is read may exceed the plan a little, where gaps between ranges are read too.
+        # Gaps between ranges are read too, so that a little more may be read than planned.
         done = done if total is None else min(done, total)
         bar = ProgressBar(total, done, width=_BAR_WIDTH, pulse=not total)
         parts = [self._describe(done) if not total else f"{self._describe(done)} of {self._describe(total)}"]
@@ -47,11 +47,11 @@ class Meter:
 
 @contextmanager
 def show_progress(meter: Meter, *, is_wanted: bool) -> Iterator[Meter]:
-    """Draw the meter while the body runs, once it has run for a second; it is gone afterwards."""
+    """Draw the meter while the body runs, after its first second, and clear it afterwards."""
     if not is_wanted:
         yield meter
         return
-    # Not in a pipe, where it is of no use.
+    # Imported here, because pipes have no bar.
     from rich.console import Console
     from rich.live import Live
 
@@ -76,18 +76,17 @@ def show_progress(meter: Meter, *, is_wanted: bool) -> Iterator[Meter]:
             live.stop()
 
 
-def bytes_meter(title: str, scan: Scan) -> Meter:
-    """A meter of the bytes that a scan reads."""
-    counters = scan._storage.counters
-    return Meter(title, lambda: counters.bytes_read, format_bytes)
+def bytes_meter(title: str, scan: LazyScan) -> Meter:
+    """Return a meter of the bytes that a scan reads."""
+    return Meter(title, lambda: scan.bytes_read, format_bytes)
 
 
-def expect_bytes(meter: Meter, scan: Scan) -> None:
-    """Plan a scan to the end, which tells how much it will read."""
+def expect_bytes(meter: Meter, scan: LazyScan) -> None:
+    """Plan a scan, so that the meter has a total."""
     plan = scan.plan()
-    meter.total = scan._storage.counters.bytes_read + plan.bytes
+    meter.total = scan.bytes_read + plan.bytes
 
 
 def is_watched() -> bool:
-    """Whether somebody looks at stderr, and nothing that scrolls by on stdout would tear the bar apart."""
+    """Whether stderr is a terminal, and stdout too, so that no output breaks the bar."""
     return sys.stderr.isatty() and sys.stdout.isatty()

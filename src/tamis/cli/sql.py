@@ -124,7 +124,7 @@ def sql(
     session = given.session(policies, principal)
     try:
         if explain:
-            write(session.explain(query, "json" if as_json else "text", dialect=dialect) + "\n")
+            write(session.explain(query, format="json" if as_json else "text", dialect=dialect) + "\n")
             return
         found = session.sql(query, dialect=dialect)
     except TableNotFound as error:

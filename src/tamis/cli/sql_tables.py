@@ -13,7 +13,7 @@ from tamis.cli.export import refuse_to_overwrite
 from tamis.errors import TableNotFound
 from tamis.pushdown.connectors.lake_handle import LakeHandle
 from tamis.pushdown.nodes import TableScan, walk_plan
-from tamis.pushdown.query import Query
+from tamis.pushdown.query import Query, compiled_query
 from tamis.session import Session, connect
 from tamis.table import Table, open_table
 
@@ -67,7 +67,7 @@ class GivenTables:
 
     def refuse_to_overwrite(self, query: Query, output: str) -> None:
         """Raise an error if the output would overwrite, or be inside of, a table that the query reads."""
-        for node in walk_plan(query.plan):
+        for node in walk_plan(compiled_query(query).plan):
             match node:
                 case TableScan(handle=LakeHandle(source=source)):
                     refuse_to_overwrite(source.storage.uri, output, files=Table(source).files)

@@ -1,4 +1,4 @@
-"""Where indexes are: beside the folder of the table, or wherever `to=` put them.
+"""Where indexes are: beside the folder of the table, or wherever `location=` put them.
 
     sales/day=1/0.parquet            the table
     _tamis/sales/index/current.json  its index
@@ -55,7 +55,7 @@ def store_for(
 
     if place is not None:
         if not isinstance(place, str | os.PathLike):
-            raise wrong_argument("to", "the path or the URI of a folder for the index", place)
+            raise wrong_argument("location", "the path or the URI of a folder for the index", place)
         return IndexStore(open_storage(place, storage_options))
     folder = _folder_of(table)
     given = None if table.given is None else (folder(table.given[0]), table.given[1])
@@ -89,5 +89,5 @@ def find_index(
         raise InvalidArgument(f"index is the place of an index, or False to use none, not {kind}")
     found = TableIndex(store_for(table, place, storage_options), table, table_id=table_id, is_required=True)
     if found.current() is None:
-        raise TableNotFound(f"no index at '{found.store.place}': build it with tamis.index.build(…, to=…)")
+        raise TableNotFound(f"no index at '{found.store.place}': build it with tamis.index.build(…, location=…)")
     return found

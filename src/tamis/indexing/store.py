@@ -284,7 +284,8 @@ class IndexStore:
                 if task != "write":
                     raise
                 raise StorageError(
-                    f"no permission to write '{place}'. Ask its owner, or put the index elsewhere with to=… (--to …)"
+                    f"no permission to write '{place}'. Ask its owner, or put the index elsewhere with location=… "
+                    "(--location …)"
                 ) from error
 
         try:

@@ -1,4 +1,7 @@
-"""Queries as people hold them: planned when they are made, run when they are asked for rows."""
+"""Queries: planned when they are made, run when they are asked for rows.
+
+`Query` is what people hold. `CompiledQuery` is the plan behind it, which the engines run.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tamis.pushdown.direct import Direct, direct
 from tamis.pushdown.embedded import CannotTranslate, Running, schema_of
 from tamis.pushdown.engine_words import failure, refusal
 from tamis.pushdown.explain import explain
-from tamis.pushdown.nodes import Node, Sql, TableScan, walk_plan
+from tamis.pushdown.nodes import Aggregate, AggregateCall, Node, Sql, TableScan, walk_plan
 from tamis.pushdown.optimizer import Context, Optimized, optimize
 from tamis.pushdown.parameters import Arguments, fill_parameters, number_parameters
 from tamis.pushdown.rules import ALL
@@ -34,12 +37,10 @@ from tamis.pushdown.sql_plan import PlannedQuery, plan_query, read_query
 from tamis.pushdown.sql_sources import Tables
 from tamis.pushdown.sql_trees import with_principal
 from tamis.pushdown.time_travel import name_states
-from tamis.scan.results import duckdb_relation, pandas_frame, polars_frame
+from tamis.scan.rows import Rows
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas
-    import polars
 
 logger = logging.getLogger("tamis")
 
@@ -49,13 +50,13 @@ _ON_SPARK = "tamis.spark.queries"
 """A layer above this one, found by its name."""
 
 
-class Query:
-    """A query over the tables of a session. It reads nothing before one of its methods asks for rows.
+class CompiledQuery:
+    """The plan of a query over the tables of a session.
 
     `rules` switches rules off by name, or all of them with False; the rows are the same with any. `current_user()` is
-    the principal, NULL without one; it is the engine's idea of it where nobody `knows_principal`. What is explained is
-    the plan for the embedded engine, or that for Spark with `on_spark`, whose session is in a `zone`, and
-    fails where a value does not fit if it `is_ansi`.
+    the principal, NULL without one; without `knows_principal` the engine answers it. The plan is one for the embedded
+    engine, or for Spark with `on_spark`: `zone` is the time zone of the Spark session, and with `is_ansi` it raises an
+    error for a value that does not fit its type.
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class Query:
         self._tables = tables
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi)
         self._switched_off = switched_off(rules)
-        self._moment = datetime.now(zone)
+        self._started_at = datetime.now(zone)
         tree = read_query(number_parameters(text))
         if not on_spark:
             refuse_reserved(tree)
         fill_parameters(tree, arguments)
         tree = normalise_query(tree)
-        name_states(tree, self._moment)
+        name_states(tree, self._started_at)
         self._tree = with_principal(tree, principal) if knows_principal else tree
         tables.check(text, self._tree)
         self._planned = plan_query(self._tree, tables, now=self._now)
@@ -96,35 +97,36 @@ class Query:
             self._planned = plan_query(self._tree, tables, now=self._now)
         columns = {name for name, _ in types}
         for comparison in quoted_columns(self._tree, columns):
-            # Engines take it, and find nothing.
+            # Engines accept it, and find nothing.
             logger.warning(
-                "%s compares texts, and no column: double quotes make a text, so write a name as `name`", comparison
+                "%s compares two texts, and not a column: double quotes make a text, so write a name as `name`",
+                comparison,
             )
 
     # --- Plans --------------------------------------------------------------------------------------------------------
 
     @property
     def plan(self) -> Node:
-        """The plan as it was asked for."""
+        """The plan before the rules."""
         return self._planned.plan
 
     @property
     def has_policies(self) -> bool:
-        """Whether somebody else says what may be seen."""
+        """Whether policies decide what may be seen."""
         return self._tables.has_policies
 
     @property
     def _now(self) -> Now:
-        return Now(self._moment, on_spark=self._context.has_workers)
+        return Now(self._started_at, on_spark=self._context.has_workers)
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns; None where only the engine knows them."""
+        """The names of the columns; None where the engine decides them."""
         return self._planned.names
 
     @cached_property
     def optimized(self) -> Optimized:
-        """The plan after the rules, and what they did."""
+        """The plan after the rules, with the effect of each rule."""
         return self._optimize(self._planned)
 
     def _optimize(self, planned: PlannedQuery) -> Optimized:
@@ -132,12 +134,12 @@ class Query:
 
     @cached_property
     def plain(self) -> PlannedQuery:
-        """The query as one text over its tables, for engines that cannot take the plan."""
+        """The query as one SQL text over its tables, for engines that do not accept the plan."""
         return plan_query(self._tree, self._tables, now=self._now, plain=True)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of the answer, as the embedded engine has them. No table is read for it."""
+        """The columns of the result, in the types of the embedded engine. No table is read for it."""
         connectors = self._context.connectors
         try:
             return schema_of(self.plan, self.names, connectors)
@@ -145,28 +147,29 @@ class Query:
             try:
                 return schema_of(self.plain.plan, self.plain.names, connectors)
             except CannotTranslate as error:
-                raise self.refusal(error.__cause__ or error, _not_taken) from error
+                raise self.refusal(error.__cause__ or error, _not_accepted) from error
 
     @property
     def context(self) -> Context:
+        """What the rules know about the tables and the engine."""
         return self._context
 
-    def on_spark(self, zone: tzinfo = UTC, *, is_ansi: bool = True) -> Query:
-        """The same query, with a plan for Spark, whose session is in a zone."""
+    def on_spark(self, zone: tzinfo = UTC, *, is_ansi: bool = True) -> CompiledQuery:
+        """Return the same query with a plan for Spark, whose session is in a time zone."""
         context = replace(self._context, has_workers=True, is_utc=zone is UTC, is_ansi=is_ansi)
-        if context == self._context and self._moment.tzinfo == zone:
+        if context == self._context and self._started_at.tzinfo == zone:
             return self
-        found = Query.__new__(Query)
+        found = CompiledQuery.__new__(CompiledQuery)
         vars(found).update(vars(self))
         for known in ("optimized", "plain", "schema"):
             vars(found).pop(known, None)
         found._context = context
-        found._moment = self._moment.astimezone(zone)
+        found._started_at = self._started_at.astimezone(zone)
         found._planned = plan_query(found._tree, found._tables, now=found._now)
         return found
 
     def explain(self, format: str = "text") -> str:
-        """The plan before and after the rules, what each rule did, and what each scan will read."""
+        """Return the plan before and after the rules, the effect of each rule, and what each scan will read."""
         found = self.optimized
         connectors = self._context.connectors
         return explain(self.text, self.plan, found.plan, found.accounts, connectors, format, self.names)
@@ -174,10 +177,10 @@ class Query:
     # --- Mistakes -----------------------------------------------------------------------------------------------------
 
     def check(self, spark: Any = None, *, only_if_doubtful: bool = False) -> None:
-        """Raise where the embedded engine, or Spark, does not take the query, as it would when it is asked for rows.
+        """Raise the error of the embedded engine, or of Spark, for a query that it does not accept.
 
         The engine is loaded for that. With `only_if_doubtful` it is asked only where a name, a type or a function is
-        not one that is known here, which costs nothing in most queries.
+        unknown here, which costs nothing in most queries.
         """
         if only_if_doubtful and not self._is_doubtful:
             return
@@ -190,11 +193,14 @@ class Query:
     def _is_doubtful(self) -> bool:
         if not any(isinstance(node, Sql) for node in walk_plan(self.plan)):
             return False
-        is_told = not self._planned.doubts and not has_unknown_function(self._tree)
-        return not is_told or wrong_name(self._tree, self._tables) is not None
+        is_known = not self._planned.doubts and not has_unknown_function(self._tree)
+        return not is_known or wrong_name(self._tree, self._tables) is not None
 
     def refusal(self, error: BaseException, otherwise: Callable[[str], TamisError]) -> TamisError:
-        """Why an engine does not take the query, in words about the query; `otherwise` takes the engine's own."""
+        """Return the error for a query that an engine does not accept, in terms of the query.
+
+        `otherwise` makes the error where only the engine's own message is known.
+        """
         return refusal(self._tree, self._tables, self._planned.doubts, error, otherwise)
 
     def _failure(self, error: BaseException) -> TamisError:
@@ -202,19 +208,38 @@ class Query:
 
     # --- Rows ---------------------------------------------------------------------------------------------------------
 
-    def _run(self) -> Running | Direct:
+    def run(self) -> Running | Direct:
+        """Start the query on the embedded engine."""
+        return self._run_translated(self._planned, lambda: self.plain)
+
+    def count(self) -> int:
+        """Return how many rows the query has. Scans count from metadata where that is enough."""
+        if self._compares_rows:
+            # The columns must be known, to refuse maps.
+            return sum(batch.num_rows for batch in self.run().batches())
+        running = self._run_translated(_count_of(self._planned), lambda: _count_of(self.plain))
+        (counted,) = (value for batch in running.batches() for value in batch.column(0).to_pylist())
+        return int(counted)
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return the rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
+        on_spark = import_module(_ON_SPARK)
+        return on_spark.frame_of(spark, self.on_spark(on_spark.zone_of(spark), is_ansi=on_spark.is_ansi(spark)))
+
+    def _run_translated(self, planned: PlannedQuery, plain: Callable[[], PlannedQuery]) -> Running | Direct:
         try:
-            return self._run_plan(self.optimized.plan, self.names)
+            plan = self.optimized.plan if planned is self._planned else self._optimize(planned).plan
+            return self._run_plan(plan, planned.names)
         except CannotTranslate as error:
-            logger.info("the engine does not take the plan, so the query runs as it was written: %s", error)
+            logger.info("the engine does not accept the plan, so the query runs as text: %s", error)
         try:
-            # Whatever is wrong with the plan, the engine may still take the query as it was written.
-            return self._run_plan(self._optimize(self.plain).plan, self.plain.names)
+            # Whatever is wrong with the plan, the engine may still accept the query as it was written.
+            return self._run_plan(self._optimize(plain()).plan, plain().names)
         except CannotTranslate as error:
-            raise self.refusal(error.__cause__ or error, _not_taken) from error
+            raise self.refusal(error.__cause__ or error, _not_accepted) from error
 
     def _run_plan(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
-        running = self._started(prune_joins(plan, self._context, self._run_to_table), names)
+        running = self._start(prune_joins(plan, self._context, self._run_to_table), names)
         try:
             self._refuse_compared_maps(running.schema)
         except TamisError:
@@ -222,21 +247,25 @@ class Query:
             raise
         return running
 
-    def _started(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
+    def _start(self, plan: Node, names: Sequence[str] | None) -> Running | Direct:
         connectors = self._context.connectors
         return direct(plan, names, connectors) or Running(
             plan, names, connectors, self._failure, is_guarded=self.has_policies
         )
 
     def _refuse_compared_maps(self, schema: pa.Schema) -> None:
-        """The types of parts that stayed text are known only to the engine."""
-        tree = self._tree
-        is_union = isinstance(tree, exp.Union) and not tree.args.get("distinct")
-        if tree.args.get("distinct") or (isinstance(tree, exp.SetOperation) and not is_union):
+        """Raise for DISTINCT over maps. Only the engine knows the types of parts that stayed text."""
+        if self._compares_rows:
             refuse_maps(schema.types, "DISTINCT and set operations compare rows")
 
+    @property
+    def _compares_rows(self) -> bool:
+        tree = self._tree
+        is_union_all = isinstance(tree, exp.Union) and not tree.args.get("distinct")
+        return bool(tree.args.get("distinct")) or (isinstance(tree, exp.SetOperation) and not is_union_all)
+
     def _run_to_table(self, plan: Node, most_rows: int) -> pa.Table | None:
-        running = self._started(plan, None)
+        running = self._start(plan, None)
         batches: list[pa.RecordBatch] = []
         rows = 0
         for batch in running.batches():
@@ -247,40 +276,61 @@ class Query:
             batches.append(batch)
         return pa.Table.from_batches(batches, running.schema)
 
+
+def _count_of(planned: PlannedQuery) -> PlannedQuery:
+    """Return the plan that counts the rows of another."""
+    counted = AggregateCall("count", "count", type=pa.int64())
+    return replace(planned, plan=Aggregate(planned.plan, (), (counted,)), names=("count",))
+
+
+class Query(Rows):
+    """A query over the tables of a session. It reads nothing before one of its methods asks for rows.
+
+    `Session.sql` makes it.
+    """
+
+    def __init__(self, compiled: CompiledQuery) -> None:
+        self._compiled = compiled
+
+    @property
+    def text(self) -> str:
+        """The query as it was written."""
+        return self._compiled.text
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result. No table is read for it."""
+        return self._compiled.schema
+
+    def explain(self, format: str = "text") -> str:
+        """Return the plan before and after the rules, the effect of each rule, and what each scan will read."""
+        return self._compiled.explain(format)
+
+    def count(self) -> int:
+        """Return how many rows the query has. Scans count from metadata where that is enough."""
+        return self._compiled.count()
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch."""
-        return self._run().batches()
+        """Yield the rows, batch by batch."""
+        return self._compiled.run().batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as an Arrow reader, which knows their columns before the first batch."""
-        running = self._run()
+        """Return the rows as an Arrow reader, which knows their columns before the first batch."""
+        running = self._compiled.run()
         return pa.RecordBatchReader.from_batches(running.schema, running.batches())
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one Arrow table."""
-        running = self._run()
+        """Return all rows as one Arrow table."""
+        running = self._compiled.run()
         return pa.Table.from_batches(running.batches(), running.schema)
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas DataFrame."""
-        return pandas_frame(self.to_arrow())
-
-    def to_polars(self) -> polars.DataFrame:
-        """All rows as a polars DataFrame."""
-        return polars_frame(self.to_arrow())
-
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """The rows as a DuckDB relation, which runs the query each time it is used."""
-        return duckdb_relation(self, connection)
+        """Return the rows as a DuckDB relation, which runs the query each time it is used."""
+        return super().to_duckdb(connection)
 
     def to_spark(self, spark: Any) -> Any:
-        """The rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
-        on_spark = import_module(_ON_SPARK)
-        return on_spark.frame_of(spark, self.on_spark(on_spark.zone_of(spark), is_ansi=on_spark.is_ansi(spark)))
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows as an Arrow C stream, so that polars, duckdb, pyarrow and others take a query as it is."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+        """Return the rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
+        return self._compiled.to_spark(spark)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a query cannot be pickled: send its text, or its rows, as in query.to_arrow()")
@@ -289,12 +339,17 @@ class Query:
         return f"<tamis.Query {' '.join(self.text.split())}>"
 
 
-def _not_taken(reason: str) -> EvaluationError:
-    return EvaluationError(f"the embedded engine does not take the query: {reason}")
+def compiled_query(query: Query) -> CompiledQuery:
+    """Return the plan behind a query."""
+    return query._compiled
+
+
+def _not_accepted(reason: str) -> EvaluationError:
+    return EvaluationError(f"the embedded engine does not accept the query: {reason}")
 
 
 def switched_off(rules: Rules) -> frozenset[str]:
-    """The names of the rules that `rules=` switches off."""
+    """Return the names of the rules that `rules=` switches off."""
     if isinstance(rules, bool):
         return frozenset() if rules else frozenset(rule.name for rule in ALL)
     if not isinstance(rules, Mapping):

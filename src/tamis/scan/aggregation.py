@@ -1,20 +1,20 @@
-"""Counts, minima, maxima and sums of the rows of a scan, read as little as metadata allows.
+"""Metadata-only aggregation: counts, minima, maxima and sums of a scan, reading as few rows as metadata allows.
 
-What the format tells of files answers for files that match whole, what footers tell for row groups that do; the rest,
-the *boundary*, is read. The partial results of all three are merged. Keys of groups are columns that have one value
-throughout a file: partition columns, and identity partitions of Iceberg; a file of which that is not known is read.
+The format's statistics answer for fully matched files, footers for fully matched row groups. The rest, the *boundary*,
+is read. The partial results of all three are merged. Grouping keys are columns that have one value throughout a file:
+partition columns, and identity partitions of Iceberg. Files whose key is unknown are read.
 
-    files that match whole  ─▶ answered ─┐
+    fully matched files     ─▶ answered ─┐
         │ others                         ├─▶ merged ─▶ result
     row groups              ─▶ answered ─┤
         │ others                         │
     rows of the boundary    ─▶ computed ─┘
 
-Sums need the rows, unless they are of partition columns: then all that the filter leaves is read, as for a scan of the
-columns that are asked for, and summed batch by batch.
+Sums need the rows, unless they are of partition columns: then all rows that the filter leaves are read, as by a scan of
+the measured columns, and summed batch by batch.
 
-Where only minima and maxima are asked for, a unit that cannot change what is known already is not looked at further:
-so the newest moment of a table comes from metadata even where a filter cuts its oldest file.
+Where only minima and maxima are measured, a unit that cannot change the best values so far is skipped: so the newest
+timestamp of a table comes from metadata even where a filter cuts its oldest file.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import PlannedFiles
 from tamis.scan.projection import Path
 from tamis.scan.row_groups import RowGroups
-from tamis.scan.scan import Run, Scan, weight
+from tamis.scan.run import Run, check_files, weight
+from tamis.scan.scan_planner import ScanPlanner, has_data_columns
 from tamis.scan.slices import SlicePlanner
 from tamis.scan.tasks import ScanTask
 from tamis.skipping.metadata import ROW_COUNT, metadata_names
-from tamis.tables.source import IDENTITY_VALUES, Describing, FileListing
+from tamis.tables.source import IDENTITY_VALUES, FileListing
 
 FILES_TOGETHER = 1024
 FEWEST_TOGETHER = 16
-"""How many files have their footers read and asked at once; fewer where the first may tell that no other matters."""
+"""How many files are planned at once; fewer where the first may show that the others do not matter."""
 
 Bits = npt.NDArray[np.bool_]
 
 
-def aggregate(scan: Scan, keys: Sequence[Column], measures: Sequence[Measure]) -> pa.Table:
-    """The measures of the matching rows by keys: columns `k0`, … and `m0`, …, one row where there are no keys."""
-    return _Aggregation(scan, Partials(tuple(keys), tuple(measures))).run()
+def aggregate(planner: ScanPlanner, keys: Sequence[Column], measures: Sequence[Measure]) -> pa.Table:
+    """Return the measures of the matching rows by keys: columns `k0`, … and `m0`, …; one row without keys."""
+    return _Aggregation(planner, Partials(tuple(keys), tuple(measures))).run()
 
 
 @dataclass(frozen=True)
@@ -64,32 +65,33 @@ class _Boundary:
 
 
 class _Aggregation:
-    def __init__(self, scan: Scan, partials: Partials) -> None:
-        self._scan = scan
+    def __init__(self, planner: ScanPlanner, partials: Partials) -> None:
+        self._planner = planner
         self._partials = partials
         asked = [measure.column for measure in partials.measures if measure.column is not None]
-        self._described = tuple(dict.fromkeys(asked))
-        read: tuple[Path, ...] = tuple(dict.fromkeys(column.path for column in (*partials.keys, *self._described)))
+        self._measured = tuple(dict.fromkeys(asked))
+        read: tuple[Path, ...] = tuple(dict.fromkeys(column.path for column in (*partials.keys, *self._measured)))
         self._projection = read
-        self._needs_rows = needs_rows(partials.measures, scan._source.partition_columns)
+        self._needs_rows = needs_rows(partials.measures, planner.source.partition_columns)
         self._found: list[pa.Table] = []
-        self._may_leave_out = (
+        self._may_skip = (
             not partials.keys and bool(partials.measures) and all(measure.is_extreme for measure in partials.measures)
         )
 
     def run(self) -> pa.Table:
-        scan = self._scan
-        with scan._telling_version():
-            listing = _all_files(scan) if self._needs_rows else described_listing(scan, self._described)
+        planner = self._planner
+        with planner.name_version_of_missing_file():
+            measured = self._measured
+            listing = _list_all_files(planner) if self._needs_rows else planner.list_with_statistics(measured)
             listing = listing.require(path[0] for path in self._projection)
-            run = Run(scan, self._projection, listing)
+            run = Run(planner, self._projection, listing)
             try:
                 if self._needs_rows:
                     self._read(run.tasks())
                 else:
                     rest = self._answer_files(listing)
                     boundaries = list(self._answer_row_groups(rest, run))
-                    self._read(group for each in boundaries for group in run.together(self._tasks(each, run)))
+                    self._read(group for each in boundaries for group in run.group(self._tasks(each, run)))
             finally:
                 run.finish()
         return self._partials.finished(self._partials.merged(self._found))
@@ -97,38 +99,38 @@ class _Aggregation:
     # --- Files -----------------------------------------------------------------------------------------------------
 
     def _answer_files(self, listing: FileListing) -> FileListing:
-        """The files that the format's own metadata does not answer for, those first that may have the best values."""
+        """Return the files that the format's metadata does not answer for, those with the best bounds first."""
         count = listing.files.num_rows
         if not count:
             return listing
-        units = self._known(listing)
+        units = self._file_units(listing)
         matched = np.zeros(count, bool) if listing.matched is None else listing.matched
         is_answered = self._answer(units, matched, listing, np.arange(count))
-        order = units.best_first(self._partials.measures) if self._may_leave_out else np.arange(count)
-        return _files_taken(listing, order[~is_answered[order]])
+        order = units.best_first(self._partials.measures) if self._may_skip else np.arange(count)
+        return _take_files(listing, order[~is_answered[order]])
 
-    def _without_beaten(self, listing: FileListing) -> FileListing:
-        """The files that may still change the best values."""
-        beaten = self._known(listing).cannot_change(self._partials.measures, self._best())
-        return _files_taken(listing, np.flatnonzero(~beaten))
+    def _drop_beaten(self, listing: FileListing) -> FileListing:
+        """Return the files that may still change the best values."""
+        beaten = self._file_units(listing).cannot_change(self._partials.measures, self._best())
+        return _take_files(listing, np.flatnonzero(~beaten))
 
-    def _known(self, listing: FileListing) -> KnownUnits:
+    def _file_units(self, listing: FileListing) -> KnownUnits:
         files = listing.files
         rows = pa.nulls(files.num_rows, types.LONG) if listing.rows is None else listing.rows
         return KnownUnits(
             rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows,
-            file_metadata(listing, self._described),
+            file_metadata(listing, self._measured),
             self._constants(listing, np.arange(files.num_rows)),
         )
 
     # --- Row groups ------------------------------------------------------------------------------------------------
 
     def _answer_row_groups(self, rest: FileListing, run: Run) -> Iterator[_Boundary]:
-        """The row groups of files that footers do not answer for."""
-        count = FEWEST_TOGETHER if self._may_leave_out else FILES_TOGETHER
+        """Yield the row groups that footers do not answer for."""
+        count = FEWEST_TOGETHER if self._may_skip else FILES_TOGETHER
         while rest.files.num_rows:
-            if self._may_leave_out:
-                rest = self._without_beaten(rest)
+            if self._may_skip:
+                rest = self._drop_beaten(rest)
                 if not rest.files.num_rows:
                     return
             yield self._answer_some(rest.slice(0, count), run)
@@ -136,43 +138,43 @@ class _Aggregation:
             count = min(2 * count, FILES_TOGETHER)
 
     def _answer_some(self, listing: FileListing, run: Run) -> _Boundary:
-        scan = self._scan
-        row_groups = self._planner.row_groups(listing.files, listing.partitions)
-        run.take_in(row_groups.report)
+        row_groups = self._slice_planner.row_groups(listing.files, listing.partitions)
+        run.add_level(row_groups.report)
         units = row_groups.units
-        left = scan._without_deleted(listing.files, row_groups)
-        rows = _rows_left(row_groups, left)
+        left = self._planner.exclude_deleted_rows(listing.files, row_groups)
+        rows = _count_rows_left(row_groups, left)
         metadata = {name: row_groups.metadata.column(name) for name in row_groups.metadata.schema.names}
         known = KnownUnits(pa.array(rows), metadata, self._constants(listing, units.file))
         matched: Bits = ~np.any(row_groups.unmatched, axis=1)
         is_answered = self._answer(known, matched, listing, units.file) | (rows == 0)
         run.count_known(int(rows[is_answered].sum()))
         rest = ~is_answered
-        kept = _taken(row_groups, rest)
-        return _Boundary(listing, kept, _known_of(known, rest))
+        kept = _filter_row_groups(row_groups, rest)
+        return _Boundary(listing, kept, _filter_units(known, rest))
 
     @cached_property
-    def _planner(self) -> SlicePlanner:
-        # Not with an index, which may know less of the columns than footers do.
-        planner = self._scan._planner(self._projection, to_pages=True)
-        return replace(planner, described=self._described, index=None)
+    def _slice_planner(self) -> SlicePlanner:
+        # Without the index, which may know less about the columns than footers do.
+        planner = self._planner.slice_planner(self._projection, to_pages=True)
+        return replace(planner, described=self._measured, index=None)
 
     # --- Rows ------------------------------------------------------------------------------------------------------
 
     def _read(self, tasks: Iterator[list[ScanTask]]) -> None:
-        reader = self._scan._reader
+        reader = self._planner.reader
 
         def compute(tasks: list[ScanTask]) -> Iterator[list[pa.Table]]:
             if not self._projection:
                 counted = pa.array([reader.count(tasks)], types.LONG)
                 yield [self._partials.of_units([], counted, [{"value": counted} for _ in self._partials.measures])]
                 return
-            # One result, however many batches: nobody waits for the consumer, who takes tasks in their order.
+            # One result for all batches: the consumer takes tasks in order, and no worker waits for it.
             yield [self._partials.of_rows(batch) for batch in reader.columns(tasks, self._projection)]
 
         waiting: list[pa.Table] = []
-        of_files = [path for path in self._projection if path[0] not in self._scan._source.partition_columns]
-        for found in run_tasks(tasks if of_files else self._scan.unchanged(tasks), compute, weight):
+        if not has_data_columns(self._projection, self._planner.source):
+            tasks = check_files(tasks, self._planner.storage)
+        for found in run_tasks(tasks, compute, weight):
             waiting += found
             if len(waiting) >= FILES_TOGETHER:
                 waiting = [self._partials.merged(waiting)]
@@ -180,26 +182,26 @@ class _Aggregation:
 
     def _tasks(self, boundary: _Boundary, run: Run) -> Iterator[ScanTask]:
         row_groups = boundary.row_groups
-        if self._may_leave_out:
+        if self._may_skip:
             needed = ~boundary.units.cannot_change(self._partials.measures, self._best())
-            row_groups = _taken(row_groups, needed)
+            row_groups = _filter_row_groups(row_groups, needed)
         if not len(row_groups.units):
             return
         listing = boundary.listing
-        narrowed, below = self._planner.below(listing.files, row_groups)
+        narrowed, below = self._slice_planner.below(listing.files, row_groups)
         for level in below:
-            run.take_in(level)
-        left = self._scan._without_deleted(listing.files, narrowed)
+            run.add_level(level)
+        left = self._planner.exclude_deleted_rows(listing.files, narrowed)
         yield from PlannedFiles(listing.files, listing.partitions, left, below).tasks()
 
     # --- Answers ---------------------------------------------------------------------------------------------------
 
     def _answer(self, units: KnownUnits, matched: Bits, listing: FileListing, files: npt.NDArray[np.int64]) -> Bits:
-        """Take in the units that match whole and of which metadata tells all; which they are."""
+        """Add the results of fully matched units that metadata answers for, and return which units those are."""
         is_answered: Bits = matched & np.asarray(units.rows.is_valid(), bool)
         keys = []
         for key in self._partials.keys:
-            values, is_constant = _constant_key(key, listing, files)
+            values, is_constant = _read_constant_key(key, listing, files)
             keys.append(values)
             is_answered = is_answered & is_constant
         answers = []
@@ -208,7 +210,7 @@ class _Aggregation:
             answers.append(answer)
             is_answered = is_answered & is_known
         if is_answered.any():
-            check_unchanged(self._scan._storage, listing.files.take(pa.array(np.unique(files[is_answered]))))
+            check_unchanged(self._planner.storage, listing.files.take(pa.array(np.unique(files[is_answered]))))
             chosen = pa.array(is_answered)
             self._found.append(
                 self._partials.of_units(
@@ -220,25 +222,25 @@ class _Aggregation:
         return is_answered
 
     def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
-        """The measured columns that have one value throughout each file."""
+        """Return the measured columns that have one value throughout each file."""
         taken = pa.array(files)
         partitions = listing.partitions
         return {
             column: partitions[column.path[0]].combine_chunks().take(taken)
-            for column in self._described
+            for column in self._measured
             if column.path[0] in partitions.column_names
         }
 
     def _best(self) -> list[pa.Scalar]:
-        """What is found so far of each measure."""
+        """Return the best value of each measure so far."""
         found = self._partials.finished(self._partials.merged(self._found))
         if not found.num_rows:
             return [pa.scalar(None, measure.type) for measure in self._partials.measures]
         return [found[f"m{number}"][0] for number in range(len(self._partials.measures))]
 
 
-def _constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64]) -> tuple[pa.Array, Bits]:
-    """The value that a column has throughout each file, and where that is known."""
+def _read_constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64]) -> tuple[pa.Array, Bits]:
+    """Return the value that a column has throughout each file, and where it is known."""
     taken = pa.array(files)
     (name,) = key.path
     if name in listing.partitions.column_names:
@@ -254,24 +256,13 @@ def _constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64
     return own.field("value"), np.asarray(own.is_valid(), bool)
 
 
-def _all_files(scan: Scan) -> FileListing:
-    listing = scan._unchecked_listing
-    return listing.slice(0, 0) if scan._predicate.expr == FALSE else listing
-
-
-def described_listing(scan: Scan, columns: Sequence[Column]) -> FileListing:
-    """The files that may hold a matching row, with their rows and what the format knows of columns in them."""
-    source = scan._source
-    own = [column for column in columns if column.path[0] not in source.partition_columns]
-    if own and isinstance(source, Describing) and "files" in scan._levels:
-        listing = source.list_described(scan._predicate, scan._levels, own)
-    else:
-        listing = source.list_files(scan._predicate, scan._levels, with_rows=True)
-    return listing.slice(0, 0) if scan._predicate.expr == FALSE else listing
+def _list_all_files(planner: ScanPlanner) -> FileListing:
+    listing = planner.unchecked_listing
+    return listing.slice(0, 0) if planner.predicate.expr == FALSE else listing
 
 
 def file_metadata(listing: FileListing, columns: Sequence[Column]) -> dict[str, pa.Array]:
-    """What a format knows of columns in files, as `tamis.skipping.metadata` lays it out."""
+    """Return a format's statistics of columns in files, in the layout of `tamis.skipping.metadata`."""
     files = listing.files
     found = {name: files[name].combine_chunks() for name in metadata_names(columns, files.column_names)}
     if found:
@@ -279,13 +270,13 @@ def file_metadata(listing: FileListing, columns: Sequence[Column]) -> dict[str, 
     return found
 
 
-def _files_taken(listing: FileListing, files: npt.NDArray[np.int64]) -> FileListing:
-    # To take none out of many copies them all before.
+def _take_files(listing: FileListing, files: npt.NDArray[np.int64]) -> FileListing:
+    # To take no row of a large table would copy all of it first.
     return listing.take(files) if len(files) else listing.slice(0, 0)
 
 
-def _rows_left(row_groups: RowGroups, left: RowGroups) -> npt.NDArray[np.int64]:
-    """How many rows of each row group are left, where `left` are those of which something is."""
+def _count_rows_left(row_groups: RowGroups, left: RowGroups) -> npt.NDArray[np.int64]:
+    """Return how many rows of each row group are left; `left` has the row groups that have some."""
     if left is row_groups:
         return row_groups.units.row_count
     keys = zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True)
@@ -294,7 +285,7 @@ def _rows_left(row_groups: RowGroups, left: RowGroups) -> npt.NDArray[np.int64]:
     return np.array([counts.get(key, 0) for key in units], np.int64)
 
 
-def _taken(row_groups: RowGroups, chosen: Bits) -> RowGroups:
+def _filter_row_groups(row_groups: RowGroups, chosen: Bits) -> RowGroups:
     return replace(
         row_groups,
         units=row_groups.units.take(chosen),
@@ -303,7 +294,7 @@ def _taken(row_groups: RowGroups, chosen: Bits) -> RowGroups:
     )
 
 
-def _known_of(units: KnownUnits, chosen: Bits) -> KnownUnits:
+def _filter_units(units: KnownUnits, chosen: Bits) -> KnownUnits:
     mask = pa.array(chosen)
     return KnownUnits(
         units.rows.filter(mask),

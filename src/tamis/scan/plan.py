@@ -1,4 +1,4 @@
-"""Plans: what a scan will read, and why the rest is not read."""
+"""Plans: what a scan will read, and why it skips the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tamis.scan.report import Report
 from tamis.scan.row_groups import Numbers, RowGroups, taken
 from tamis.scan.tasks import ScanTask, partition_values_of
 from tamis.skipping.account import LevelReport
-from tamis.tables.source import FILE_FORMAT, known_otherwise
+from tamis.tables.source import FILE_FORMAT, HasPartitionFields, TableSource, known_otherwise
 
 DEPTHS = ("files", "row_groups", "pages")
 
@@ -30,10 +30,12 @@ class PlannedFiles:
     partitions: pa.Table
     row_groups: RowGroups
     below: Sequence[LevelReport] = ()
-    """The account of the levels below row groups."""
+    """The metrics of the levels below row groups."""
+    source: TableSource | None = None
+    """The table, for partition values that are not those of columns."""
 
     def tasks(self) -> Iterator[ScanTask]:
-        """One task a row group, in the order of the files."""
+        """Yield one task for each row group, in the order of the files."""
         units = self.row_groups.units
         wanted = np.unique(units.file)
         files = taken(self.files, wanted)
@@ -43,7 +45,7 @@ class PlannedFiles:
                 wanted.tolist(),
                 *(files[name].to_pylist() for name in ("path", "size", "modified_ns")),
                 self._partition_values(wanted),
-                *_more_of_files(files),
+                *_optional_columns(files),
                 strict=True,
             )
         }
@@ -64,7 +66,7 @@ class PlannedFiles:
         return partition_values_of(taken(self.partitions, files))
 
     def surviving_files(self) -> pa.Table:
-        """The files of which something is read: path, size, rows and bytes to read, partition values."""
+        """Return the files that are read: path, size, rows and bytes to read, partition values."""
         units = self.row_groups.units
         wanted, first, counts = np.unique(units.file, return_index=True, return_counts=True)
         none = np.zeros(0, np.int64)
@@ -79,11 +81,12 @@ class PlannedFiles:
             taken(self.partitions, wanted),
             pa.array(rows, types.LONG),
             {name: pa.array(numbers, types.LONG) for name, numbers in to_read.items()},
+            source=self.source,
         )
 
 
-def _more_of_files(files: pa.Table) -> list[list[Any]]:
-    """The formats of files and their `where_absent`; nothing where all files are Parquet and have all columns."""
+def _optional_columns(files: pa.Table) -> list[list[Any]]:
+    """Return the formats of files and their `where_absent`; nothing where all files are Parquet with all columns."""
     if FILE_FORMAT not in files.column_names:
         return []
     return [files[FILE_FORMAT].to_pylist(), known_otherwise(files)]
@@ -94,55 +97,57 @@ def describe_files(
     partitions: pa.Table,
     num_records: pa.Array | pa.ChunkedArray | None = None,
     more: Mapping[str, pa.Array] | None = None,
+    *,
+    source: object = None,
 ) -> pa.Table:
-    """Files as people see them: path, size, rows (null where not known), then partition values by their names."""
+    """Return files as people see them: path, size, rows (null where unknown), then partition values by their names."""
     if num_records is None:
         has_records = "num_records" in files.column_names
         num_records = files["num_records"] if has_records else pa.nulls(len(files), types.LONG)
     columns: dict[str, Any] = {"path": files["path"], "size": files["size"], "num_records": num_records}
     columns |= dict(more or {})
-    if "partition_values" in files.column_names:
-        # Of tables whose partitions are not by columns alone: as JSON.
-        columns["partition_values"] = files["partition_values"]
+    if isinstance(source, HasPartitionFields):
+        partitions = source.read_partition_fields(files)
     for name in partitions.column_names:
         # A partition column may be called like one of the others.
         columns[name if name not in columns else f"partition.{name}"] = partitions[name]
     return pa.table(columns)
 
 
-def _check_number(most: object) -> None:
+def _check_budget(most: object) -> None:
     if not isinstance(most, int) or isinstance(most, bool):
-        raise InvalidArgument(f"a budget is a whole number, not {most!r}")
+        raise InvalidArgument(f"the limit of a plan is a whole number, not {most!r}")
 
 
 @dataclass(repr=False)
 class ScanPlan:
-    """What a scan will read. `files` has a row a file, `tasks` are the row groups, `report` says what was skipped."""
+    """What a scan will read: a row for each of the `files`, the row groups as `tasks`, and the `report`."""
 
     files: pa.Table
     depth: str
     report: Report
-    planned: PlannedFiles | None = field(default=None, repr=False)
+    _planned: PlannedFiles | None = field(default=None, repr=False)
 
     @cached_property
     def tasks(self) -> list[ScanTask]:
-        """The row groups to read; none are known where the plan stops at files."""
-        return [] if self.planned is None else list(self.planned.tasks())
+        """The row groups to read; none where the plan stops at files."""
+        return [] if self._planned is None else list(self._planned.tasks())
 
     @property
     def num_files(self) -> int:
+        """The number of files that will be read."""
         return int(self.files.num_rows)
 
     @property
     def bytes(self) -> int:
         """The bytes that will be read: of the needed columns where row groups were planned, else of whole files."""
-        if self.planned is not None:
-            return self.planned.row_groups.units.size
+        if self._planned is not None:
+            return self._planned.row_groups.units.size
         return int(pc.sum(self.files["size"]).as_py() or 0)
 
     def assert_max_files(self, most: int) -> ScanPlan:
-        """Fail where the plan has more files: for tests that guard a query against reading too much."""
-        _check_number(most)
+        """Raise an error if the plan has more files, for tests that guard a query against reading too much."""
+        _check_budget(most)
         if self.num_files > most:
             raise PlanBudgetExceeded(
                 f"the plan has {counted(self.num_files, 'file')}, at most {most} were allowed.\n{self.report}"
@@ -150,8 +155,8 @@ class ScanPlan:
         return self
 
     def assert_max_bytes(self, most: int) -> ScanPlan:
-        """Fail where the plan reads more bytes."""
-        _check_number(most)
+        """Raise an error if the plan reads more bytes."""
+        _check_budget(most)
         if self.bytes > most:
             raise PlanBudgetExceeded(f"the plan reads {self.bytes} bytes, at most {most} were allowed.\n{self.report}")
         return self

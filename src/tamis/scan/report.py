@@ -1,4 +1,4 @@
-"""The account of a whole scan: the levels in order, and what was read."""
+"""The report of a scan: the metrics of each level, and what was read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tamis.skipping.account import LevelReport
 
 @dataclass(slots=True)
 class Report:
-    """The account of a whole scan: the levels in order, and what was read once it was."""
+    """The metrics of each level of a scan, in order, and after reading, what was read."""
 
     table: str
     format: str
@@ -20,21 +20,14 @@ class Report:
     bytes_read: int | None = None
     requests: int | None = None
     note: str | None = None
-    """What is to be said in place of levels, where they are not told."""
+    """Text in place of levels, where a policy hides them."""
 
     def level(self, name: str) -> LevelReport | None:
+        """Return the metrics of a level; None where the scan does not have it."""
         return next((level for level in self.levels if level.level == name), None)
 
-    def take_in(self, level: LevelReport) -> None:
-        """Add the account of some units to their level, which is appended when it is new."""
-        known = self.level(level.level)
-        if known is None:
-            self.levels.append(level)
-        else:
-            known.add(level)
-
     def to_dict(self) -> dict[str, Any]:
-        """The account as plain values, as `--json` prints it."""
+        """Return the report as plain values, as `--json` prints it."""
         return {
             "table": self.table,
             "format": self.format,
@@ -54,3 +47,12 @@ class Report:
         from tamis.scan.funnel import funnel_html
 
         return funnel_html(self)
+
+
+def add_level(report: Report, level: LevelReport) -> None:
+    """Add the metrics of some units to their level, which is appended where the report does not have it."""
+    known = report.level(level.level)
+    if known is None:
+        report.levels.append(level)
+    else:
+        known.add(level)

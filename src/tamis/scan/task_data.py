@@ -1,4 +1,4 @@
-"""Tasks as data, and what reads them, so that another process can: Arrow for the tasks, JSON for the rest."""
+"""Tasks and their reader as data for other processes: Arrow for the tasks, JSON for the reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tamis.parquet.field_names import FieldNames
 from tamis.parquet.leaves import FieldPath
 from tamis.parquet.selection import RowSelection
 from tamis.scan.read import TaskReader
-from tamis.scan.scan import Scan
+from tamis.scan.scan import Scan, planner_of
 from tamis.scan.tasks import ScanTask, as_type, partition_values_of
 from tamis.skipping.predicate_json import predicate_from_json, predicate_to_json
 from tamis.tables.jobs import Arguments, storage_arguments
@@ -35,12 +35,12 @@ _FIELDS = (
 
 
 def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_columns: Sequence[str]) -> pa.Table:
-    """Tasks of a scan, a row each. The contents of small files stay behind: who reads the tasks reads the files."""
+    """Return tasks of a scan, a row each, without the contents of small files: the reader reads the files again."""
     values = pa.struct([pa.field(name, schema.field(name).type) for name in partition_columns])
-    absent = {_name(key): value.type for task in tasks for key, value in task.where_absent.items()}
-    # Each as a list, so that NULL and nothing differ.
+    absent = {_absent_column_name(key): value.type for task in tasks for key, value in task.where_absent.items()}
+    # As lists, so that NULL differs from a missing value.
     lists = pa.struct([pa.field(name, pa.list_(data_type)) for name, data_type in absent.items()])
-    described = pa.schema([*_FIELDS, ("partition_values", values), ("where_absent", lists)])
+    table_schema = pa.schema([*_FIELDS, ("partition_values", values), ("where_absent", lists)])
     rows = [
         {
             "path": task.path,
@@ -53,15 +53,15 @@ def tasks_to_table(tasks: Sequence[ScanTask], schema: pa.Schema, partition_colum
             "selection": None if task.selection is None else _selection_to_dict(task.selection),
             "file_format": task.file_format,
             "partition_values": {each.name: as_type(task.partition_values[each.name], each.type) for each in values},
-            "where_absent": {_name(key): [value] for key, value in task.where_absent.items()},
+            "where_absent": {_absent_column_name(key): [value] for key, value in task.where_absent.items()},
         }
         for task in tasks
     ]
-    return pa.Table.from_pylist(rows, described)
+    return pa.Table.from_pylist(rows, table_schema)
 
 
 def tasks_from_table(table: pa.Table) -> list[ScanTask]:
-    """The tasks that `tasks_to_table` described."""
+    """Return the tasks in a table of `tasks_to_table`."""
     absent, values = (table[name].combine_chunks() for name in ("where_absent", "partition_values"))
     shared = (
         [{}] * len(table) if not values.type.num_fields else partition_values_of(pa.Table.from_struct_array(values))
@@ -82,7 +82,7 @@ def tasks_from_table(table: pa.Table) -> list[ScanTask]:
     ]
 
 
-def _name(key: str | FieldPath) -> str:
+def _absent_column_name(key: str | FieldPath) -> str:
     return absent_name((key,) if isinstance(key, str) else key)
 
 
@@ -95,12 +95,12 @@ def _selection_from_dict(given: dict[str, Any]) -> RowSelection:
 
 
 def task_reader_of(scan: Scan) -> TaskReader:
-    """What reads the tasks of a scan's plan."""
-    return scan._reader
+    """Return the reader of the tasks in a scan's plan."""
+    return planner_of(scan).reader
 
 
 def reader_to_json(reader: TaskReader) -> dict[str, Any]:
-    """What another process needs to read tasks of a scan, as values that `json` takes."""
+    """Return what another process needs to read tasks of a scan, as JSON values."""
     return {
         **storage_arguments(reader.storage),
         "schema": b64encode(reader.schema.serialize()).decode(),
@@ -113,7 +113,7 @@ def reader_to_json(reader: TaskReader) -> dict[str, Any]:
 
 
 def reader_from_json(arguments: Arguments) -> TaskReader:
-    """The reader that `reader_to_json` described."""
+    """Return the reader of `reader_to_json`."""
     return TaskReader(
         arguments.storage,
         pa.ipc.read_schema(pa.BufferReader(b64decode(arguments["schema"]))),

@@ -1,10 +1,10 @@
-"""The first rows of an order, of which those files are read first that may have them.
+"""Top-n pruning: the first rows by a column, from the files that may have them.
 
-Row groups are read in the order of their bounds. As soon as so many rows are found, a row group in which no row can
-stand before the last of them is not read, and since they come in order nor is any other after it. What comes out may
-be a few rows more than were asked for, never fewer: whoever asks sorts them and cuts.
+Row groups are read in the order of their bounds. Once enough rows are found, a row group whose rows all come after the
+last of them is skipped, and so are all row groups after it. The result may have a few rows more than needed, never
+fewer: the caller sorts and cuts them.
 
-A file whose bounds the format knows is not even opened when its turn never comes.
+A file whose bounds the format knows is not even opened where its turn never comes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column
-from tamis.scan.aggregation import described_listing, file_metadata
+from tamis.scan.aggregation import file_metadata
 from tamis.scan.known_units import KnownUnits
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.plan import PlannedFiles
-from tamis.scan.scan import Run, Scan, weight
+from tamis.scan.run import Run, weight
+from tamis.scan.scan_planner import ScanPlanner
 from tamis.scan.sort_places import BestPlaces, Order, Place, SmallestPlaces
 from tamis.scan.tasks import ScanTask
 from tamis.tables.source import FileListing
@@ -34,53 +35,54 @@ MOST_FILES_TOGETHER = 1024
 
 
 def top_rows(
-    scan: Scan, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
+    planner: ScanPlanner, column: Column, count: int, *, descending: bool, nulls_first: bool, with_ties: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a scan that may be among the first `count` by a column, which is one of those that it returns.
+    """Yield the rows of a scan that may be among the first `count` by a column that it returns.
 
-    With `with_ties` all rows that stand at the last place are among them, for whoever orders by more than the column.
+    With `with_ties` they include all rows that are equal to the last one, for an order by further columns.
     """
-    return _TopRows(scan, Order(column, descending, nulls_first), count, with_ties).run()
+    return _TopRows(planner, Order(column, descending, nulls_first), count, with_ties).run()
 
 
 class _TopRows:
-    def __init__(self, scan: Scan, order: Order, count: int, with_ties: bool) -> None:
-        self._scan = scan
+    def __init__(self, planner: ScanPlanner, order: Order, count: int, with_ties: bool) -> None:
+        self._planner = planner
         self._order = order
         self._count = count
         self._with_ties = with_ties
         self._best = SmallestPlaces(order, count)
         self._limit: Place | None = None
-        planner = scan._planner(scan._projection, to_pages=True)
-        self._planner = replace(planner, described=(order.column,), index=None)
+        slice_planner = planner.slice_planner(planner.projection, to_pages=True)
+        self._slice_planner = replace(slice_planner, described=(order.column,), index=None)
 
     def run(self) -> Iterator[pa.RecordBatch]:
         if not self._count:
             return
-        scan = self._scan
-        with scan._telling_version():
-            listing = described_listing(scan, [self._order.column]).require(path[0] for path in scan._projection)
-            run = Run(scan, scan._projection, listing)
+        planner = self._planner
+        with planner.name_version_of_missing_file():
+            listing = planner.list_with_statistics([self._order.column])
+            listing = listing.require(path[0] for path in planner.projection)
+            run = Run(planner, planner.projection, listing)
             try:
-                for batch in self._batches(listing, run):
+                for batch in self._read(listing, run):
                     run.rows += batch.num_rows
                     yield batch
             finally:
                 run.finish()
 
-    def _batches(self, listing: FileListing, run: Run) -> Iterator[pa.RecordBatch]:
-        reader = self._scan._reader
-        groups = self._groups(listing, run)
+    def _read(self, listing: FileListing, run: Run) -> Iterator[pa.RecordBatch]:
+        reader = self._planner.reader
+        groups = self._plan_tasks(listing, run)
         first = next(groups, None)
         if first is None:
             return
-        # Alone, because most often it is enough.
-        yield from self._reaching(reader.read(first))
-        yield from self._reaching(run_tasks(groups, reader.read, weight))
+        # Alone, because it is mostly enough.
+        yield from self._keep_candidates(reader.read(first))
+        yield from self._keep_candidates(run_tasks(groups, reader.read, weight))
 
-    def _reaching(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _keep_candidates(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            values = _values(batch, self._order.column)
+            values = _read_values(batch, self._order.column)
             self._best.add(values)
             self._limit = self._best.limit()
             kept = self._best.reaches(values)
@@ -88,9 +90,9 @@ class _TopRows:
 
     # --- Planning --------------------------------------------------------------------------------------------------
 
-    def _groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
-        """What is to be read, planned while its turn comes; nothing more once the limit cannot be reached."""
-        places = self._places_of_files(listing)
+    def _plan_tasks(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
+        """Yield the tasks, planned when their turn comes, until no further row can be among the first."""
+        places = self._file_bounds(listing)
         order = places.sorted()
         start, count = 0, FILES_AT_FIRST
         while start < len(order):
@@ -98,28 +100,28 @@ class _TopRows:
             chosen = chosen[self._may_reach(places)[chosen]]
             if not len(chosen):
                 return
-            yield from self._groups_of(listing.take(chosen), run)
+            yield from self._plan_groups(listing.take(chosen), run)
             start += count
             count = min(2 * count, MOST_FILES_TOGETHER)
 
-    def _places_of_files(self, listing: FileListing) -> BestPlaces:
+    def _file_bounds(self, listing: FileListing) -> BestPlaces:
         files = np.arange(listing.files.num_rows)
         rows = pa.nulls(len(files), types.LONG) if listing.rows is None else listing.rows
         metadata = file_metadata(listing, [self._order.column])
-        return BestPlaces.of(self._order, KnownUnits(_array(rows), metadata, self._constants(listing, files)))
+        return BestPlaces.of(self._order, KnownUnits(_combine(rows), metadata, self._constants(listing, files)))
 
-    def _groups_of(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
-        row_groups = self._planner.row_groups(listing.files, listing.partitions)
-        run.take_in(row_groups.report)
+    def _plan_groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
+        row_groups = self._slice_planner.row_groups(listing.files, listing.partitions)
+        run.add_level(row_groups.report)
         units = row_groups.units
         described = row_groups.metadata
         metadata = {name: described.column(name) for name in described.schema.names}
         known = KnownUnits(pa.array(units.row_count), metadata, self._constants(listing, units.file))
         places = BestPlaces.of(self._order, known)
-        narrowed, below = self._planner.below(listing.files, row_groups)
+        narrowed, below = self._slice_planner.below(listing.files, row_groups)
         for level in below:
-            run.take_in(level)
-        left = self._scan._without_deleted(listing.files, narrowed)
+            run.add_level(level)
+        left = self._planner.exclude_deleted_rows(listing.files, narrowed)
         tasks = list(PlannedFiles(listing.files, listing.partitions, left, below).tasks())
         by_unit = dict(
             zip(zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True), tasks, strict=True)
@@ -132,11 +134,11 @@ class _TopRows:
             group: list[ScanTask] = []
             while position < len(order) and sum(task.row_count for task in group) < self._count:
                 if not may_reach[order[position]]:
-                    yield from run.together(group)
+                    yield from run.group(group)
                     return
                 group.append(by_unit[numbers[order[position]]])
                 position += 1
-            yield from run.together(group)
+            yield from run.group(group)
 
     def _may_reach(self, places: BestPlaces) -> npt.NDArray[np.bool_]:
         return places.may_reach(self._limit, with_ties=self._with_ties)
@@ -148,10 +150,10 @@ class _TopRows:
         return {column: listing.partitions[column.path[0]].combine_chunks().take(pa.array(files))}
 
 
-def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combine(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def _values(batch: pa.RecordBatch, column: Column) -> pa.Array:
+def _read_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
     values = batch.column(column.path[0])
     return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values

@@ -1,4 +1,4 @@
-"""The proof on the user's own data: pruning changes what is read, never what is returned.
+"""Verification on the user's own data: pruning changes what is read, never what is returned.
 
 A scan runs once with every level of pruning switched off, which reads everything and tests every row, and then once
 with every subset of the levels switched on. All runs must return the same rows, and count as many.
@@ -18,6 +18,7 @@ from tamis.expr.nodes import Call, Expr, Literal, walk
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.expr.sources import to_expr
 from tamis.scan.checksum import RowChecksum
+from tamis.scan.rows import LazyScan
 from tamis.scan.scan import Scan
 from tamis.tables.source import LEVELS, TableSource, levels_of
 
@@ -27,7 +28,7 @@ MOST_LEVELS_FOR_ALL_SUBSETS = 7
 
 @runtime_checkable
 class Scannable(Protocol):
-    """What people hold as a table."""
+    """A table that can be scanned."""
 
     def scan(
         self,
@@ -36,17 +37,17 @@ class Scannable(Protocol):
         limit: int | None = None,
         *,
         levels: Collection[str] = LEVELS,
-    ) -> Scan: ...
+    ) -> LazyScan: ...
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """One run: which levels were on, what it returned and what it cost."""
+    """One run: its levels, what it returned and what it cost."""
 
     levels: tuple[str, ...]
     rows: int
     counted: int
-    """What `count()` says, which may come from metadata alone."""
+    """The result of `count()`, which may come from metadata alone."""
     checksum: int
     kept: dict[str, int]
     """How many units each level kept: partitions, files, row groups."""
@@ -56,19 +57,20 @@ class VerifyResult:
     same: bool
     """Whether the run returned what the run without pruning did."""
     has_every_level: bool
-    """Whether all levels were on that tables of this format have."""
+    """Whether all levels of the format were on."""
 
     @property
     def name(self) -> str:
-        """The levels in words."""
+        """The levels as text."""
         return "all levels" if self.has_every_level else levels_name(self.levels)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `--json` prints them."""
         return {
             "levels": list(self.levels),
             "rows": self.rows,
             "counted": self.counted,
-            # As text: JSON numbers are doubles to many readers.
+            # As text: many JSON readers have only doubles.
             "checksum": f"{self.checksum:016x}",
             "kept": dict(self.kept),
             "bytes_read": self.bytes_read,
@@ -82,7 +84,7 @@ def verify(
 ) -> list[VerifyResult]:
     """Scan with every subset of the levels switched on, the run without pruning first.
 
-    A difference is told, not raised: `assert_same` raises it.
+    A difference is in the results, and is not an error: `assert_same` raises one.
     """
     return list(verify_each(table, where, columns))
 
@@ -90,18 +92,18 @@ def verify(
 def verify_each(
     table: Scannable | TableSource, where: object = None, columns: Sequence[str] | None = None
 ) -> Iterator[VerifyResult]:
-    """The results of `verify` as they come."""
+    """Yield the results of `verify`, each after its run."""
 
-    # All runs have the same filter: the time that it asks for is that of the first.
+    # One filter for all runs, so that current_timestamp() is the same in each.
     given = to_expr(where)
-    _refuse_chance(given)
+    _refuse_nondeterministic(given)
 
-    def scan(levels: Collection[str]) -> Scan:
+    def scan(levels: Collection[str]) -> LazyScan:
         if isinstance(table, Scannable):
             return table.scan(given, columns, levels=levels)
         return Scan(table, given, columns, levels=levels)
 
-    # Footers stay in memory once they are read. Reading them now makes the costs of the runs comparable.
+    # Footers are cached. Reading them now makes the costs of the runs comparable.
     plan = scan(()).plan()
     full: VerifyResult | None = None
     every = levels_of(plan.report.format)
@@ -111,8 +113,8 @@ def verify_each(
         yield result
 
 
-def _refuse_chance(where: Expr | PartitionFilter | None) -> None:
-    """Raise for a filter that keeps other rows each time: what differs then says nothing about pruning."""
+def _refuse_nondeterministic(where: Expr | PartitionFilter | None) -> None:
+    """Raise for a filter that keeps other rows each time: a difference would not be one of pruning."""
     calls = () if where is None or isinstance(where, PartitionFilter) else walk(where)
     for call in calls:
         match call:
@@ -125,22 +127,22 @@ def _refuse_chance(where: Expr | PartitionFilter | None) -> None:
         for name in names:
             if name in NOT_DETERMINISTIC:
                 raise InvalidArgument(
-                    f"the filter is not deterministic: {name}() keeps other rows each time, and there is nothing to "
-                    "compare. Verify without it"
+                    f"the filter is not deterministic: {name}() keeps other rows each time, so that runs cannot be "
+                    "compared. Verify without it"
                 )
 
 
 def assert_same(results: Iterable[VerifyResult]) -> None:
-    """Fail where a run returned other rows than the first, which is the one without pruning."""
+    """Raise an error if a run returned other rows than the first, which is the one without pruning."""
     full: VerifyResult | None = None
     for result in results:
         full = full or result
         if not result.same:
-            raise VerificationFailed(f"the scan with {result.name} on {_difference(result, full)}")
+            raise VerificationFailed(f"the scan with {result.name} on {_describe_difference(result, full)}")
 
 
 def level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
-    """The combinations of levels to run, from none to all.
+    """Return the combinations of levels to run, from none to all.
 
     >>> level_subsets(("files", "pages"))
     [(), ('files',), ('pages',), ('files', 'pages')]
@@ -151,7 +153,7 @@ def level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def levels_name(subset: Sequence[str]) -> str:
-    """A combination of levels in words.
+    """Return the name of a combination of levels.
 
     >>> levels_name(()), levels_name(("partitions", "row_groups"))
     ('no level', 'partitions + row_groups')
@@ -160,7 +162,7 @@ def levels_name(subset: Sequence[str]) -> str:
 
 
 class _MakeScan(Protocol):
-    def __call__(self, levels: Collection[str]) -> Scan: ...
+    def __call__(self, levels: Collection[str]) -> LazyScan: ...
 
 
 def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | None, *, is_every: bool) -> VerifyResult:
@@ -169,7 +171,7 @@ def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | Non
     checksum.add_all(scan.to_batches())
     report = scan.report
     assert report is not None
-    # A scan of its own: this one has a report that must stay what it is.
+    # Another scan, since count() would replace the report of this one.
     counted = make_scan(levels).count()
     rows = full.rows if full is not None else checksum.rows
     value = full.checksum if full is not None else checksum.value
@@ -186,11 +188,11 @@ def _run(make_scan: _MakeScan, levels: tuple[str, ...], full: VerifyResult | Non
     )
 
 
-def _difference(result: VerifyResult, full: VerifyResult) -> str:
+def _describe_difference(result: VerifyResult, full: VerifyResult) -> str:
     if result.rows != full.rows:
         what = f"returned {counted(result.rows, 'row')}, without pruning it is {full.rows:,}"
     elif result.counted != full.rows:
         what = f"counts {counted(result.counted, 'row')}, but {full.rows:,} match"
     else:
         what = f"returned other rows than without pruning ({result.rows:,} each)"
-    return f"{what}. This is a defect of Tamis: please report it, and scan without these levels until it is mended"
+    return f"{what}. This is a defect of Tamis: please report it, and scan without these levels until it is fixed"

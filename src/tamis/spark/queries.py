@@ -19,7 +19,7 @@ from tamis.pushdown.embedded import leaf_schema, read_leaf
 from tamis.pushdown.nodes import Node, TableScan, Values, outputs_of
 from tamis.pushdown.plan_sql import print_plan, quoted
 from tamis.pushdown.policies.reading import check_protected, is_protected
-from tamis.pushdown.query import Query
+from tamis.pushdown.query import CompiledQuery
 from tamis.pushdown.run_time import prune_joins
 from tamis.pushdown.zones import zone_called
 from tamis.spark.protected_rows import protected_frame
@@ -39,7 +39,7 @@ def is_ansi(spark: Any) -> bool:
     return str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
 
 
-def frame_of(spark: Any, query: Query) -> Any:
+def frame_of(spark: Any, query: CompiledQuery) -> Any:
     """Return the DataFrame of a query. Scans are planned now, and read when Spark computes rows."""
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
@@ -64,7 +64,7 @@ def _rejected_query(reason: str) -> EngineError:
     return EngineError(f"Spark rejects the query: {reason}")
 
 
-def check(spark: Any, query: Query) -> None:
+def check(spark: Any, query: CompiledQuery) -> None:
     """Raise an error if Spark rejects a query. Nothing is read: Spark analyses it over empty tables."""
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
@@ -85,7 +85,7 @@ def _rename_columns(frame: Any, names: Sequence[str] | None) -> Any:
 _Leaf = Callable[[Any, Node, Mapping[str, Connector]], Any]
 
 
-def _build_frame(spark: Any, query: Query, plan: Node, leaf_of: _Leaf | None = None) -> Any:
+def _build_frame(spark: Any, query: CompiledQuery, plan: Node, leaf_of: _Leaf | None = None) -> Any:
     check_protected(plan)
     printed = print_plan(plan, is_leaf=is_protected)
     if query.has_policies and "${" in printed.text:

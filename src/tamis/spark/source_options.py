@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tamis.errors import InvalidArgument
-from tamis.table import Table, open_table
+from tamis.table import Table, open_table, source_of
 
 _NAMES = (
     "path",
@@ -141,7 +141,7 @@ class SourceOptions:
         # Imported lazily: Iceberg's dependencies are optional.
         from tamis.tables.iceberg.table import IcebergTable
 
-        source = table._source
+        source = source_of(table)
         assert isinstance(source, IcebergTable)
         given = source.storage.given
         storage = self.storage if given is None else tuple((name, str(value)) for name, value in given[1].items())

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tamis.scan.pipeline import run_tasks
 from tamis.scan.read import TaskReader
-from tamis.scan.scan import weight
+from tamis.scan.run import weight
 from tamis.scan.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
 from tamis.scan.tasks import ScanTask, put_together
 from tamis.spark.on_workers import on_workers

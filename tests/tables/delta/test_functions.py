@@ -75,10 +75,10 @@ def test_what_a_version_is_made_of(log: DeltaLog) -> None:
 
 
 def test_what_an_older_version_is_made_of(log: DeltaLog) -> None:
-    info = tamis.delta.snapshot_info(log.table, 1)
+    info = tamis.delta.snapshot_info(log.table, version=1)
     assert (info.version, info.checkpoint_parts, len(info.commits)) == (1, (), 2)
     with pytest.raises(VersionNotFound):
-        tamis.delta.snapshot_info(log.table, 9)
+        tamis.delta.snapshot_info(log.table, version=9)
     with pytest.raises(TamisError, match="_delta_log"):
         tamis.delta.snapshot_info(log.table / "_delta_log")
 
@@ -129,8 +129,8 @@ def test_the_live_files_of_a_version(log: DeltaLog) -> None:
     values = {path: json.loads(row["partition_values"]) for path, row in rows.items()}
     assert values["3"] == {"p": None, "q": "3"}
     assert values["4"] == {"p": 'say "é"\\', "q": "4"}
-    assert set(by_path(tamis.delta.list_files(log.table, 0))) == {"a%20b/1", "2"}
-    assert by_path(tamis.delta.list_files(log.table, 0))["2"]["partition_values"] == '{"p": "b", "q": null}'
+    assert set(by_path(tamis.delta.list_files(log.table, version=0))) == {"a%20b/1", "2"}
+    assert by_path(tamis.delta.list_files(log.table, version=0))["2"]["partition_values"] == '{"p": "b", "q": null}'
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_D24_a_version_has_the_logical_names_of_its_own_metadata(mapped: DeltaLo
     assert dict(info.physical_names) == {"p": "col-1", "id": "col-2"}
     wanted = PartitionFilter.eq("p", "a")
     assert _in_executors(mapped.table, info, wanted, snapshot=info) == {"1": {"p": "a"}, "3": {"p": "a"}}
-    assert set(by_path(tamis.delta.list_files(mapped.table, 1, wanted))) == {"1", "3"}
+    assert set(by_path(tamis.delta.list_files(mapped.table, wanted, version=1))) == {"1", "3"}
 
 
 @pytest.mark.parametrize("name", ["col-1", "p", "id", "nope"])

@@ -20,6 +20,7 @@ from tamis.errors import CorruptFile, MissingFile, PartitionLayoutError, TableNo
 from tamis.expr.partition_filter import PartitionFilter
 from tamis.hive import list_partition_files, table_info
 from tamis.parquet.footer import FOOTERS
+from tamis.scan.scan import planner_of
 from tamis.table import open_source
 from tamis.tables.planning import Planning
 
@@ -461,7 +462,7 @@ def test_H12_files_of_a_remote_folder_are_looked_at_again_with_one_listing() -> 
         assert answers(table) == {30}
         scan = table.scan()
         assert scan.count() == 30
-        assert scan._storage.counters.listing_calls == 1
+        assert planner_of(scan).storage.counters.listing_calls == 1
         put("p=1/d.parquet", 5)
         assert answers(table) == {30}
         put("p=2/c.parquet", 1000)

@@ -165,7 +165,7 @@ def test_a_filter_that_rejects_the_directory_lists_nothing(table: Path) -> None:
     ],
 )  # fmt: skip
 def test_X7_a_directory_outside_the_table_is_refused(table: Path, directory: str) -> None:
-    with pytest.raises(InvalidArgument, match="is no partition directory"):
+    with pytest.raises(InvalidArgument, match="is not a partition directory"):
         list_partition_files(table, directory)
 
 
@@ -176,7 +176,7 @@ def test_X7_absolute_paths_are_refused_even_below_the_root(table: Path) -> None:
 
 @pytest.mark.parametrize("directory", ["", ".", "region=eu"])
 def test_a_directory_that_is_no_leaf_is_refused_and_not_half_listed(table: Path, directory: str) -> None:
-    with pytest.raises(InvalidArgument, match="is no leaf directory: it holds"):
+    with pytest.raises(InvalidArgument, match="is not a leaf directory: it has"):
         list_partition_files(table, directory)
 
 

@@ -142,7 +142,7 @@ def test_manifests_together_are_the_snapshot(table: IcebergFolder) -> None:
 def test_files_that_were_removed_are_told_by_nobody(table: IcebergFolder) -> None:
     table.commit(removed=[table.path_of("1.parquet")], operation="delete")
     assert names(iceberg.list_files(table.folder)) == ["0.parquet", "2.parquet"]
-    assert names(iceberg.list_files(table.folder, table.snapshots[1].number)) == ["0.parquet", "1.parquet"]
+    assert names(iceberg.list_files(table.folder, snapshot_id=table.snapshots[1].number)) == ["0.parquet", "1.parquet"]
     assert names(iceberg.list_files(table.folder, ref="main")) == ["0.parquet", "2.parquet"]
 
 
@@ -163,7 +163,7 @@ def test_a_manifest_of_an_older_snapshot_describes_itself(table: IcebergFolder) 
 
 
 def test_what_is_no_manifest_is_an_error(table: IcebergFolder) -> None:
-    with pytest.raises(InvalidArgument, match="is no manifest"):
+    with pytest.raises(InvalidArgument, match="manifest is a path"):
         iceberg.read_manifest_file(table.folder, "")
     with pytest.raises(MissingFile, match=r"other.avro"):
         iceberg.read_manifest_file(table.folder, f"{table.folder}/metadata/other.avro")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from contextlib import suppress
+from datetime import date, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from builders.iceberg_values import field
 from tamis.engines.local import LocalEngine
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.io.storage import open_storage
+from tamis.scan.scan import planner_of
 from tamis.skipping.account import LevelReport
 from tamis.tables.iceberg.avro import open_avro
 from tamis.tables.iceberg.files import MOST_FILES_TOGETHER, Manifest, pieces_of
@@ -302,7 +304,7 @@ def test_a_manifest_of_an_unknown_spec(tmp_path: Path) -> None:
 def listed(folder: Path, where: str | None = None) -> list[tuple[str, list[tuple[str, int]] | None, int | None]]:
     source = tamis.open(folder)._source
     scan = tamis.open(folder).scan(where)
-    listing = source.list_files(scan._predicate, LEVELS)
+    listing = source.list_files(planner_of(scan).predicate, LEVELS)
     assert listing.rows is not None
     found = zip(
         listing.files["path"].to_pylist(), listing.files["deletes"].to_pylist(), listing.rows.to_pylist(), strict=True
@@ -355,7 +357,7 @@ def test_O8_an_engine_plans_what_this_process_plans(tmp_path: Path, where: str |
     opened = open_place(open_storage(tmp_path))
     here = IcebergTable.open(opened)
     there = IcebergTable.open(opened, planning=Planning(LocalEngine(), SPARK))
-    predicate = tamis.open(tmp_path).scan(where)._predicate
+    predicate = planner_of(tamis.open(tmp_path).scan(where)).predicate
     one, other = here.list_files(predicate, LEVELS), there.list_files(predicate, LEVELS)
     assert one.files.equals(other.files)
     assert one.rows is not None
@@ -376,7 +378,22 @@ def test_a_partition_filter_is_asked_of_the_texts_of_partition_values(tmp_path: 
 def test_the_files_of_a_table_tell_their_partition_values(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "bucket[4]", "xb"), (3, "identity", "s")], [{"x": 1, "s": "é"}, {"x": None, "s": None}])
     found = tamis.open(tmp_path).files().sort_by("path")
-    assert found["partition_values"].to_pylist() == ['{"xb": "0", "s": "é"}', '{"xb": null, "s": null}']
+    assert tamis.open(tmp_path).partition_columns == ("xb", "s")
+    assert found.column_names == ["path", "size", "num_records", "xb", "s"]
+    assert (found["xb"].to_pylist(), found["s"].to_pylist()) == ([0, None], ["é", None])
+    assert (found.schema.field("xb").type, found.schema.field("s").type) == (pa.int32(), pa.string())
+
+
+def test_partition_values_of_files_have_the_types_of_their_transforms(tmp_path: Path) -> None:
+    specs = [[(1, "day", "at_day"), (1, "month", "at_month"), (1, "year", "at_year"), (2, "identity", "own")]]
+    table = IcebergFolder(tmp_path, [field(1, "at", "timestamp"), field(2, "n", "int")], specs=specs)
+    rows = pa.table({"at": pa.array([datetime(2024, 3, 1, 5)], pa.timestamp("us")), "n": pa.array([7], pa.int32())})
+    table.commit(table.data_file("0.parquet", rows))
+    opened = tamis.open(tmp_path)
+    assert opened.partition_columns == ("at_day", "at_month", "at_year", "n")
+    values = {"at_day": date(2024, 3, 1), "at_month": "2024-03", "at_year": 2024, "n": 7}
+    for files in (opened.files(), opened.scan("n = 7").plan("files").files, opened.scan("n = 7").plan().files):
+        assert files.select(list(values)).to_pylist() == [values]
 
 
 def test_other_formats_refuse_what_only_iceberg_has(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import tamis
 from builders.iceberg_tables import IcebergFolder
 from builders.iceberg_values import arrow_type, field
 from builders.values import array_of
+from tamis.scan.scan import planner_of
 
 LONG = "0123456789abcdef"
 
@@ -50,7 +51,7 @@ def test_I3_S1_texts_are_cut_at_16_and_their_bounds_are_no_values(tmp_path: Path
     assert planned(table, f"x = '{LONG}'") == {0, 1}
     for value, count in ((LONG + "1", 1), (LONG, 1), (LONG[:-1] + "g", 1), ("\U0010ffff" * 20, 1), (LONG + "0", 0)):
         assert table.scan(f"x = '{value}'").count() == count, value
-    listing = table.scan(f"x > '{LONG[:-1]}'")._listing
+    listing = planner_of(table.scan(f"x > '{LONG[:-1]}'")).listing
     assert listing.matched is not None
     # A lower bound that was cut is below the value, so that what is above it is above both.
     assert listing.matched.all()

@@ -18,6 +18,7 @@ from builders.iceberg_tables import File, IcebergFolder
 from builders.iceberg_values import arrow_type, field, transformed
 from builders.values import array_of
 from tamis.errors import TamisError
+from tamis.scan.scan import planner_of
 
 PARTITIONS = ("partitions", "manifests")
 
@@ -50,7 +51,7 @@ def planned(table: tamis.Table, where: object, levels: tuple[str, ...] = PARTITI
 
 def whole(table: tamis.Table, where: object) -> set[int]:
     """The numbers of the files that match whole."""
-    listing = table.scan(where)._listing
+    listing = planner_of(table.scan(where)).listing
     assert listing.matched is not None
     paths = listing.files["path"].to_pylist()
     return {int(Path(path).stem) for path, matched in zip(paths, listing.matched, strict=True) if matched}

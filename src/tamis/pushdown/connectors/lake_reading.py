@@ -16,7 +16,8 @@ from tamis.pushdown.connectors.lake_listings import Listings
 from tamis.pushdown.paths import replace_paths
 from tamis.scan.aggregation import aggregate
 from tamis.scan.key_sieve import sieved
-from tamis.scan.scan import Scan
+from tamis.scan.scan import Scan, planner_of
+from tamis.scan.scan_planner import ScanPlanner
 from tamis.scan.top_n import top_rows
 from tamis.tables.source import FileListing
 
@@ -41,7 +42,7 @@ def read_handle(handle: LakeHandle, listings: Listings) -> Iterator[pa.RecordBat
 
 def _read_aggregation(handle: LakeHandle, aggregation: Aggregation) -> Iterator[pa.RecordBatch]:
     where = None if handle.predicate == TRUE else handle.predicate
-    found = aggregate(Scan(handle.source, where), aggregation.keys, aggregation.measures)
+    found = aggregate(ScanPlanner(handle.source, where), aggregation.keys, aggregation.measures)
     yield from pa.table(found.columns, schema=handle.schema).to_batches()
 
 
@@ -56,7 +57,7 @@ def scan_of_rows(handle: LakeHandle, listings: Listings) -> Scan:
 
 def _read_top_rows(scan: Scan, top: TopRows) -> Iterator[pa.RecordBatch]:
     return top_rows(
-        scan,
+        planner_of(scan),
         top.column.column,
         top.count,
         descending=top.descending,

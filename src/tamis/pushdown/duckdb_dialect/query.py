@@ -49,7 +49,7 @@ from tamis.pushdown.embedded import parsing_connection
 from tamis.pushdown.nodes import Filter, Named, Node, Project, Sql, TableScan, walk_plan
 from tamis.pushdown.optimizer import Context, Optimized
 from tamis.pushdown.parameters import Arguments
-from tamis.pushdown.query import Query, Rules, switched_off
+from tamis.pushdown.query import CompiledQuery, Rules, switched_off
 from tamis.pushdown.scopes import Field
 from tamis.pushdown.sql_plan import PlannedQuery
 from tamis.pushdown.sql_sources import Planned, Tables
@@ -59,8 +59,8 @@ _PRUNING_TYPES = (bool, int, float, str, Decimal, date, datetime)
 """Types of parameter values that a scan compares as DuckDB does."""
 
 
-class DuckdbQuery(Query):
-    """A query in DuckDB SQL. It reads nothing until one of its methods requests rows."""
+class DuckdbQuery(CompiledQuery):
+    """A query in DuckDB's language."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class DuckdbQuery(Query):
     @cached_property
     def schema(self) -> pa.Schema:
         if self._syntax.has_data_columns:
-            running = self._run()
+            running = self.run()
             running.close()
             return running.schema
         return columns_of_answer(self.text, self._views, self._context.connectors, self._parameters, self._refusal)
@@ -119,7 +119,10 @@ class DuckdbQuery(Query):
 
     # --- Rows ---------------------------------------------------------------------------------------------------------
 
-    def _run(self) -> RunningDuckdb:
+    def count(self) -> int:
+        return sum(batch.num_rows for batch in self.run().batches())
+
+    def run(self) -> RunningDuckdb:
         plan = self.optimized.plan
         assert isinstance(plan, Sql)
         pairs = zip(self._views, plan.inputs, strict=True)

@@ -1,4 +1,7 @@
-"""Row filters and masks: applied before anything that the user asked for, and silent about what they hide."""
+"""Row filters and masks, applied before anything that the user asked for. Errors and reports do not reveal hidden rows.
+
+`loading` reads policies, `model` holds them, `applying` binds them to tables, `reading` and `scan` apply them to rows.
+"""
 
 from tamis.pushdown.policies.applying import BoundPolicy, apply_policies, bind_policy
 from tamis.pushdown.policies.leakproof import is_leakproof

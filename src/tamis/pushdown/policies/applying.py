@@ -1,9 +1,9 @@
-"""Policies put into plans, below everything that the user asked for.
+"""Policies in plans, below everything that the user asked for.
 
-    TableScan(protects) ─▶ Filter(protects): which rows ─▶ Project(protects): what in place of columns
+    TableScan(protects) ─▶ Filter(protects): the rows ─▶ Project(protects): the masks
 
-Row filters see raw values; masks are one projection after them, and see raw values too, so that no mask depends on
-another. What is wrong with a policy is not told to whoever queries, since that could tell what it hides: it denies.
+Row filters see raw values. Masks are one projection above them and see raw values too, so that no mask depends on
+another. A policy that cannot be applied denies, and the error does not reveal what the policy hides.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tamis.pushdown.symbols import Symbols, is_deterministic, substitute
 from tamis.types import STRING, is_bytes, is_text, type_from_name, type_name, without_views
 
 logger = logging.getLogger("tamis")
-"""Told is why a policy denies: to whoever runs the session, not to whoever queries."""
+"""Logs why a policy denies: for the owner of the session, not for the user who queries."""
 
 
 @dataclass(frozen=True)
 class BoundPolicy:
-    """A policy over the columns of a table: bound, and of the types that the columns have."""
+    """A policy bound to the columns of a table, with masks of the columns' types."""
 
     rows: Expr = TRUE
     masks: Mapping[str, Expr] = field(default_factory=dict)
@@ -44,6 +44,7 @@ class BoundPolicy:
 
     @property
     def restricts(self) -> bool:
+        """Whether it hides anything."""
         return self.rows != TRUE or bool(self.masks)
 
 
@@ -55,23 +56,23 @@ def apply_policies(
     names: Sequence[str],
     doubles: Sequence[Sequence[str]] = (),
 ) -> Node:
-    """A scan with the policies of its table right above it.
+    """Return a scan with the policies of its table directly above it.
 
-    `names` are those that the table is known by, first the one for messages, `doubles` those that it has in databases
-    that are the same one. A table that the principal may read as it is stays as it is; one that he may not read raises
-    AccessDenied.
+    `names` are the table's names, first the one for messages; `doubles` are its names in databases that are the same
+    database. The scan is returned unchanged where the principal may read the whole table. Raise AccessDenied where the
+    principal may not read it.
     """
     table = names[0]
     found = None if policies is None else policies.policy_of(names, principal, doubles)
-    own = _of_connector(connector, scan, principal, table)
+    own = _policy_from_connector(connector, scan, principal, table)
     policy = bind_policy(own if found is None else found & own, connector.columns(scan.handle), table, principal)
     return protected_scan(scan, policy, connector.columns(scan.handle)) if policy.restricts else scan
 
 
 def protected_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> Node:
-    """A scan with a policy that is bound to the columns of its handle."""
+    """Return a scan with a policy that is bound to the columns of its handle."""
     visible = dict(zip(schema.names, (output.name for output in scan.columns), strict=True))
-    # A column of the table may be called like that.
+    # Names for raw columns that no column of the table has.
     symbols_of_plan = Symbols(visible.values())
     raw = {
         name: symbols_of_plan.fresh(f"{symbol} (raw)") if name in policy.masks else symbol
@@ -90,47 +91,49 @@ def protected_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> N
     return node
 
 
-def _of_connector(connector: Connector, scan: TableScan, principal: str | None, table: str) -> TablePolicy:
+def _policy_from_connector(connector: Connector, scan: TableScan, principal: str | None, table: str) -> TablePolicy:
     try:
         rows = connector.additional_filter(scan.handle, principal)
         return TablePolicy(TRUE if rows is None else rows, dict(connector.masks(scan.handle, principal)))
     except AccessDenied:
         raise
     except TamisError:
-        raise AccessDenied(f"the policy of {table} could not be had from its connector") from None
+        raise AccessDenied(f"the connector of {table} could not return its policy") from None
 
 
 # --- Binding --------------------------------------------------------------------------------------------------------
 
 
 def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: str | None) -> BoundPolicy:
-    """A policy bound to the columns of a table; AccessDenied where it does not fit them."""
+    """Bind a policy to the columns of a table. Raise AccessDenied where it is not valid for them."""
     try:
-        rows = _bound(policy.rows, schema, principal)
+        rows = _bind(policy.rows, schema, principal)
         masks = {}
         for name, mask in policy.masks.items():
-            column = resolve(_column(name, schema), schema, table)
+            column = resolve(_parse_column(name, schema), schema, table)
             if len(column.path) > 1:
-                raise _denied(table, f"it masks a field of {column.path[0]!r}, where it can mask only the whole of it")
+                raise _cannot_apply(
+                    table, f"it masks a field of {column.path[0]!r}, and only whole columns can be masked"
+                )
             if column.path[0] in masks:
-                raise _denied(table, "it masks one column twice")
-            masks[column.path[0]] = _of_type(_bound(mask, schema, principal), column.type, table)
+                raise _cannot_apply(table, "it masks one column twice")
+            masks[column.path[0]] = _cast_mask(_bind(mask, schema, principal), column.type, table)
     except AccessDenied:
         raise
     except TamisError as error:
-        logger.info("the policy of %s does not fit its columns: %s", table, error)
-        raise _denied(table, "it does not fit the columns of the table") from None
+        logger.info("the policy of %s is not valid for its columns: %s", table, error)
+        raise _cannot_apply(table, "it is not valid for the columns of the table") from None
     row_type = type_of(rows)
     if row_type is not None and not pa.types.is_boolean(row_type) and not pa.types.is_null(row_type):
-        raise _denied(table, "its row filter is no condition")
+        raise _cannot_apply(table, "its row filter is not a condition")
     if not is_deterministic(and_(rows, *masks.values())):
-        raise _denied(table, "it asks for random values")
-    # Rows are let through that the filter is TRUE of: one that is NULL lets none through.
+        raise _cannot_apply(table, "it is not deterministic")
+    # Only rows for which the filter is TRUE are visible: a filter that is NULL hides all.
     return BoundPolicy(normalise(rows) if rows != NULL else Literal(False, TRUE.type), masks)
 
 
-def _column(name: str, schema: pa.Schema) -> Column:
-    """The column that a policy names: as it is spelled, since fields have no masks, or with back-ticks."""
+def _parse_column(name: str, schema: pa.Schema) -> Column:
+    """Return the column that a policy names: as it is spelled, since fields have no masks, or with back-ticks."""
     if name.casefold() in map(str.casefold, schema.names):
         return Column((name,))
     node = col(name).node
@@ -138,7 +141,7 @@ def _column(name: str, schema: pa.Schema) -> Column:
     return node
 
 
-def _bound(expr: Expr, schema: pa.Schema, principal: str | None) -> Expr:
+def _bind(expr: Expr, schema: pa.Schema, principal: str | None) -> Expr:
     def named(node: Expr) -> Expr:
         if isinstance(node, Call) and not node.args and node.function in ABOUT_THE_PRINCIPAL:
             return Literal(principal, STRING)
@@ -147,10 +150,10 @@ def _bound(expr: Expr, schema: pa.Schema, principal: str | None) -> Expr:
     return bind(stop_clocks(transform(expr, named)), schema)
 
 
-def _of_type(mask: Expr, wanted: pa.DataType | None, table: str) -> Expr:
-    """A mask of the type of its column, so that a query means the same to everybody."""
+def _cast_mask(mask: Expr, wanted: pa.DataType | None, table: str) -> Expr:
+    """Cast a mask to the type of its column, so that a query means the same for every principal."""
     assert wanted is not None
-    target = _plain(wanted)
+    target = _computed_type(wanted)
     if type_of(mask) == target:
         return mask
     if isinstance(mask, Literal):
@@ -160,17 +163,17 @@ def _of_type(mask: Expr, wanted: pa.DataType | None, table: str) -> Expr:
         name = type_name(target)
         if type_from_name(name) == target:
             return Call("cast", (mask, Literal(name, STRING)))
-    raise _denied(table, "a mask is not of the type of its column")
+    raise _cannot_apply(table, "a mask is not of the type of its column")
 
 
-def _plain(data_type: pa.DataType) -> pa.DataType:
-    """The type that values of a column have once they are computed."""
+def _computed_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type that computed values of a column have."""
     if pa.types.is_dictionary(data_type):
-        return _plain(data_type.value_type)
+        return _computed_type(data_type.value_type)
     if is_text(data_type):
         return STRING
     return pa.binary() if is_bytes(data_type) else without_views(data_type)
 
 
-def _denied(table: str, reason: str) -> AccessDenied:
-    return AccessDenied(f"the policy of {table} cannot be applied: {reason}. Whoever wrote it can correct it")
+def _cannot_apply(table: str, reason: str) -> AccessDenied:
+    return AccessDenied(f"the policy of {table} cannot be applied: {reason}. Its author can correct it")

@@ -1,11 +1,11 @@
 """Which of the user's conditions may be tested on rows that a policy hides.
 
-A condition runs below a policy only if nobody can learn anything from it but its value: it never fails, whatever the
-value, and it calls nothing that could. `y = 20 AND 1 / (y - 20) = 0` would tell by an error that there is a hidden 20.
+A condition runs below a policy only if it reveals nothing but its value: neither it nor any function in it ever fails,
+whatever the value. The error of `y = 20 AND 1 / (y - 20) = 0` would reveal that there is a hidden 20.
 
     leakproof   a = 5   a <= 5   a <=> NULL   a IN (1, 2)   a IS NULL   s LIKE 'p%'   flag
                 and AND, OR, NOT of those; `a` is a column, or a field of one, of the type of the literals
-    not         functions, arithmetic, casts, columns compared with columns, anything that is not known here
+    not         functions, arithmetic, casts, columns compared with columns, everything else
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOGIC = frozenset(("and", "or", "not"))
 
 
 def is_leakproof(predicate: Expr) -> bool:
-    """Whether a bound predicate can be tested on any row without telling of it.
+    """Whether a bound predicate can be tested on any row without revealing it.
 
     >>> from tamis import types
     >>> from tamis.expr.nodes import Literal
@@ -30,13 +30,13 @@ def is_leakproof(predicate: Expr) -> bool:
     >>> is_leakproof(Call("<", (y, five))), is_leakproof(Call("<", (Call("+", (y, five)), five)))
     (True, False)
     """
-    has_that_form = fold(predicate, _has_leakproof_form, _conditions)
-    # Without the types of its columns nobody knows what a comparison would convert, and fail at.
-    return has_that_form and can_evaluate(predicate) and not may_fail(predicate)
+    has_leakproof_form = fold(predicate, _has_leakproof_form, _conditions)
+    # Without the types of its columns a comparison might convert a value, and fail.
+    return has_leakproof_form and can_evaluate(predicate) and not may_fail(predicate)
 
 
 def policy_may_fail(expr: Expr) -> bool:
-    """Whether a row filter or a mask may fail on a value, which would tell of the rows that it is asked about."""
+    """Whether a row filter or a mask may fail on a value. The error would reveal hidden rows."""
     return any(
         may_call_fail_on_a_value(node) and not _is_cast_to_text(node) for node in walk(expr) if isinstance(node, Call)
     )

@@ -1,9 +1,9 @@
-"""What a query may name in a session with policies: tables of the session, and functions that look at nothing else.
+"""What a query may name in a session with policies: tables of the session, and functions of their arguments alone.
 
-An engine has functions of its own that go past the session: Spark's `IDENTIFIER('parquet.`path`')` reads the files of a
-table without its policy and `reflect` calls any code, DuckDB's `enable_logging` shows what others ask. Functions that
-return rows are therefore those of a list, whatever an engine adds later; of those that return values, which see nothing
-but their arguments, the few are left out that do see more.
+Engines have functions that bypass the session: Spark's `IDENTIFIER('parquet.`path`')` reads the files of a table
+without its policy, `reflect` calls any code, DuckDB's `enable_logging` shows the queries of others. Table functions are
+therefore allowed by a list, whatever an engine adds later. Scalar functions see only their arguments, and the few
+exceptions are denied by a list.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ ROWS_OF_ARGUMENTS = frozenset((
     "inline_outer", "stack", "json_tuple", "unnest", "variant_explode", "variant_explode_outer", "json_each",
     "json_tree",
 ))  # fmt: skip
-"""Functions that make rows of their arguments alone."""
+"""Table functions whose rows come from their arguments alone."""
 
 SEES_MORE = frozenset((
     "identifier", "table", "stream", "reflect", "try_reflect", "java_method", "getenv", "getvariable",
     "current_setting", "write_log", "query", "query_table", "current_query", "stats", "txid_current", "vector_type",
 ))  # fmt: skip
-"""Functions, wherever they stand, that look at something else than their arguments, or change it."""
+"""Functions that read or change something besides their arguments."""
 
 
 def refuse_to_reach_out(text: str, tree: exp.Expr) -> None:
-    """Raise AccessDenied where a query, as a text and as its tree, names something that no policy is asked about."""
+    """Raise AccessDenied where a query, as text and as tree, names something that policies do not cover."""
     _refuse_unquoted_names(text)
     for node in tree.find_all(exp.Table, exp.Lateral, exp.Anonymous):
         match node:
@@ -42,16 +42,16 @@ def refuse_to_reach_out(text: str, tree: exp.Expr) -> None:
                     raise _denied(node.name)
             case exp.Table():
                 if not all(isinstance(part, exp.Identifier) for part in node.parts):
-                    _check_rows(node.this)
+                    _check_table_function(node.this)
             case _ if not isinstance(node.this, exp.Subquery | exp.Unnest):
-                _check_rows(node.this)
+                _check_table_function(node.this)
 
 
 def _refuse_unquoted_names(text: str) -> None:
     """Raise AccessDenied for a query in which a name between back-ticks would be printed without them.
 
-    Those of types and of units are, and there could be a whole query in one. So every such name is replaced by one that
-    is no word, and that must still be between back-ticks when the query is printed.
+    The names of types and units are printed so, and such a name could contain a whole query. So every quoted name is
+    replaced by one that needs back-ticks, and must still have them when the query is printed.
     """
     tokens = [token for token in SparkCalls().tokenize(text) if token.token_type == TokenType.IDENTIFIER]
     if not tokens:
@@ -60,19 +60,19 @@ def _refuse_unquoted_names(text: str) -> None:
     while mark in text.casefold():
         mark += "_"
     given = {name: f"{mark} {number:06}" for number, name in enumerate(dict.fromkeys(token.text for token in tokens))}
-    pieces, place = [], 0
+    parts, start = [], 0
     for token in tokens:
-        pieces += [text[place : token.start], f"`{given[token.text]}`"]
-        place = token.end + 1
-    printed = text_of(_read("".join([*pieces, text[place:]])))
+        parts += [text[start : token.start], f"`{given[token.text]}`"]
+        start = token.end + 1
+    printed = text_of(_read("".join([*parts, text[start:]])))
     quoted = sum(
         token.token_type == TokenType.IDENTIFIER and token.text.startswith(mark)
         for token in SparkCalls().tokenize(printed)
     )
     if quoted != printed.casefold().count(mark):
         raise AccessDenied(
-            "a name between back-ticks cannot be checked against the policies of the session: leave them away around "
-            "names that are not of columns or tables"
+            "a name between back-ticks cannot be checked against the policies of the session: use back-ticks only for "
+            "columns and tables"
         )
 
 
@@ -84,30 +84,30 @@ def _read(text: str) -> exp.Expr:
 
 
 def refuse_other_tables(read: Iterable[str], given: Collection[str]) -> None:
-    """Raise AccessDenied where a text for an engine reads from something else than its inputs."""
+    """Raise AccessDenied where a text for an engine reads from anything but its inputs."""
     others = sorted(set(read) - set(given))
     if others:
         raise _denied(others[0])
 
 
-_SCHEMAS_OF_THE_SYSTEM = re.compile(r"pg_catalog|information_schema|pg_toast(_temp_\d+)?|pg_temp_\d+", re.IGNORECASE)
+_SYSTEM_SCHEMAS = re.compile(r"pg_catalog|information_schema|pg_toast(_temp_\d+)?|pg_temp_\d+", re.IGNORECASE)
 
 
 def refuse_system_tables(database: str, names: Sequence[str], dialect: str) -> None:
-    """Raise AccessDenied for a table in which a database notes what its tables hold: histograms have raw values.
+    """Raise AccessDenied for a system table: the histograms in it have raw values.
 
-    `names` are those that the table has in the database.
+    `names` are the table's names in the database.
     """
     schemas = (name.rpartition(".")[0] for name in names)
     is_of_sqlite = dialect == "sqlite" and any(name.casefold().startswith("sqlite_") for name in names)
-    if is_of_sqlite or any(map(_SCHEMAS_OF_THE_SYSTEM.fullmatch, schemas)):
+    if is_of_sqlite or any(map(_SYSTEM_SCHEMAS.fullmatch, schemas)):
         raise AccessDenied(
-            f"{database}.{names[0]} is a table of the database's own, which tells of all rows: a session with policies "
-            "does not read it"
+            f"{database}.{names[0]} is a system table, which describes all rows: a session with policies does not read "
+            "it"
         )
 
 
-def _check_rows(tree: exp.Expr) -> None:
+def _check_table_function(tree: exp.Expr) -> None:
     name = tree.name if isinstance(tree, exp.Anonymous) else tree.sql("spark")
     if name.casefold() not in ROWS_OF_ARGUMENTS:
         raise _denied(name)

@@ -1,9 +1,8 @@
 """Rows of a table under a policy, with the policy applied before any engine sees them.
 
-An engine may test conditions in the order that it likes. Were the row filter and the user's conditions in one query,
-DuckDB or Spark might try the user's first, on hidden rows, and fail on one. So what reaches an engine is a stream of
-visible rows with masked values, and what goes wrong on the way is not told: a message about a value, a path or a file
-would tell of what is hidden.
+An engine may test conditions in any order. With the row filter and the user's conditions in one query, DuckDB or Spark
+might test the user's condition first, on hidden rows, and fail on one. So an engine gets a stream of visible rows with
+masked values, and errors on the way are redacted: messages about values, paths or files would reveal what is hidden.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from tamis.scan.residual import Residual
 T = TypeVar("T")
 
 UNREADABLE = (
-    "a table under a policy cannot be read, and why is not told, since that could tell of what the policy hides. "
-    "Whoever may read all of it can find out"
+    "a table under a policy cannot be read. The reason is not shown, since it could reveal what the policy hides: a "
+    "principal who may read all of it gets the reason"
 )
 
 TELLING = (CorruptFile, MissingFile, PartitionLayoutError, StorageError, EvaluationError)
-"""Errors that say which file and what is in it."""
+"""Errors whose messages have paths and values."""
 
 
 def is_protected(node: Node) -> bool:
-    """Whether `protected_batches` reads a node: the scan of a table under a policy, or what applies the policy."""
+    """Whether `protected_batches` reads a node: the scan of a table under a policy, or a step that applies it."""
     match node:
         case TableScan(protects=True):
             return True
@@ -55,19 +54,21 @@ def is_protected(node: Node) -> bool:
 
 
 def check_protected(plan: Node) -> None:
-    """Raise where a policy would be applied by an engine, among the user's conditions: no rule may bring that about."""
+    """Raise where an engine would apply a policy among the user's conditions: no rule may cause that."""
     waiting = [plan]
     while waiting:
         node = waiting.pop()
         if is_protected(node):
             continue
         if isinstance(node, Filter | Project) and node.protects:
-            raise AccessDenied("a policy cannot be applied before the rest of the query: report the query")
+            raise AccessDenied(
+                "a policy cannot be applied before the rest of the query. This is a defect of Tamis: please report it"
+            )
         waiting += sources_of(node)
 
 
 def protected_schema(node: Node, connectors: Mapping[str, Connector]) -> pa.Schema:
-    """The columns of `protected_batches`, under the names of the node's outputs."""
+    """Return the columns of `protected_batches`, under the names of the node's outputs."""
     match node:
         case TableScan():
             given = connectors[node.connector].columns(node.handle)
@@ -78,7 +79,7 @@ def protected_schema(node: Node, connectors: Mapping[str, Connector]) -> pa.Sche
             below = protected_schema(node.source, connectors)
             return pa.schema([pa.field(output.name, _type(output.expr, below)) for output in node.outputs])
         case _:
-            raise TypeError(f"{type(node).__name__} is no part of a protected scan")
+            raise TypeError(f"{type(node).__name__} is not part of a protected scan")
 
 
 def _type(expr: Expr, schema: pa.Schema) -> pa.DataType:
@@ -93,16 +94,16 @@ def _type(expr: Expr, schema: pa.Schema) -> pa.DataType:
 
 
 def protected_batches(node: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
-    """The rows of a protected scan that may be seen, as they may be seen, batch by batch."""
+    """Yield the visible rows of a protected scan, with masked values."""
     with silence():
         batches = _batches(node, connectors)
     yield from in_silence(batches)
 
 
 def in_silence(batches: Iterator[T]) -> Iterator[T]:
-    """What an iterator gives, which does not tell why where it fails."""
+    """Yield from an iterator, and redact its errors."""
     while True:
-        # What the consumer does with a batch is his own affair, also where it fails.
+        # Errors of the consumer are not redacted.
         with silence():
             batch = next(batches, None)
         if batch is None:
@@ -112,44 +113,44 @@ def in_silence(batches: Iterator[T]) -> Iterator[T]:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """What fails within does not tell why."""
+    """Replace errors by one that reveals nothing."""
     try:
         yield
     except AccessDenied:
         raise
-    except Exception:  # noqa: BLE001 - whatever failed, and however, what it says may be about a hidden row
+    except Exception:  # noqa: BLE001 - the message of any error may be about a hidden row
         raise TableError(UNREADABLE) from None
 
 
 def _batches(node: Node, connectors: Mapping[str, Connector]) -> Iterator[pa.RecordBatch]:
     match node:
         case TableScan():
-            return _scanned(node, connectors[node.connector])
+            return _read_scan(node, connectors[node.connector])
         case Filter():
-            return _filtered(_batches(node.source, connectors), node)
+            return _filter_batches(_batches(node.source, connectors), node)
         case Project():
             projection = Projection(node.outputs, protected_schema(node, connectors))
             return map(projection, _batches(node.source, connectors))
         case Limit():
-            return _limited(_batches(node.source, connectors), node)
+            return _limit_batches(_batches(node.source, connectors), node)
         case _:
-            raise TypeError(f"{type(node).__name__} is no part of a protected scan")
+            raise TypeError(f"{type(node).__name__} is not part of a protected scan")
 
 
-def _scanned(scan: TableScan, connector: Connector) -> Iterator[pa.RecordBatch]:
+def _read_scan(scan: TableScan, connector: Connector) -> Iterator[pa.RecordBatch]:
     names = [output.name for output in outputs_of(scan)]
     for batch in connector.read(scan.handle):
-        # Rows without columns may come with one that says how many there are.
+        # Rows without columns may come with one column that carries their number.
         yield batch.rename_columns(names) if names else batch.select([])
 
 
-def _filtered(batches: Iterator[pa.RecordBatch], node: Filter) -> Iterator[pa.RecordBatch]:
+def _filter_batches(batches: Iterator[pa.RecordBatch], node: Filter) -> Iterator[pa.RecordBatch]:
     residual = Residual(conjuncts_of(node.predicate))
     for batch in batches:
         yield residual.filter(batch)
 
 
-def _limited(batches: Iterator[pa.RecordBatch], node: Limit) -> Iterator[pa.RecordBatch]:
+def _limit_batches(batches: Iterator[pa.RecordBatch], node: Limit) -> Iterator[pa.RecordBatch]:
     skipped, remaining = node.offset, node.count
     for batch in batches:
         kept = batch.slice(skipped, remaining)

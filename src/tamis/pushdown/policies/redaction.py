@@ -1,8 +1,8 @@
-"""What may be shown of a plan under policies: what the user asked for, and nothing of what they hide.
+"""Redacted plans: what the user asked for, without what policies hide.
 
-Which rules applied and what scans would read follows from statistics of all rows, hidden ones included: that a filter
-could be dropped tells that all rows satisfy it. So of a query over a table under a policy only the plan as it was asked
-for is shown, without the policies' own conditions.
+The rules that applied, and what scans would read, follow from the statistics of all rows, hidden rows included: a
+filter that was dropped reveals that all rows satisfy it. So only the plan before the rules is shown for a query over a
+table under a policy, without the conditions of the policies.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from tamis.pushdown.connector import Connector
 from tamis.pushdown.nodes import Filter, Node, Project, TableScan, outputs_of, transform_up, walk_plan
 
-SILENCE = "A table is under a policy: what is read of it, and which rules apply, is not told."
+SILENCE = "A table is under a policy: what is read of it, and which rules apply, is not shown."
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenHandle:
-    """In place of a handle that would tell what a policy makes it read."""
+    """Replaces a handle, whose description would reveal a policy."""
 
     def __repr__(self) -> str:
         return "under a policy"
@@ -30,9 +30,9 @@ def is_silent(plan: Node) -> bool:
 
 
 def visible_plan(plan: Node) -> Node:
-    """A plan, as it was before the rules, without the policies that are in it."""
+    """Return a plan from before the rules without its policies."""
 
-    def shown(node: Node) -> Node:
+    def redact(node: Node) -> Node:
         match node:
             case TableScan(protects=True):
                 return replace(node, handle=HiddenHandle())
@@ -43,9 +43,9 @@ def visible_plan(plan: Node) -> Node:
             case _:
                 return node
 
-    return transform_up(plan, shown)
+    return transform_up(plan, redact)
 
 
 def describe_scan(scan: TableScan, connectors: Mapping[str, Connector]) -> str:
-    """What a scan reads, in a line for people, where that may be told."""
+    """Return a line about what a scan reads; a redacted one for a table under a policy."""
     return repr(HiddenHandle()) if scan.protects else connectors[scan.connector].describe(scan.handle)

@@ -1,4 +1,4 @@
-"""Values of any expressions for the rows of a batch: by Arrow where it knows the functions, else by DuckDB."""
+"""Values of expressions for the rows of a batch: by Arrow where it has the functions, else by DuckDB."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _EACH_ROW = "each row"
 
 
 class Projection:
-    """Some expressions, computed for batch after batch as columns of one schema. Any number of threads may use it."""
+    """Computes expressions for batches, as columns of one schema. Any number of threads may use it."""
 
     def __init__(self, outputs: Sequence[Named], schema: pa.Schema) -> None:
         self._schema = schema
-        others = [output for output in outputs if not _is_of_arrow(output.expr)]
-        self._columns = [_column(output.expr) if _is_of_arrow(output.expr) else None for output in outputs]
+        others = [output for output in outputs if not _has_arrow_kernels(output.expr)]
+        self._columns = [_make_reader(output.expr) if _has_arrow_kernels(output.expr) else None for output in outputs]
         self._engine = _Engine([output.expr for output in others]) if others else None
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -34,15 +34,15 @@ class Projection:
         arrays = [next(computed) if column is None else column(batch) for column in self._columns]
         if not arrays:
             return batch.select([])
-        typed = [_of_type(array, field.type) for array, field in zip(arrays, self._schema, strict=True)]
+        typed = [_cast(array, field.type) for array, field in zip(arrays, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(typed, schema=self._schema)
 
 
-def _is_of_arrow(expr: Expr) -> bool:
+def _has_arrow_kernels(expr: Expr) -> bool:
     return isinstance(expr, Column) or can_evaluate(expr)
 
 
-def _column(expr: Expr) -> Callable[[pa.RecordBatch], pa.Array]:
+def _make_reader(expr: Expr) -> Callable[[pa.RecordBatch], pa.Array]:
     if not isinstance(expr, Column):
         return Evaluator(expr)
     name, *fields = expr.path
@@ -51,12 +51,12 @@ def _column(expr: Expr) -> Callable[[pa.RecordBatch], pa.Array]:
     return lambda batch: pc.struct_field(batch.column(name), fields)
 
 
-def _of_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+def _cast(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     return array if array.type == data_type else pc.cast(array, data_type)
 
 
 class _Engine:
-    """Expressions that Arrow has no kernels for."""
+    """Computes expressions for which Arrow has no kernels, with DuckDB."""
 
     def __init__(self, expressions: Sequence[Expr]) -> None:
         from tamis.scan.embedded import duckdb_sql

@@ -1,10 +1,10 @@
-"""Plain functions over a Delta table, for whoever plans by himself: they run in a thread or on a Spark worker.
+"""Plain functions over a Delta table, for programs with planners of their own: in threads or in Spark executors.
 
-`snapshot_info` tells what a version is made of. The parts of its checkpoint and the commits after it can then be read
-anywhere, in any order; what commits add or remove replaces what parts say of the same file. `list_files` does all of it
-in one process. Filters are of the texts of partition values, as `PartitionFilter` describes, and are asked before
-anything else of a file is read or built. Filters and partition values have the logical names of columns, also where
-the log has physical ones (column mapping).
+`snapshot_info` returns the files of a version's log. The parts of its checkpoint and the commits after it can then be
+read anywhere, in any order; the actions of commits replace those of parts for the same file. `list_files` does all of it
+in one process. Filters compare the texts of partition values, as `PartitionFilter` describes, and are evaluated before
+the other columns of a file are read. Filters and partition values have logical column names, also where the log has
+physical names (column mapping).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import CorruptFile, InvalidArgument, MissingFile, wrong_argument
+from tamis.errors import CorruptFile, InvalidArgument, MissingFile, suggest_arguments, wrong_argument
 from tamis.expr.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
@@ -35,7 +35,7 @@ from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.map_json import map_to_json
 
 FILE_SCHEMA = FILE_COLUMNS.append(pa.field("has_deletion_vector", pa.bool_()))
-"""`path` is as in the log, percent-encoded; `modification_time` in ms; `partition_values` as JSON, by logical names."""
+"""`path` is percent-encoded, as in the log; `modification_time` is in ms; `partition_values` is JSON by logical names."""
 
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "stats", "stats_parsed", "deletion_vector")
 
@@ -44,30 +44,31 @@ Uri = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """What a version of a table is made of. Paths are below the table's folder, sizes are in bytes."""
+    """The log files of a version. Paths are below the table's folder, sizes are in bytes."""
 
     version: int
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     checkpoint_parts: tuple[str, ...]
-    """The Parquet files, sidecars included, that hold the files of the checkpoint."""
+    """The Parquet files of the checkpoint, sidecars included."""
     checkpoint_part_sizes: tuple[int, ...]
     commits: tuple[str, ...]
-    """What came after the checkpoint, from old to new."""
+    """The commits after the checkpoint, oldest first."""
     commit_sizes: tuple[int, ...]
     physical_names: Mapping[str, str]
-    """Logical column name to physical column name, for every top-level column: the log's partition values, statistics
-    and the data files use the physical one. They are the same where the table maps no columns."""
+    """The physical name of every top-level column by its logical name. The log's partition values, statistics and data
+    files have physical names. Both are the same without column mapping."""
 
 
+@suggest_arguments("tamis.delta.snapshot_info")
 def snapshot_info(
     uri: Uri,
+    *,
     version: int | None = None,
     timestamp: datetime | str | None = None,
-    *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> SnapshotInfo:
-    """The newest version of a table, a certain one, or that of a moment."""
+    """Return the log files of a version: the newest, the given one, or the one at a timestamp."""
     snapshot = Snapshot.load(open_storage(uri, storage_options), version, timestamp)
     parts = [part.file for part in snapshot.parts() if part.file is not None]
     root = f"{snapshot.storage.root.rstrip('/')}/"
@@ -88,22 +89,25 @@ def _physical_names(metadata: TableMetadata) -> dict[str, str]:
     return {each.name: each.physical_name for each in metadata.fields}
 
 
+@suggest_arguments("tamis.delta.list_files")
 def list_files(
     uri: Uri,
-    version: int | None = None,
     filter: PartitionFilter | None = None,
     *,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.RecordBatch:
-    """The live files of a version that the filter keeps: the columns are `FILE_SCHEMA`."""
+    """Return the live files of a version that the filter keeps: the columns are `FILE_SCHEMA`."""
     check_partition_filter(filter)
-    snapshot = Snapshot.load(open_storage(uri, storage_options), version)
+    snapshot = Snapshot.load(open_storage(uri, storage_options), version, timestamp)
     names = _PartitionNames.of_metadata(snapshot.metadata, f"'{snapshot.storage.uri}'")
     filter = names.resolve(filter)
     batches = (batch for part in snapshot.parts() for batch in part.read(_COLUMNS))
-    return _one_batch([_described(batch, filter, names) for batch in batches])
+    return _concat_batches([_describe_files(batch, filter, names) for batch in batches])
 
 
+@suggest_arguments("tamis.delta.read_checkpoint_part")
 def read_checkpoint_part(
     uri: Uri,
     part: str,
@@ -112,10 +116,10 @@ def read_checkpoint_part(
     snapshot: SnapshotInfo | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.RecordBatch:
-    """The files that a part of a checkpoint adds and the filter keeps, whatever later commits say of them.
+    """Return the files that a part of a checkpoint adds and the filter keeps, even if later commits remove them.
 
-    `part` is a path that `snapshot_info(…).checkpoint_parts` has. `snapshot` is that `snapshot_info(…)`: it knows the
-    names of the partition columns. Without it the log is read for those of the newest version.
+    `part` is a path in `snapshot_info(…).checkpoint_parts`. `snapshot` is that `snapshot_info(…)`, for the names of the
+    partition columns. Without it the log is read for those of the newest version.
     """
     check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
@@ -124,12 +128,13 @@ def read_checkpoint_part(
     filter = names.resolve(filter)
     if not part.endswith(".parquet"):
         lines = read_actions(storage, [file])
-        added = reconcile(decode_file_actions(lines, _logged_names(lines)), lines).added
-        return _one_batch([_described(batch, filter, names) for batch in added.to_batches()])
+        added = reconcile(decode_file_actions(lines, _find_partition_names(lines)), lines).added
+        return _concat_batches([_describe_files(batch, filter, names) for batch in added.to_batches()])
     batches = read_part(storage, file.path, _COLUMNS, size=file.size, modified_ns=file.modified_ns)
-    return _one_batch([_described(batch, filter, names) for batch in batches])
+    return _concat_batches([_describe_files(batch, filter, names) for batch in batches])
 
 
+@suggest_arguments("tamis.delta.read_post_checkpoint_changes")
 def read_post_checkpoint_changes(
     uri: Uri,
     commits: Sequence[str],
@@ -138,10 +143,10 @@ def read_post_checkpoint_changes(
     snapshot: SnapshotInfo | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """What commits add and the filter keeps, and what they remove, whatever its partition: a pair of batches.
+    """Return two batches: the files that commits add and the filter keeps, and the files that they remove.
 
-    `commits` are paths that `snapshot_info(…).commits` has, from old to new; of a file that they speak of several times
-    the newest holds. `snapshot` is that `snapshot_info(…)`, as for `read_checkpoint_part`.
+    `commits` are paths in `snapshot_info(…).commits`, oldest first; of several actions on one file the newest counts.
+    The filter does not apply to removed files. `snapshot` is that `snapshot_info(…)`, as for `read_checkpoint_part`.
     """
     check_partition_filter(filter)
     if isinstance(commits, str) or not isinstance(commits, Iterable):
@@ -151,16 +156,16 @@ def read_post_checkpoint_changes(
     names = _PartitionNames.of(storage, snapshot)
     filter = names.resolve(filter)
     lines = read_actions(storage, files)
-    actions = decode_file_actions(lines, _logged_names(lines))
+    actions = decode_file_actions(lines, _find_partition_names(lines))
     changes = reconcile(actions, lines)
     removed = actions.filter(pc.invert(actions["is_add"])).select(changes.added.column_names)
-    added = _one_batch([_described(batch, filter, names) for batch in changes.added.to_batches()])
-    return added, _one_batch([_described(batch, None, names) for batch in removed.to_batches()])
+    added = _concat_batches([_describe_files(batch, filter, names) for batch in changes.added.to_batches()])
+    return added, _concat_batches([_describe_files(batch, None, names) for batch in removed.to_batches()])
 
 
 @dataclass(frozen=True, slots=True)
 class _PartitionNames:
-    """The partition columns of a table by their logical names, with the physical ones that the log has."""
+    """The physical names of partition columns by their logical names."""
 
     table: str
     physical: Mapping[str, str]
@@ -183,7 +188,7 @@ class _PartitionNames:
         return None if filter is None else resolve_columns(filter, tuple(self.physical), self.table)
 
     def logical(self, values: pa.MapArray) -> pa.MapArray:
-        """Partition values of the log by logical names."""
+        """Return partition values of the log with logical names."""
         if all(physical == name for name, physical in self.physical.items()):
             return values
         known = pa.array(list(self.physical.values()), pa.string())
@@ -195,22 +200,22 @@ class _PartitionNames:
 def _log_file(storage: Storage, name: str) -> LogFile:
     parts = name.split("/") if isinstance(name, str) else []
     if len(parts) < 2 or parts[0] != FOLDER or ".." in parts:
-        raise InvalidArgument(f"{name!r} is no file of the log: give a path that snapshot_info(…) has, {FOLDER}/…")
+        raise InvalidArgument(f"{name!r} is not a file of the log: give a path of snapshot_info(…), {FOLDER}/…")
     path = f"{storage.root.rstrip('/')}/{name}"
     found = find_file(storage, path)
     if found is None:
-        raise MissingFile(f"the file '{storage.place(path)}' of the log is gone")
+        raise MissingFile(f"the file '{storage.place(path)}' of the log does not exist: call snapshot_info(…) again")
     return LogFile(path, found.size, found.modified_ns, 0, 0)
 
 
-def _described(batch: pa.RecordBatch, filter: PartitionFilter | None, names: _PartitionNames) -> pa.RecordBatch:
-    """The columns of `FILE_SCHEMA` for the files that the filter keeps; its columns are logical names."""
-    values = names.logical(_empty_as_null(batch.column("partition_values")))
+def _describe_files(batch: pa.RecordBatch, filter: PartitionFilter | None, names: _PartitionNames) -> pa.RecordBatch:
+    """Return the columns of `FILE_SCHEMA` for the files that the filter keeps. The filter has logical names."""
+    values = names.logical(_replace_empty_texts(batch.column("partition_values")))
     if filter is not None:
         if values.null_count:
             raise CorruptFile(
-                f"the log adds {batch.column('path')[values.is_null().index(True).as_py()]} without texts of its "
-                "partition values, which a PartitionFilter compares"
+                f"the log adds {batch.column('path')[values.is_null().index(True).as_py()]} without partition "
+                "values, which a PartitionFilter compares"
             )
         kept = filter.evaluate(values)
         if kept.true_count < batch.num_rows:
@@ -234,14 +239,14 @@ _PARTITION_VALUES = r'"partitionValues"\s*:\s*(?P<values>\{[^{}]*\})'
 _VALUE = r':\s*(?:"(?:[^"\\]|\\.)*"|[^",{}\s]+)'
 
 
-def _logged_names(lines: ActionLines) -> list[str]:
-    """The physical names of partition values in commits. Most lines have the same, so few are looked into."""
+def _find_partition_names(lines: ActionLines) -> list[str]:
+    """Return the physical names of partition values in commits. Most lines have the same, so few are parsed."""
     found: dict[str, None] = {}
     for run in lines.about_files:
         is_add = np.flatnonzero(np.asarray(pc.match_substring_regex(run.texts, r'^\s*\{\s*"add"')))
         texts = run.texts.take(pa.array(is_add))
         values = pc.struct_field(pc.extract_regex(texts, _PARTITION_VALUES), "values")
-        # A brace inside of a value hides where the values end.
+        # A brace inside a value hides the end of the values.
         hidden = set(np.flatnonzero(np.asarray(values.is_null())).tolist())
         shapes = pc.replace_substring_regex(values, _VALUE, ":0")
         first = pc.index_in(shapes, value_set=pc.drop_null(pc.unique(shapes)))
@@ -253,17 +258,17 @@ def _logged_names(lines: ActionLines) -> list[str]:
     return list(found)
 
 
-def _empty_as_null(values: pa.MapArray) -> pa.MapArray:
-    """An empty text is NULL as a partition value, whatever the type."""
+def _replace_empty_texts(values: pa.MapArray) -> pa.MapArray:
+    """Replace empty texts by NULL, which they mean as partition values of any type."""
     items = values.items
     if not pc.any(pc.equal(items, ""), min_count=0).as_py():
         return values
-    mended = pc.if_else(pc.equal(items, ""), pa.scalar(None, items.type), items)
+    replaced = pc.if_else(pc.equal(items, ""), pa.scalar(None, items.type), items)
     mask = values.is_null() if values.null_count else None
-    return pa.MapArray.from_arrays(values.offsets, values.keys, mended, mask=mask)
+    return pa.MapArray.from_arrays(values.offsets, values.keys, replaced, mask=mask)
 
 
-def _one_batch(batches: Collection[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat_batches(batches: Collection[pa.RecordBatch]) -> pa.RecordBatch:
     if not batches:
         return pa.record_batch([pa.array([], field.type) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
     return pa.concat_batches(list(batches))

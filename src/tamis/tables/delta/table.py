@@ -166,7 +166,7 @@ class DeltaTable:
         newest = self.snapshot.refresh()
         return self if newest is self.snapshot else replace(self, snapshot=newest)
 
-    def at(self, version: str | None = None, timestamp: str | None = None) -> DeltaTable:
+    def at(self, version: str | None = None, timestamp: datetime | str | None = None) -> DeltaTable:
         if version is not None and not version.isdecimal():
             raise InvalidArgument(f"a version of a Delta table is a number, not {version!r}")
         wanted = None if version is None else int(version)

@@ -1,7 +1,7 @@
-"""Plain functions over a Hive-style table, for whoever plans by himself: they run in a thread or on a Spark worker.
+"""Plain functions over a Hive-style table, for programs with planners of their own: in threads or in Spark executors.
 
-First `table_info` tells the directories that a filter keeps, then `list_partition_files` lists them, anywhere and in
-any order. Filters are of the texts of partition values, as `PartitionFilter` describes.
+`table_info` returns the directories that a filter keeps. `list_partition_files` lists their files, anywhere and in any
+order. Filters compare the texts of partition values, as `PartitionFilter` describes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, TableNotFound, with_article, wrong_argument
+from tamis.errors import InvalidArgument, TableNotFound, suggest_arguments, with_article, wrong_argument
 from tamis.expr.partition_filter import PartitionFilter, resolve_columns
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
@@ -32,7 +32,7 @@ from tamis.tables.hive.tree import DirectoryTree
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table as its directories and one of its files tell it.
+    """The schema, partition columns and directories of a table.
 
     `directories` has a row for each leaf directory: its `path` below the table's root (empty for a table without
     partitions), then the text of every partition column, null for NULL.
@@ -43,6 +43,7 @@ class TableInfo:
     directories: pa.Table
 
 
+@suggest_arguments("tamis.hive.table_info")
 def table_info(
     uri: str | os.PathLike[str],
     filter: PartitionFilter | None = None,
@@ -51,7 +52,7 @@ def table_info(
     storage_options: Mapping[str, Any] | None = None,
     int96: Int96 = "instant",
 ) -> TableInfo:
-    """Schema, partition columns and the directories that the filter keeps; what it rejects is not listed.
+    """Return the schema, the partition columns and the directories that the filter keeps. Others are not listed.
 
     `int96` is that of `tamis.open`.
     """
@@ -69,7 +70,7 @@ def table_info(
     directories = layout.directories(keep_raw=None if filter is None else known_parts(filter, columns))
     relative = _last_names(directories.paths, len(columns))
     rows = pa.table([relative, *directories.raw.columns], names=["path", *columns])
-    if filter is not None and not columns and not _keeps(filter, {}):
+    if filter is not None and not columns and not _is_kept(filter, {}):
         rows = rows.slice(0, 0)
     return TableInfo(with_partition_columns(data_schema, layout.partition_schema), columns, rows)
 
@@ -88,12 +89,13 @@ def _check_filter(filter: object) -> None:
 
 
 def _last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
-    """The last names of each path. Not every file system spells the root of what it lists as it was asked."""
+    """Return the last names of each path. A file system may spell the root otherwise than it was given."""
     if count == 0:
         return pa.repeat(pa.scalar("", pa.string()), len(paths))
     return pc.struct_field(pc.extract_regex(paths, rf"(?P<path>[^/]+(?:/[^/]+){{{count - 1}}})$"), "path")
 
 
+@suggest_arguments("tamis.hive.list_partition_files")
 def list_partition_files(
     uri: str | os.PathLike[str],
     directory: str,
@@ -101,19 +103,19 @@ def list_partition_files(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.RecordBatch:
-    """The data files of one leaf directory (a `path` of `table_info`), ordered by path; none if the filter rejects it.
+    """Return the data files of one leaf directory, ordered by path; none if the filter rejects it.
 
-    Columns: `path` in the file system, `size`, `modification_time` in ms, `num_records` (-1: a directory does not
-    tell), `partition_values` as JSON.
+    `directory` is a `path` of `table_info(…).directories`. Columns: `path` in the file system, `size`,
+    `modification_time` in ms, `num_records` (-1: unknown without footers), `partition_values` as JSON.
     """
     _check_filter(filter)
     storage = open_storage(uri, storage_options)
     if not isinstance(directory, str):
         raise wrong_argument("directory", "a path of table_info(…).directories", directory)
-    values = _partition_values(directory)
-    if filter is not None and not _keeps(resolve_columns(filter, values, f"'{storage.uri}'"), values):
-        return _no_files()
-    files = _files_of(storage, directory.removesuffix("/") if values else "")
+    values = _parse_directory(directory)
+    if filter is not None and not _is_kept(resolve_columns(filter, values, f"'{storage.uri}'"), values):
+        return _empty_batch()
+    files = _list_files(storage, directory.removesuffix("/") if values else "")
     files = files.take(pc.sort_indices(files["path"]))
     milliseconds = pc.fill_null(pc.divide(files["modified_ns"].combine_chunks(), 1_000_000), UNKNOWN)
     return pa.record_batch(
@@ -128,51 +130,51 @@ def list_partition_files(
     )
 
 
-def _files_of(storage: Storage, directory: str) -> pa.Table:
+def _list_files(storage: Storage, directory: str) -> pa.Table:
     path = f"{storage.root}/{directory}" if directory else storage.root
     tree = DirectoryTree(storage)
     try:
         deeper = tree.children([path]).partitions["path"]
     except TableNotFound:
-        return _single_file(storage)
+        return _find_single_file(storage)
     if len(deeper):
         raise InvalidArgument(
-            f"'{storage.place(path)}' is no leaf directory: it holds '{storage.place(deeper[0].as_py())}'. "
-            "Give a path that table_info(…).directories has"
+            f"'{storage.place(path)}' is not a leaf directory: it has '{storage.place(deeper[0].as_py())}'. "
+            "Give a path of table_info(…).directories"
         )
     return leaf_files(tree, pa.array([path], pa.string()), descend=bool(directory))
 
 
-def _single_file(storage: Storage) -> pa.Table:
+def _find_single_file(storage: Storage) -> pa.Table:
     file = find_file(storage, storage.root)
     if file is None:
         raise nothing_at(storage)
     return file_table([file])
 
 
-def _no_files() -> pa.RecordBatch:
+def _empty_batch() -> pa.RecordBatch:
     return pa.record_batch([pa.array([], field.type) for field in FILE_COLUMNS], schema=FILE_COLUMNS)
 
 
-def _partition_values(directory: str) -> dict[str, str | None]:
-    """The partition values that the path of a directory tells; none for the table's root, which is empty or `.`.
+def _parse_directory(directory: str) -> dict[str, str | None]:
+    """Return the partition values in the path of a directory; none for the table's root, which is empty or `.`.
 
-    Only `column=value` names lead down a table, so nothing else is taken: no `..`, encoded or not, no absolute
-    path, nothing that could mean a place outside the table.
+    Only `column=value` names are accepted: no `..`, encoded or not, no absolute path, nothing that could lead out of
+    the table.
     """
     if directory in ("", "."):
         return {}
     parts = [split_directory_name(name) for name in directory.removesuffix("/").split("/")]
     values = {part[0]: part[1] for part in parts if part is not None and part[0]}
-    # A backslash is a character of a name here, and divides names elsewhere.
+    # A backslash is part of a name here, but separates names on other systems.
     if len(values) != len(parts) or "\0" in directory or ".." in re.split(r"[\\/]", directory):
         raise InvalidArgument(
-            f"{directory!r} is no partition directory: give a path below the table's root, such as "
-            "'region=eu/day=2024-03-01', as table_info(…).directories has them"
+            f"{directory!r} is not a partition directory: give a path below the table's root, such as "
+            "'region=eu/day=2024-03-01', from table_info(…).directories"
         )
     return values
 
 
-def _keeps(partition_filter: PartitionFilter, values: Mapping[str, str | None]) -> bool:
+def _is_kept(partition_filter: PartitionFilter, values: Mapping[str, str | None]) -> bool:
     row = pa.array([values], pa.struct([(column, pa.string()) for column in values]))
     return bool(partition_filter.evaluate(row)[0].as_py())

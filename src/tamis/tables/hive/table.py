@@ -90,6 +90,7 @@ class HiveTable:
                 replace(storage, open_files=OpenFiles()),
                 partitioning,
                 merge_schema=merge_schema,
+                int96=int96,
                 planning=planning,
                 find_index=find_index,
             )

@@ -1,9 +1,8 @@
-"""Plain functions over an Iceberg table, for whoever plans by himself: they run in a thread or on a Spark worker.
+"""Plain functions over an Iceberg table, for programs with planners of their own: in threads or in Spark executors.
 
-`snapshot_info` tells what a snapshot is made of. Its manifests can then be read anywhere, in any order. `list_files`
-does all of it in one process. Filters are of the texts of partition values, as `PartitionFilter` describes, by the
-names of partition fields or of the columns whose values they have, and are asked before anything else of a file is
-built.
+`snapshot_info` returns the manifests of a snapshot. They can then be read anywhere, in any order. `list_files` does all
+of it in one process. Filters compare the texts of partition values, as `PartitionFilter` describes, by the names of
+partition fields or of identity-partitioned columns, and are evaluated before the other columns of a file are built.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, suggest_arguments
 from tamis.expr.partition_filter import PartitionFilter, check_partition_filter
 from tamis.io.storage import open_storage
 from tamis.io.threads import run_in_threads
@@ -43,36 +42,37 @@ FILE_SCHEMA = pa.schema(
         ("snapshot_id", types.LONG),
     ]
 )
-"""`path` is where the file lies, also where the table was moved; `partition_values` are JSON; `content_type` is `data`,
-`position_deletes` or `equality_deletes`; `snapshot_id` is of the snapshot that added the file. Numbers that nobody
-knows are -1."""
+"""`path` is the current location of the file, also of a table that was moved; `partition_values` are JSON;
+`content_type` is `data`, `position_deletes` or `equality_deletes`; `snapshot_id` is that of the snapshot that added the
+file. Unknown numbers are -1."""
 
 CONTENT_TYPES = ("data", "position_deletes", "equality_deletes")
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """What a snapshot of a table is made of. Paths are in the table's file system, sizes are in bytes."""
+    """The manifests of a snapshot. Paths are in the table's file system, sizes are in bytes."""
 
     snapshot_id: int | None
     schema: pa.Schema
     manifests: tuple[str, ...]
-    """Those that may hold live files: of data, then of deletes."""
+    """The manifests that may have live files: data manifests, then delete manifests."""
     manifest_sizes: tuple[int, ...]
 
 
+@suggest_arguments("tamis.iceberg.snapshot_info")
 def snapshot_info(
     uri: Uri,
+    *,
     snapshot_id: int | None = None,
     ref: str | None = None,
     timestamp: datetime | str | None = None,
-    *,
     storage_options: Mapping[str, Any] | None = None,
     catalog: object = None,
     relocate: bool = True,
     allow_outside: bool = False,
 ) -> SnapshotInfo:
-    """The current snapshot of a table, a certain one, that of a branch or a tag, or that of a moment."""
+    """Return the manifests of a snapshot: the current one, or by its id, by a branch or tag, or at a timestamp."""
     table = _open(uri, storage_options, catalog, relocate, allow_outside, snapshot_id, ref, timestamp)
     manifests = table.manifests.table.sort_by("content")
     return SnapshotInfo(
@@ -80,11 +80,12 @@ def snapshot_info(
     )
 
 
+@suggest_arguments("tamis.iceberg.list_files")
 def list_files(
     uri: Uri,
-    snapshot_id: int | None = None,
     filter: PartitionFilter | None = None,
     *,
+    snapshot_id: int | None = None,
     ref: str | None = None,
     timestamp: datetime | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -92,20 +93,21 @@ def list_files(
     relocate: bool = True,
     allow_outside: bool = False,
 ) -> pa.RecordBatch:
-    """The live data and delete files of a snapshot that the filter keeps: the columns are `FILE_SCHEMA`."""
+    """Return the live data and delete files of a snapshot that the filter keeps: the columns are `FILE_SCHEMA`."""
     check_partition_filter(filter)
     table = _open(uri, storage_options, catalog, relocate, allow_outside, snapshot_id, ref, timestamp)
     from tamis.tables.iceberg.files import Manifest
 
     manifests = Manifest.all_of(table.manifests.table.sort_by("content"))
-    filters = _filters(table, filter)
-    found = run_in_threads(lambda each: _read(table, each, filters), manifests, table.storage.threads)
-    return _one_batch(found)
+    filters = _resolve_filters(table, filter)
+    found = run_in_threads(lambda each: _read_manifest(table, each, filters), manifests, table.storage.threads)
+    return _concat_batches(found)
 
 
+@suggest_arguments("tamis.iceberg.read_manifest_file")
 def read_manifest_file(
     uri: Uri,
-    path: str,
+    manifest: str,
     filter: PartitionFilter | None = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
@@ -113,19 +115,19 @@ def read_manifest_file(
     relocate: bool = True,
     allow_outside: bool = False,
 ) -> pa.RecordBatch:
-    """The live files of one manifest that the filter keeps: the columns are `FILE_SCHEMA`.
+    """Return the live files of one manifest that the filter keeps: the columns are `FILE_SCHEMA`.
 
-    `path` is one that `snapshot_info(…).manifests` has, or the manifest's location as the table's metadata names it.
+    `manifest` is a path in `snapshot_info(…).manifests`, or the manifest's location in the table's metadata.
     """
     check_partition_filter(filter)
-    if not isinstance(path, str) or not path:
-        raise InvalidArgument(f"{path!r} is no manifest: give a path that snapshot_info(…).manifests has")
+    if not isinstance(manifest, str) or not manifest:
+        raise InvalidArgument(f"manifest is a path in snapshot_info(…).manifests, not {manifest!r}")
     table = _open(uri, storage_options, catalog, relocate, allow_outside)
-    return _one_batch([_read(table, _manifest(table, path), _filters(table, filter))])
+    return _concat_batches([_read_manifest(table, _find_manifest(table, manifest), _resolve_filters(table, filter))])
 
 
-def _filters(table: IcebergTable, filter: PartitionFilter | None) -> Mapping[int, PartitionFilter]:
-    """The filter for each spec; empty without one."""
+def _resolve_filters(table: IcebergTable, filter: PartitionFilter | None) -> Mapping[int, PartitionFilter]:
+    """Return the filter for each partition spec; empty without one."""
     from tamis.tables.iceberg.specs import resolve_filter
 
     return {} if filter is None else resolve_filter(filter, table.layout.specs, table.name)
@@ -142,7 +144,7 @@ def _open(
     timestamp: datetime | str | None = None,
 ) -> IcebergTable:
     check_installed()
-    # Few need what they import.
+    # Imported here, because only Iceberg tables need them.
     from tamis.tables.iceberg.opening import open_place
     from tamis.tables.iceberg.table import IcebergTable
 
@@ -157,8 +159,8 @@ def _open(
     return IcebergTable.open(opened, snapshot_id, ref, timestamp)
 
 
-def _manifest(table: IcebergTable, path: str) -> Manifest:
-    """A manifest by its path: as its snapshot describes it, or, where it is of another one, as it does itself."""
+def _find_manifest(table: IcebergTable, path: str) -> Manifest:
+    """Return a manifest by its path: from the manifest list, or from its own header where another snapshot has it."""
     from tamis.tables.iceberg.avro import open_avro
     from tamis.tables.iceberg.files import Manifest
     from tamis.tables.iceberg.manifest_list import read_whole
@@ -172,17 +174,17 @@ def _manifest(table: IcebergTable, path: str) -> Manifest:
     return Manifest(resolved, content.size, spec or 0, 0, None, None)
 
 
-def _read(table: IcebergTable, manifest: Manifest, filters: Mapping[int, PartitionFilter]) -> pa.RecordBatch:
+def _read_manifest(table: IcebergTable, manifest: Manifest, filters: Mapping[int, PartitionFilter]) -> pa.RecordBatch:
     from tamis.tables.iceberg.files import joined_entries, read_entries
     from tamis.tables.iceberg.manifest_pruning import spec_of
 
-    place = table.storage.place(manifest.path)
-    spec = spec_of(table.layout.specs, manifest.spec_id, f"'{place}'")
-    tuples = joined_entries(spec, [read_entries(table.storage, manifest, ())], place)
-    return _described(table, spec, tuples, filters.get(spec.spec_id))
+    location = table.storage.place(manifest.path)
+    spec = spec_of(table.layout.specs, manifest.spec_id, f"'{location}'")
+    tuples = joined_entries(spec, [read_entries(table.storage, manifest, ())], location)
+    return _describe_files(table, spec, tuples, filters.get(spec.spec_id))
 
 
-def _described(table: IcebergTable, spec: Spec, tuples: Tuples, filter: PartitionFilter | None) -> pa.RecordBatch:
+def _describe_files(table: IcebergTable, spec: Spec, tuples: Tuples, filter: PartitionFilter | None) -> pa.RecordBatch:
     from tamis.tables.iceberg.partition_keys import Texts
 
     texts = Texts.of(spec, tuples.typed, tuples.keys)
@@ -195,7 +197,7 @@ def _described(table: IcebergTable, spec: Spec, tuples: Tuples, filter: Partitio
     kinds = pa.array(CONTENT_TYPES, types.STRING).take(files["content"].combine_chunks())
     return pa.record_batch(
         [
-            _places(table, files["location"].combine_chunks()),
+            _resolve_locations(table, files["location"].combine_chunks()),
             files["file_format"].combine_chunks(),
             pc.fill_null(files["record_count"].combine_chunks(), UNKNOWN),
             files["size"].combine_chunks(),
@@ -207,8 +209,8 @@ def _described(table: IcebergTable, spec: Spec, tuples: Tuples, filter: Partitio
     )
 
 
-def _places(table: IcebergTable, locations: pa.StringArray) -> pa.StringArray:
-    """Where files lie: as the table says, or where it was moved to."""
+def _resolve_locations(table: IcebergTable, locations: pa.StringArray) -> pa.StringArray:
+    """Return the current locations of files, also of a table that was moved."""
     relocation = table.opened.relocation
     paths = relocation.resolve_all(locations)
     if not relocation.is_moved:
@@ -217,6 +219,6 @@ def _places(table: IcebergTable, locations: pa.StringArray) -> pa.StringArray:
     return pc.binary_join_element_wise(scheme, paths, "") if scheme else paths
 
 
-def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     nothing = pa.record_batch([pa.array([], field.type) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
     return pa.concat_batches([nothing, *batches])

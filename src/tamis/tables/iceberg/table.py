@@ -22,8 +22,10 @@ from tamis.tables.iceberg.file_request import Layout, Request
 from tamis.tables.iceberg.manifest_list import ManifestList, read_manifest_list
 from tamis.tables.iceberg.metadata import Metadata
 from tamis.tables.iceberg.opening import OpenedTable
+from tamis.tables.iceberg.partition_fields import partition_field_names, read_partition_fields
 from tamis.tables.iceberg.planning import find_files_for_limit, make_listing, plan_files
 from tamis.tables.iceberg.snapshots import SelectedSnapshot, choose_snapshot, read_history
+from tamis.tables.iceberg.specs import Spec
 from tamis.tables.planning import Planning
 from tamis.tables.source import FileIndex, FileListing
 
@@ -77,6 +79,20 @@ class IcebergTable:
     def partition_columns(self) -> tuple[str, ...]:
         """Empty: files contain all columns, and `identity_values` of a listing has the values that they lack."""
         return ()
+
+    @property
+    def partition_fields(self) -> tuple[str, ...]:
+        """The fields of the current partition spec: see `tamis.tables.iceberg.partition_fields`."""
+        return partition_field_names(self._specs[0])
+
+    def read_partition_fields(self, files: pa.Table) -> pa.Table:
+        return read_partition_fields(files, self._specs)
+
+    @property
+    def _specs(self) -> list[Spec]:
+        """The partition specs, the current one first."""
+        current = self.metadata.table.default_spec_id
+        return sorted(self.layout.specs.values(), key=lambda spec: spec.spec_id != current)
 
     @property
     def version(self) -> int | None:
@@ -146,7 +162,7 @@ class IcebergTable:
         is_same = chosen.snapshot_id == self.version and (new.table, new.schemas) == (old.table, old.schemas)
         return self if is_same else replace(self, opened=newest, chosen=chosen)
 
-    def at(self, version: str | None = None, timestamp: str | None = None) -> IcebergTable:
+    def at(self, version: str | None = None, timestamp: datetime | str | None = None) -> IcebergTable:
         """Return the table at a snapshot id, a branch, a tag or a timestamp."""
         newest = self.opened.reopen()
         is_id = version is not None and version.isdecimal() and version not in newest.metadata.table.refs
@@ -157,6 +173,11 @@ class IcebergTable:
             timestamp=timestamp,
         )
         return replace(self, opened=newest, chosen=chosen)
+
+    def at_ref(self, ref: str) -> IcebergTable:
+        """Return the table at the snapshot of a branch or a tag."""
+        newest = self.opened.reopen()
+        return replace(self, opened=newest, chosen=choose_snapshot(newest.metadata, ref=ref))
 
     def is_same_state(self, other: object) -> bool:
         if not isinstance(other, IcebergTable) or self.storage.uri != other.storage.uri:

@@ -1,0 +1,80 @@
+"""A protected table has a table, and lets through what is decided on here: a new method is an error until it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tamis
+from builders.protected import POLICIES, write_orders
+from tamis.errors import AccessDenied
+from tamis.protected_table import ProtectedTable
+from tamis.pushdown.policies.scan import ProtectedScan
+from tamis.scan.scan import Scan
+from tamis.table import Table
+
+ALLOWED_OF_TABLES = {
+    "name", "format", "uri", "schema", "partition_columns", "version", "scan", "refresh", "count", "head", "describe",
+}  # fmt: skip
+REFUSED_OF_TABLES: dict[str, tuple[Any, ...]] = {"history": (), "files": (), "files_dataframe": (None,), "at": (0,)}
+
+# What a scan returns is visible; `plan`, `explain`, `report` and `bytes_read` are there, and show nothing hidden.
+ALLOWED_OF_SCANS = {
+    "schema", "filter", "select", "limit", "head", "plan", "explain", "count", "report", "bytes_read",
+    "to_batches", "to_reader", "to_arrow", "to_pandas", "to_polars", "to_duckdb", "to_spark",
+}  # fmt: skip
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    place = write_orders(tmp_path_factory.mktemp("orders"), "delta")
+    return tamis.connect(policies=POLICIES).as_principal("ana").open(place)
+
+
+def test_every_attribute_of_a_table_is_allowed_or_refused() -> None:
+    assert public(Table) == ALLOWED_OF_TABLES | REFUSED_OF_TABLES.keys()
+    assert public(ProtectedTable) == public(Table)
+    assert not issubclass(ProtectedTable, Table)
+
+
+def test_every_attribute_of_a_scan_is_allowed() -> None:
+    assert public(Scan) == ALLOWED_OF_SCANS
+    assert public(ProtectedScan) == public(Scan)
+    assert not issubclass(ProtectedScan, Scan)
+
+
+@pytest.mark.parametrize("name", REFUSED_OF_TABLES)
+def test_what_is_refused_is_an_error(table: Any, name: str) -> None:
+    with pytest.raises(AccessDenied, match="under a policy"):
+        getattr(table, name)(*REFUSED_OF_TABLES[name])
+
+
+def test_what_is_allowed_shows_nothing_hidden(table: Any, tmp_path: Path) -> None:
+    scan = table.scan("y >= 20")
+    scan.to_arrow()
+    assert (scan.report, scan.bytes_read, scan.plan().num_files) == (None, 0, 0)
+    assert type(table.refresh()) is ProtectedTable
+    assert (table.count(), table.head(2).count()) == (6, 2)
+    described = table.describe()
+    assert (described.files, described.bytes, described.rows) == (None, None, None)
+    assert described.schema == table.schema
+    for derived in (scan.filter("id > 0"), scan.select("id"), scan.limit(1), scan.head(1)):
+        assert type(derived) is ProtectedScan
+
+
+def test_scans_made_of_a_scan_are_under_the_policy_of_their_time(tmp_path: Path) -> None:
+    allowed = ["ana"]
+    place = write_orders(tmp_path, "hive")
+    policies = lambda table, who: {"rows": "region = 'eu'"} if who in allowed else None  # noqa: E731
+    scan = tamis.connect(policies=policies).as_principal("ana").open(place).scan()
+    assert (scan.filter("id > 0").count(), scan.limit(2).count(), scan.head(3).count()) == (5, 2, 3)
+    assert scan.select(["id", "y"]).schema.names == ["id", "y"]
+    allowed.clear()
+    with pytest.raises(AccessDenied):
+        scan.limit(1)

@@ -1,0 +1,171 @@
+"""What people do with a table and its scans: versions, counts, first rows, further scans."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tamis
+from builders.pyiceberg_tables import create_table, latest_metadata
+from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, VersionNotFound
+
+ROWS = pa.table({"id": range(10), "day": [date(2024, 3, 1 + number // 5) for number in range(10)]})
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> Path:
+    deltalake.write_deltalake(tmp_path / "delta", ROWS.slice(0, 5), partition_by=["day"])
+    deltalake.write_deltalake(tmp_path / "delta", ROWS.slice(5), mode="append")
+    return tmp_path / "delta"
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> Path:
+    table = create_table(tmp_path / "iceberg", ROWS.schema)
+    table.append(ROWS.slice(0, 5))
+    first = table.current_snapshot()
+    assert first is not None
+    table.manage_snapshots().create_tag(first.snapshot_id, "first").commit()
+    table.append(ROWS.slice(5))
+    return latest_metadata(tmp_path / "iceberg")
+
+
+@pytest.fixture
+def hive(tmp_path: Path) -> Path:
+    for number, day in enumerate(("2024-03-01", "2024-03-02")):
+        folder = tmp_path / "hive" / f"day={day}"
+        folder.mkdir(parents=True)
+        pq.write_table(ROWS.slice(5 * number, 5).select(["id"]), folder / "0.parquet")
+    return tmp_path / "hive"
+
+
+def test_a_delta_table_at_another_version(delta: Path) -> None:
+    table = tamis.open(delta)
+    assert table.at(version=0).count() == 5
+    assert table.at(version=0).version == 0
+    assert table.at(version=0).refresh().version == 1
+    assert table.at(timestamp=datetime.now(UTC) + timedelta(days=1)).version == 1
+    assert table.count() == 10
+    with pytest.raises(VersionNotFound):
+        table.at(version=7)
+    with pytest.raises(UnsupportedFeature, match="no branches and tags: choose a version with version= or timestamp="):
+        table.at(ref="main")
+
+
+def test_an_iceberg_table_at_another_version(iceberg: Path) -> None:
+    table = tamis.open(iceberg)
+    assert table.at(ref="first").count() == 5
+    older = table.at(ref="first").version
+    assert older is not None
+    assert table.at(version=older).count() == 5
+    assert table.at(ref="main").version == table.version
+    with pytest.raises(VersionNotFound):
+        table.at(ref="second")
+
+
+def test_a_table_without_versions_has_no_other_one(hive: Path) -> None:
+    table = tamis.open(hive)
+    with pytest.raises(UnsupportedFeature, match=r"a hive table has no versions, so there is no at\(\): refresh\(\)"):
+        table.at(version=1)
+    with pytest.raises(UnsupportedFeature, match=r"no history\(\)"):
+        table.history()
+
+
+@pytest.mark.parametrize("given", [{}, {"version": 0, "timestamp": "2024-01-01"}])
+def test_another_version_is_named_once(delta: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=r"at\(\) takes one of version=, timestamp=, ref="):
+        tamis.open(delta).at(**given)
+    with pytest.raises(InvalidArgument, match="version is a whole number, not a str"):
+        tamis.open(delta).at(version="0")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg", "hive"])
+def test_every_table_counts_shows_and_describes_itself(format: str, request: pytest.FixtureRequest) -> None:
+    table = tamis.open(request.getfixturevalue(format))
+    assert table.count() == 10
+    assert table.head(3).to_arrow().num_rows == 3
+    assert table.head().count() == 5
+    assert table.refresh().count() == 10
+    described = table.describe()
+    assert (described.format, described.files, described.version) == (format, 2, table.version)
+    assert described.rows == (None if format == "hive" else 10)
+    assert described.bytes == sum(table.files()["size"].to_pylist())
+    told = described.to_dict()
+    assert told["columns"] == {"id": "bigint", "day": "date"}
+    assert "id               bigint" in str(described)
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg", "hive"])
+def test_files_of_all_formats_have_the_same_columns(format: str, request: pytest.FixtureRequest) -> None:
+    table = tamis.open(request.getfixturevalue(format))
+    files = table.files()
+    assert files.column_names == ["path", "size", "num_records", *table.partition_columns]
+    if table.partition_columns:
+        assert files.schema.field("day").type == pa.date32()
+
+
+def test_an_index_of_an_iceberg_table_is_refused(iceberg: Path) -> None:
+    with pytest.raises(InvalidArgument, match="index= was given, and an Iceberg table has no index"):
+        tamis.open(iceberg, index="elsewhere")
+    assert tamis.open(iceberg, index=False).count() == 10
+
+
+# --- Further scans --------------------------------------------------------------------------------------------------
+
+
+def test_scans_are_made_of_scans(hive: Path) -> None:
+    scan = tamis.open(hive).scan("id >= 2")
+    narrow = scan.filter("day = DATE '2024-03-01'").select("id").limit(2)
+    assert narrow.schema.names == ["id"]
+    assert narrow.to_arrow().to_pylist() == [{"id": 2}, {"id": 3}]
+    assert scan.count() == 8
+    assert scan.filter(tamis.col("id") < 5).filter("id > 2").count() == 2
+    assert scan.select(["day", "id"]).schema.names == ["day", "id"]
+    assert scan.limit(5).limit(3).head(4).count() == 3
+    # A filter may name a column that the scan does not return.
+    assert scan.select("day").filter("id = 3").to_arrow().num_rows == 1
+    assert scan.to_reader().read_all() == scan.to_arrow()
+
+
+def test_what_cannot_be_made_of_a_scan_is_an_error(hive: Path) -> None:
+    scan = tamis.open(hive).scan("id >= 2", columns=["id"])
+    with pytest.raises(InvalidArgument, match=r"call filter\(\) before limit\(\)"):
+        scan.limit(3).filter("id = 3")
+    with pytest.raises(UnknownColumn, match="'day'"):
+        scan.select("day")
+    with pytest.raises(InvalidArgument, match="partition filters with expressions"):
+        scan.filter(tamis.PartitionFilter.eq("day", "2024-03-01"))
+    with pytest.raises(tamis.TamisError, match="limit is a number of rows"):
+        scan.limit(-1)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM t",
+        "SELECT id FROM t WHERE id > 3 ORDER BY id LIMIT 4",
+        "SELECT DISTINCT day FROM t",
+        "SELECT day, count(*) FROM t GROUP BY day HAVING count(*) > 100",
+        "SELECT id FROM t UNION ALL SELECT id FROM t",
+        "SELECT id FROM t UNION SELECT id FROM t",
+        "SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE b.id < 4",
+        "SELECT sum(id) OVER (PARTITION BY day) FROM t",
+        "VALUES (1), (2)",
+        "SELECT 1",
+        "SELECT id FROM t WHERE false",
+    ],
+)
+def test_a_query_counts_its_rows(delta: Path, query: str) -> None:
+    session = tamis.connect()
+    session.register("t", session.open(delta))
+    found = session.sql(query)
+    assert found.count() == found.to_arrow().num_rows
+    if "VALUES" not in query:
+        duck = session.sql(query, dialect="duckdb")
+        assert duck.count() == duck.to_arrow().num_rows
