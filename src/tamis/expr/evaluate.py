@@ -118,7 +118,7 @@ def _has_text_and_constants(call: Call) -> bool:
     )
 
 
-def _is_prefix_substring(call: Call) -> bool:
+def _is_supported_substring(call: Call) -> bool:
     data_type = _evaluation_type_of(call.args[0])
     return (
         data_type is not None
@@ -270,7 +270,7 @@ _CHECKS: dict[str, Callable[[Call], bool]] = {
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _has_same_ordered_types),
     "in": _has_literal_list,
     **dict.fromkeys(("like", "startswith", "endswith", "contains"), _has_text_and_constants),
-    "substring": _is_prefix_substring,
+    "substring": _is_supported_substring,
     **dict.fromkeys(("upper", "lower", "length"), _has_text),
     **dict.fromkeys(("+", "-", "*"), _is_supported_arithmetic),
     **dict.fromkeys(("negate", "abs"), _has_number),
