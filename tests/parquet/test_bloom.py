@@ -51,7 +51,7 @@ def random_hashes(count: int, seed: int = 0) -> np.ndarray:
 # --- Headers ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_header_says_its_size_and_that_of_the_bits() -> None:
+def test_a_header_has_its_size_and_that_of_the_bitset() -> None:
     assert parse_header(header(1024) + b"bits") == BloomHeader(len(header(1024)), 1024)
     assert parse_header(header(LARGEST_BITSET)).block_count == LARGEST_BITSET // 32
 
@@ -62,7 +62,7 @@ def test_a_header_with_fields_of_a_later_version_is_read() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -32, 1, 31, 33, 1000, LARGEST_BITSET + 32, 2**31 - 32, None])
-def test_B8_a_size_that_no_filter_has_is_unavailable(size: int | None) -> None:
+def test_B8_an_invalid_filter_size_is_unavailable(size: int | None) -> None:
     found = parse_header(header(size))
     assert isinstance(found, Unavailable)
     assert "bytes" in found.reason
@@ -77,11 +77,11 @@ def test_another_algorithm_hash_or_compression_is_unavailable(choice: str, other
 
 
 @pytest.mark.parametrize("length", range(len(header())))
-def test_a_header_that_is_cut_off_is_unavailable(length: int) -> None:
+def test_a_truncated_header_is_unavailable(length: int) -> None:
     assert isinstance(parse_header(header()[:length]), Unavailable)
 
 
-def test_X1_bytes_that_are_no_header_are_unavailable() -> None:
+def test_X1_invalid_header_bytes_are_unavailable() -> None:
     generator = np.random.default_rng(0)
     found = [parse_header(generator.bytes(64)) for _ in range(5_000)]
     assert all(isinstance(each, Unavailable) for each in found)
@@ -91,7 +91,7 @@ def test_X1_bytes_that_are_no_header_are_unavailable() -> None:
 
 
 @pytest.mark.parametrize("block_count", [1, 2, 3, 31, 32, 1000])
-def test_what_was_written_is_found_and_most_of_the_rest_is_not(block_count: int) -> None:
+def test_written_values_are_found_and_most_others_are_not(block_count: int) -> None:
     inside, outside = random_hashes(8 * block_count), random_hashes(10_000, seed=1)
     found = BloomFilter.from_bytes(written(inside.tolist(), block_count).tobytes())
     assert found.might_contain_hashes(inside).all()
@@ -132,7 +132,7 @@ def test_blocks_that_were_not_read_may_hold_anything() -> None:
 
 
 @pytest.mark.parametrize(("filters", "hashes"), [(0, 3), (1, 0), (300, 1), (300, 7), (3, 70_000), (2, 200_000)])
-def test_many_filters_and_many_hashes_are_asked_alike(filters: int, hashes: int) -> None:
+def test_many_filters_and_many_hashes_give_the_same_result(filters: int, hashes: int) -> None:
     """However the work is cut up, each filter says whether it may contain one of the hashes."""
     given = [
         BloomFilter.from_bytes(written(random_hashes(4, seed=seed).tolist(), 1 + seed % 5).tobytes())
@@ -147,7 +147,7 @@ def test_many_filters_and_many_hashes_are_asked_alike(filters: int, hashes: int)
 # --- Filters written by others ----------------------------------------------------------------------------------------
 
 
-def test_the_filter_of_the_format_itself(golden: Path) -> None:
+def test_the_filter_of_the_format_specification(golden: Path) -> None:
     """The values that the authors of the format put into their filter."""
     data = (golden / "parquet" / "bloom_filter.xxhash.bin").read_bytes()
     found = parse_header(data)

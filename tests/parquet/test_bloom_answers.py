@@ -1,4 +1,4 @@
-"""What Bloom filters make of predicates over real files, and why they cannot answer others."""
+"""Answers of Bloom filters for predicates over real files, and the reasons where they have none."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_B4_a_disjunction_needs_both_sides(tmp_path: Path) -> None:
         (pa.timestamp("ms"), pa.timestamp("us"), "TIMESTAMP '1970-01-01 00:00:00.002'", "TIMESTAMP '1970-01-01'"),
     ],
 )
-def test_B2_T11_promoted_columns_are_asked_as_the_file_stores_them(
+def test_B2_T11_promoted_columns_are_looked_up_in_their_stored_type(
     tmp_path: Path, stored: pa.DataType, table: pa.DataType, inside: str, outside: str
 ) -> None:
     path = of_values(tmp_path, stored, [1, 2, 3], [4, 5, 6])
@@ -127,7 +127,7 @@ def test_B7_a_row_group_of_NULL_only_has_no_value(tmp_path: Path) -> None:
     assert kept_row_groups(path, "x IS NULL") == [0, 1]
 
 
-def test_fields_of_structs_are_asked(tmp_path: Path) -> None:
+def test_fields_of_structs_are_looked_up(tmp_path: Path) -> None:
     path = tmp_path / "nested.parquet"
     table = pa.table({"s": pa.array([{"x": 1}, {"x": 2}, None, {"x": 4}])})
     pq.write_table(table, path, row_group_size=2, bloom_filter_options={"s.x": {"ndv": 100, "fpp": 0.001}})
@@ -153,14 +153,14 @@ def test_X11_a_list_of_100_000_values_is_answered(tmp_path: Path) -> None:
 # --- What is needed, and what is not ----------------------------------------------------------------------------------
 
 
-def test_only_columns_that_are_asked_about_need_filters(tmp_path: Path) -> None:
+def test_only_columns_of_the_predicate_need_filters(tmp_path: Path) -> None:
     groups = [{"x": pa.array([1]), "y": pa.array([1]), "z": pa.array([1])}]
     path = written(tmp_path, groups)
     leaves = leaves_of(path)
     assert questions_of(path, "x = 1 AND y > 1 AND z IN (1, 2)").leaves == (leaves["x"].index, leaves["z"].index)
 
 
-def test_what_no_value_of_the_file_can_be_needs_no_filter(tmp_path: Path) -> None:
+def test_literals_outside_the_stored_type_need_no_filter(tmp_path: Path) -> None:
     path = of_values(tmp_path, pa.int32(), [1], without=("x",))
     (question,) = ask(make_predicate("x = 3000000000", pa.schema({"x": pa.int64()}), "t").expr).questions
     asked = BloomQuestions.of([question]).for_file(leaf_columns(pq.read_metadata(path)))
@@ -168,7 +168,7 @@ def test_what_no_value_of_the_file_can_be_needs_no_filter(tmp_path: Path) -> Non
     assert asked.answers({}, [0]) == {"true:0": pa.array([False])}
 
 
-def test_columns_are_found_under_the_names_of_the_file(tmp_path: Path) -> None:
+def test_columns_are_found_by_physical_name(tmp_path: Path) -> None:
     path = of_values(tmp_path, pa.int32(), [1])
     (question,) = ask(make_predicate("key = 1", pa.schema({"key": pa.int64()}), "t").expr).questions
     leaves = leaf_columns(pq.read_metadata(path))
@@ -176,7 +176,7 @@ def test_columns_are_found_under_the_names_of_the_file(tmp_path: Path) -> None:
     assert len(BloomQuestions.of([question]).for_file(leaves, {("key",): ("x",)}).asked) == 1
 
 
-def test_items_are_hashed_once_for_files_that_store_them_alike(tmp_path: Path) -> None:
+def test_items_are_hashed_once_for_files_with_the_same_stored_type(tmp_path: Path) -> None:
     path = of_values(tmp_path, pa.int32(), [1])
     questions = BloomQuestions.of(ask(make_predicate("x = 1", pq.read_schema(path), "t").expr).questions)
     first, second = (questions.for_file(leaf_columns(pq.read_metadata(path))) for _ in range(2))
@@ -192,7 +192,7 @@ def test_items_are_hashed_once_for_files_that_store_them_alike(tmp_path: Path) -
         (pa.bool_(), [True], "x = true", "Bloom filters are not supported for BOOLEAN NONE"),
     ],
 )
-def test_a_question_without_an_answer_says_why(
+def test_an_unanswered_question_has_a_reason(
     tmp_path: Path, data_type: pa.DataType, values: list[Any], where: str, reason: str
 ) -> None:
     path = of_values(tmp_path, data_type, values, without=("x",))

@@ -1,4 +1,4 @@
-"""Literals of the table's type, hashed as the file stores them."""
+"""Literals of the table's type, hashed in their stored form."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ def test_B2_promoted_columns_are_hashed_at_the_width_of_the_file(
         (b"four", pa.binary(), pa.binary(3)),
     ],
 )
-def test_B2_what_the_type_of_the_file_does_not_have_is_absent(
+def test_B2_values_outside_the_stored_type_are_absent(
     tmp_path: Path, value: Any, table: pa.DataType, stored: pa.DataType
 ) -> None:
     assert found([value], table, leaf_of(tmp_path, stored)) == []
 
 
 @pytest.mark.parametrize("value", [2.0**53, -(2.0**60), 1e300])
-def test_a_float_that_stands_for_several_integers_is_not_asked(tmp_path: Path, value: float) -> None:
+def test_a_float_that_equals_several_integers_is_not_looked_up(tmp_path: Path, value: float) -> None:
     assert isinstance(hashes_of(pa.array([value]), leaf_of(tmp_path, pa.int64())), Unavailable)
     assert isinstance(hashes_of(pa.array([2.0**24], pa.float32()), leaf_of(tmp_path, pa.int64())), Unavailable)
 
@@ -141,7 +141,7 @@ def test_F5_both_zeros_are_probed(
 
 
 @pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()])
-def test_F5_NaN_is_never_asked(tmp_path: Path, data_type: pa.DataType) -> None:
+def test_F5_NaN_is_never_looked_up(tmp_path: Path, data_type: pa.DataType) -> None:
     values = pa.array(np.array([1.0, np.nan]).astype(data_type.to_pandas_dtype()))
     assert isinstance(hashes_of(values, leaf_of(tmp_path, data_type)), Unavailable)
 
@@ -163,7 +163,7 @@ def test_B3_fixed_length_decimals_are_big_endian_at_the_width_of_the_file(
     assert found(values, pa.decimal128(precision, scale), leaf) == expected
 
 
-def test_B3_decimals_of_another_width_and_scale_are_hashed_as_the_file_has_them(tmp_path: Path) -> None:
+def test_B3_decimals_of_another_width_and_scale_are_hashed_in_their_stored_form(tmp_path: Path) -> None:
     leaf = leaf_of(tmp_path, pa.decimal128(10, 2))
     expected = hashed([each.to_bytes(leaf.length, "big", signed=True) for each in (150, -1)])
     assert found([Decimal("1.5000"), Decimal("-0.01")], pa.decimal128(30, 4), leaf) == expected
@@ -187,7 +187,7 @@ def test_decimals_stored_as_integers(tmp_path: Path, precision: int, form: str) 
     assert len(found([Decimal(10**9)], pa.decimal128(38, 0), leaf)) == (0 if precision == 9 else 1)
 
 
-def test_decimals_of_variable_length_are_not_asked(tmp_path: Path) -> None:
+def test_decimals_of_variable_length_are_not_looked_up(tmp_path: Path) -> None:
     leaf = leaf_of(tmp_path, pa.decimal128(10, 2))
     variable = Leaf(**{name: getattr(leaf, name) for name in Leaf.__slots__} | {"physical": "BYTE_ARRAY", "length": 0})
     refused = hashes_of(pa.array([Decimal("1.50")], pa.decimal128(10, 2)), variable)
@@ -242,7 +242,9 @@ def test_T7_instants_are_hashed_as_UTC_whatever_the_zone(tmp_path: Path) -> None
         (pa.timestamp("us"), pa.int64()),
     ],
 )
-def test_T7_a_wall_clock_is_no_instant_and_no_number(tmp_path: Path, table: pa.DataType, stored: pa.DataType) -> None:
+def test_T7_a_local_timestamp_is_not_an_instant_or_a_number(
+    tmp_path: Path, table: pa.DataType, stored: pa.DataType
+) -> None:
     assert isinstance(hashes_of(pa.array([0], table), leaf_of(tmp_path, stored)), Unavailable)
 
 
@@ -283,11 +285,11 @@ def test_B7_NULL_is_in_no_filter(tmp_path: Path) -> None:
     assert found([None, 1], pa.int32(), leaf) == hashed([struct.pack("<i", 1)])
 
 
-def test_booleans_are_not_asked(tmp_path: Path) -> None:
+def test_booleans_are_not_looked_up(tmp_path: Path) -> None:
     assert isinstance(hashes_of(pa.array([True]), leaf_of(tmp_path, pa.bool_())), Unavailable)
 
 
-def test_T3_INT96_is_not_asked(tmp_path: Path) -> None:
+def test_T3_INT96_is_not_looked_up(tmp_path: Path) -> None:
     leaf = leaf_of(tmp_path, pa.timestamp("ns"), use_deprecated_int96_timestamps=True)
     assert leaf.physical == "INT96"
     assert isinstance(hashes_of(pa.array([0], pa.timestamp("ns")), leaf), Unavailable)
@@ -306,7 +308,5 @@ def test_T3_INT96_is_not_asked(tmp_path: Path) -> None:
         (pa.int32(), pa.bool_()),
     ],
 )
-def test_types_without_a_certain_form_in_each_other_are_not_asked(
-    tmp_path: Path, table: pa.DataType, stored: pa.DataType
-) -> None:
+def test_inexactly_convertible_types_are_not_looked_up(tmp_path: Path, table: pa.DataType, stored: pa.DataType) -> None:
     assert isinstance(hashes_of(pa.array([1]).cast(table), leaf_of(tmp_path, stored)), Unavailable)

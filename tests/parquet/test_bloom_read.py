@@ -1,4 +1,4 @@
-"""Bloom filters of files by several writers: found, read in few requests, believed only where they add up."""
+"""Bloom filters of files by several writers: found, read in few requests, and used only if they are consistent."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def without_lengths(path: Path) -> dict[Any, Any]:
     return {chunk: replace(each, bloom_filter=(each.bloom_filter[0], None)) for chunk, each in layouts_of(path).items()}
 
 
-def test_filters_with_known_lengths_come_in_one_round(tmp_path: Path) -> None:
+def test_filters_with_known_lengths_are_read_in_one_round(tmp_path: Path) -> None:
     path = one_column(tmp_path / "file.parquet")
     layouts, storage = layouts_of(path), open_storage(tmp_path)
     assert all(each.bloom_filter[1] is not None for each in layouts.values())
@@ -182,7 +182,7 @@ def test_filters_with_known_lengths_come_in_one_round(tmp_path: Path) -> None:
     assert storage.counters.bytes_read == sum(each.bloom_filter[1] for each in layouts.values())
 
 
-def test_filters_without_lengths_come_whole_all_the_same(tmp_path: Path) -> None:
+def test_filters_without_lengths_are_read_completely(tmp_path: Path) -> None:
     path = one_column(tmp_path / "file.parquet", LARGE)
     storage = open_storage(tmp_path)
     known, unknown = filters_of(path), filters_of(path, without_lengths(path), storage=storage)
@@ -201,7 +201,7 @@ def test_small_filters_without_lengths_need_no_second_round(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("lengths", [layouts_of, without_lengths])
-def test_of_large_filters_only_the_blocks_asked_about_are_read(
+def test_only_needed_blocks_of_large_filters_are_read(
     tmp_path: Path, lengths: Callable[[Path], dict[Any, Any]]
 ) -> None:
     path = one_column(tmp_path / "file.parquet", LARGE)
@@ -216,7 +216,7 @@ def test_of_large_filters_only_the_blocks_asked_about_are_read(
     assert [bool(some[group, 0].might_contain_hashes(asked[0]).any()) for group in range(3)] == [True, True, False]
 
 
-def test_many_hashes_read_the_filter_whole(tmp_path: Path) -> None:
+def test_many_hashes_read_the_whole_filter(tmp_path: Path) -> None:
     path = one_column(tmp_path / "file.parquet", LARGE)
     for found in filters_of(path, hashes=probes(path, *range(1_000))).values():
         assert found.held is None
@@ -271,7 +271,7 @@ def with_filter(path: Path, offset: int, length: int | None) -> Any:
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 3, 10**6, 2**62])
-def test_X3_a_filter_at_an_impossible_place_is_unavailable(tmp_path: Path, offset: int) -> None:
+def test_X3_a_filter_at_an_invalid_offset_is_unavailable(tmp_path: Path, offset: int) -> None:
     path = one_column(tmp_path / "file.parquet")
     assert isinstance(with_filter(path, offset, None), Unavailable)
     assert isinstance(with_filter(path, offset, 272), Unavailable)
@@ -319,14 +319,14 @@ def test_B8_a_filter_that_reaches_into_the_next_is_unavailable(tmp_path: Path) -
     assert isinstance(found[2, 0], BloomFilter)
 
 
-def test_B5_a_filter_that_two_chunks_claim_is_that_of_neither(tmp_path: Path) -> None:
+def test_B5_a_filter_shared_by_two_chunks_is_unavailable(tmp_path: Path) -> None:
     path = one_column(tmp_path / "file.parquet")
     layouts = layouts_of(path)
     found = filters_of(path, layouts | {(1, 0): replace(layouts[1, 0], bloom_filter=layouts[0, 0].bloom_filter)})
     assert [isinstance(found[group, 0], Unavailable) for group in range(3)] == [True, True, False]
 
 
-def test_B5_each_row_group_is_judged_by_its_own_filter(tmp_path: Path) -> None:
+def test_B5_each_row_group_is_pruned_by_its_own_filter(tmp_path: Path) -> None:
     path = one_column(tmp_path / "file.parquet")
     assert kept_row_groups(path, "k = 5") == [0]
     assert kept_row_groups(path, "k = 350") == [1]
@@ -395,9 +395,7 @@ def nowhere(data_type: pa.DataType) -> pa.Scalar:
     return pa.scalar(-5, data_type) if pa.types.is_date(data_type) else pa.scalar(12_345).cast(data_type)
 
 
-def test_filters_that_do_not_fit_into_memory_together_come_one_after_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_filters_beyond_the_memory_limit_are_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = one_column(tmp_path / "file.parquet")
     storage = open_storage(tmp_path)
     together = filters_of(path)

@@ -1,4 +1,4 @@
-"""Chunks that look like the first of their column: found quickly, and nothing that differs is taken for one."""
+"""Chunks with the shape of the first of their column are recognised quickly, and no other chunks are."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_chunks_of_a_column_have_one_shape(options: dict[str, Any]) -> None:
         assert all(shape.end_of(footer, group[1 - leaf]) is None for group in chunks)
 
 
-def test_bounds_of_another_length_are_another_shape_unless_any_will_do() -> None:
+def test_bounds_of_another_length_are_another_shape_unless_any_length_is_allowed() -> None:
     footer = written()
     chunks = map_footer(footer, "f").chunks.tolist()
     shape = ChunkShape.of(footer, chunks[0][TEXT], any_bounds=False)
@@ -53,7 +53,7 @@ def test_bounds_of_another_length_are_another_shape_unless_any_will_do() -> None
     assert shape.end_of(footer, chunks[1][TEXT]) is None
 
 
-def test_a_field_more_or_another_type_is_another_shape() -> None:
+def test_an_extra_field_or_another_type_is_another_shape() -> None:
     footer = written()
     chunks = map_footer(footer, "f").chunks.tolist()
     shape = ChunkShape.of(footer, chunks[0][NUMBER], any_bounds=False)
@@ -68,7 +68,7 @@ def test_a_field_more_or_another_type_is_another_shape() -> None:
     assert shape.end_of(chunk[:-1] + b"\x86\x02\x00", 0) is None
 
 
-def test_places_are_those_that_a_second_walk_finds() -> None:
+def test_positions_are_those_of_a_second_walk() -> None:
     footer = written(write_page_index=True)
     places = footer_from_bytes(footer, "f").places
     assert places is not None

@@ -1,4 +1,4 @@
-"""Column chunks as footers describe them: against pyarrow on files of many writers, and footers that lie."""
+"""Column chunk metadata of footers: compared with pyarrow on files of many writers, and of damaged footers."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_layouts_of_golden_files(golden: Path) -> None:
         check_against_pyarrow(OpenedFile(path.read_bytes()))
 
 
-def test_only_what_is_wanted_is_decoded() -> None:
+def test_only_requested_chunks_are_decoded() -> None:
     content = parquet_bytes(TABLE)
     file = OpenedFile(content)
     found = chunk_layouts(footer_of(content), [1, 3], [2], len(content), PLACE)
@@ -134,7 +134,7 @@ def test_only_what_is_wanted_is_decoded() -> None:
 
 
 @pytest.mark.parametrize(("leaves", "groups"), [([5], [3]), ([6], None), ([-1], None), ([0], [-1]), ([0], [3])])
-def test_what_the_footer_does_not_have_is_an_error(leaves: list[int], groups: list[int] | None) -> None:
+def test_chunks_missing_from_the_footer_are_an_error(leaves: list[int], groups: list[int] | None) -> None:
     content = parquet_bytes(TABLE)
     with pytest.raises(CorruptFile, match=r"'f.parquet' has 3 row groups of 6 columns"):
         chunk_layouts(footer_of(content), leaves, groups, len(content), PLACE)
@@ -154,7 +154,7 @@ def test_files_without_row_groups_or_rows() -> None:
     assert {layout.byte_range for layout in empty.layouts.values()} == {(4, 0)}
 
 
-def test_the_quick_way_finds_the_same_chunks(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pattern_finds_the_same_chunks(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     footers = [footer_of(path.read_bytes()) for path in sorted((golden / "parquet").glob("*.parquet"))]
     footers += [footer_of(parquet_bytes(TABLE, **options)) for options in ({}, {"use_dictionary": False})]
     # What the pattern leaves: long texts, long lists, deep paths, structs of structs.
@@ -175,7 +175,7 @@ def test_the_quick_way_finds_the_same_chunks(golden: Path, monkeypatch: pytest.M
     assert sum(len(footer) for footer in footers) > 10_000
 
 
-def test_orders_of_columns(golden: Path) -> None:
+def test_column_orders(golden: Path) -> None:
     assert OpenedFile(parquet_bytes(TABLE)).footer.column_order(3) == TYPE_ORDER
     floats = OpenedFile((golden / "parquet" / "floating_orders_nan_count.parquet").read_bytes()).footer
     assert [floats.column_order(leaf) for leaf in range(6)] == [TOTAL_ORDER, TYPE_ORDER] * 3
@@ -237,7 +237,7 @@ def layout_of(metadata: Fields | None = None, chunk: Fields | None = None) -> Ch
 
 
 @pytest.mark.parametrize(("noted", "found"), [(None, None), (0, None), (-1, None), (50, 50), (60, None), (90, None)])
-def test_P9_places_of_dictionaries_that_are_none(noted: int | None, found: int | None) -> None:
+def test_P9_invalid_dictionary_offsets_are_ignored(noted: int | None, found: int | None) -> None:
     layout = layout_of({9: (I64, 60), 11: (I64, noted)})
     assert layout.dictionary_page_offset == found
     assert layout.byte_range == (60 if found is None else 50, 100)
@@ -291,13 +291,11 @@ def test_B6_chunks_of_dictionary_pages_only(
         (pages((DATA_PAGE, RLE_DICTIONARY, 3), (DATA_PAGE, RLE_DICTIONARY, -1)), None),
     ],
 )
-def test_pages_with_positions_in_the_dictionary_are_counted(
-    counted: tuple[int, bytes] | None, expected: int | None
-) -> None:
+def test_dictionary_encoded_pages_are_counted(counted: tuple[int, bytes] | None, expected: int | None) -> None:
     assert layout_of({} if counted is None else {13: counted}).dictionary_pages == expected
 
 
-def test_B6_a_chunk_that_fell_back_to_plain_pages_is_told() -> None:
+def test_B6_a_chunk_that_fell_back_to_plain_pages_is_detected() -> None:
     file = OpenedFile(parquet_bytes(TABLE.select(["unlike"]), dictionary_pagesize_limit=200, row_group_size=ROWS))
     assert not file.layouts[0, 0].all_dictionary
     assert RLE_DICTIONARY in file.layouts[0, 0].encodings
@@ -328,7 +326,7 @@ def test_exactness_and_counts_of_statistics() -> None:
     ],
     ids=str,
 )
-def test_X3_chunks_outside_of_the_file_are_an_error(metadata: Fields) -> None:
+def test_X3_chunks_outside_the_file_are_an_error(metadata: Fields) -> None:
     with pytest.raises(CorruptFile, match=r"column 0 in row group 0 of 'f\.parquet'"):
         layout_of(metadata)
 
@@ -354,7 +352,7 @@ def test_chunks_may_fill_the_file() -> None:
     ],
     ids=str,
 )
-def test_indexes_that_cannot_be_where_they_should_are_none(fields: Fields, expected: tuple[int, int] | None) -> None:
+def test_indexes_outside_the_file_are_ignored(fields: Fields, expected: tuple[int, int] | None) -> None:
     assert layout_of(chunk=fields).offset_index == expected
     assert layout_of(chunk={identifier + 2: field for identifier, field in fields.items()}).column_index == expected
 
@@ -374,11 +372,11 @@ def test_indexes_that_cannot_be_where_they_should_are_none(fields: Fields, expec
     ],
     ids=str,
 )
-def test_B8_X4_places_of_Bloom_filters(fields: Fields, expected: tuple[int, int | None] | None) -> None:
+def test_B8_X4_offsets_of_Bloom_filters(fields: Fields, expected: tuple[int, int | None] | None) -> None:
     assert layout_of(fields).bloom_filter == expected
 
 
-def test_chunks_elsewhere_or_encrypted_are_unsupported() -> None:
+def test_external_or_encrypted_chunks_are_unsupported() -> None:
     with pytest.raises(UnsupportedFeature, match="is stored in another file"):
         layout_of(chunk={1: (BINARY, b"other.parquet")})
     with pytest.raises(UnsupportedFeature, match="is encrypted"):
@@ -387,14 +385,14 @@ def test_chunks_elsewhere_or_encrypted_are_unsupported() -> None:
 
 
 @pytest.mark.parametrize("identifier", [2, 4, 5, 6, 7, 9])
-def test_chunks_without_what_they_need_are_an_error(identifier: int) -> None:
+def test_chunks_without_required_fields_are_an_error(identifier: int) -> None:
     metadata = {key: value for key, value in METADATA.items() if key != identifier}
     made = hand_made([CHUNK | {3: (STRUCT, metadata)}])
     with pytest.raises(CorruptFile, match=r"column 0 in row group 0 of 'f\.parquet' is damaged: it has no"):
         chunk_layouts(made, [0], None, SIZE + len(made), PLACE)
 
 
-def test_row_groups_that_cannot_be_are_an_error() -> None:
+def test_invalid_row_groups_are_an_error() -> None:
     with pytest.raises(CorruptFile, match="negative number of rows"):
         map_footer(hand_made([CHUNK], rows=-1), PLACE)
     with pytest.raises(CorruptFile, match="no list of row groups"):
@@ -412,7 +410,7 @@ def patterns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("patterns")
-def test_X1_damaged_footers_give_layouts_or_the_one_error() -> None:
+def test_X1_damaged_footers_give_layouts_or_CorruptFile() -> None:
     content = parquet_bytes(TABLE, row_group_size=ROWS)
     found = 0
     for footer in damaged(footer_of(content), times=1500):

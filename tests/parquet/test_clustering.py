@@ -1,4 +1,4 @@
-"""The overlap of ranges: what it is for layouts whose answer is plain, and how near it comes to the true one."""
+"""The overlap of ranges: for layouts with a known answer, and its distance from the true overlap."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def overlap(ranges: list[tuple[Any, Any]], data_type: pa.DataType | None = None)
         ([(1, 2), (3, 4), (5, 6), (0, 9)], 2 / 4),
     ],
 )
-def test_overlap_of_plain_layouts(ranges: list[tuple[int, int]], expected: float) -> None:
+def test_overlap_of_simple_layouts(ranges: list[tuple[int, int]], expected: float) -> None:
     assert overlap(ranges) == pytest.approx(expected)
 
 
@@ -109,14 +109,14 @@ def test_pages_without_values_do_not_count() -> None:
     assert found.units_of_a_value == 1
 
 
-def test_nothing_is_measured_where_nothing_is_known() -> None:
+def test_nothing_is_measured_without_bounds() -> None:
     nothing = pa.nulls(3, pa.int64())
     assert measure_clustering(nothing, nothing, np.zeros(3, np.bool_), "pages") is None
     assert measure_clustering(pa.nulls(0), pa.nulls(0), np.zeros(0, np.bool_), "row_groups") is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted).map(tuple), min_size=1, max_size=12))
-def test_overlap_lies_between_one_page_and_all_and_knows_no_order_of_pages(ranges: list[tuple[int, int]]) -> None:
+def test_overlap_is_between_one_page_and_all_and_independent_of_page_order(ranges: list[tuple[int, int]]) -> None:
     found = overlap(ranges)
     assert found is not None
     assert 1 / len(ranges) - 1e-9 <= found <= 1

@@ -1,4 +1,4 @@
-"""Batches of files in the shape of the table: structs within lists and maps."""
+"""Conversion of batches to the table's schema: structs within lists and maps."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def test_structs_within_lists_and_maps_are_matched_by_name(
     ]
 
 
-def test_names_in_other_case_within_lists_are_those_of_the_table_unless_it_has_ids() -> None:
+def test_names_within_lists_match_ignoring_case_unless_the_table_has_ids() -> None:
     values = pa.array([[{"A": 1}]], pa.list_(pa.struct([("A", pa.int32())])))
     target = pa.list_(pa.struct([("a", pa.int32())]))
     assert conformed(values, target).to_pylist() == [[{"a": 1}]]
     assert conformed(values, target, BY_ID).to_pylist() == [[{"a": None}]]
 
 
-def test_what_does_not_fit_within_a_list_is_named() -> None:
+def test_an_incompatible_type_within_a_list_is_named() -> None:
     values = pa.array([[{"a": "x"}]], pa.list_(pa.struct([("a", pa.string())])))
     target = pa.list_(pa.struct([("a", pa.int32())]))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Whole files with damage in every place: the right rows or an error of ours, in bounded memory and time.
+"""Whole files with damage at every position: the right rows or a TamisError, in bounded memory and time.
 
 See `builders.damage` for what each place promises. Damage is done in processes of their own, since what is feared most
 is that one ends.
@@ -28,7 +28,7 @@ SECONDS = 600
 
 @pytest.mark.parametrize("times", [TIMES, pytest.param(MORE_TIMES, marks=pytest.mark.interop)])
 @pytest.mark.parametrize("name", FILES)
-def test_X1_X3_X4_X5_damage_anywhere_is_refused_or_harmless(name: str, times: int) -> None:
+def test_X1_X3_X4_X5_damage_anywhere_is_an_error_or_harmless(name: str, times: int) -> None:
     paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "builders.damage", name, str(times), "1"],
@@ -46,7 +46,7 @@ def test_X1_X3_X4_X5_damage_anywhere_is_refused_or_harmless(name: str, times: in
 
 @pytest.mark.parametrize("by_pages", [True, False], ids=["by pages", "by row groups"])
 @pytest.mark.parametrize("name", ["second version", "without an index"])
-def test_pages_with_another_checksum_are_refused_whichever_way_they_are_read(
+def test_pages_with_a_wrong_checksum_are_an_error_in_both_readers(
     name: str, by_pages: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by_pages:

@@ -1,4 +1,4 @@
-"""Pages decoded by themselves: equal to what pyarrow reads of the whole file, or an error that says why not."""
+"""Pages decoded separately: equal to what pyarrow reads from the whole file, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_pages_of_every_encoding(encoding: str, version: str) -> None:
     check_file(OpenedFile(parquet_bytes(FLAT.select(names), **options)))
 
 
-def test_pages_that_follow_each_other_may_come_in_one_buffer() -> None:
+def test_consecutive_pages_may_share_a_buffer() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"])))
     places = file.locations(0, 0)
     start, end = int(places.offsets[1]), int(places.offsets[4])
@@ -172,7 +172,7 @@ def test_pages_that_follow_each_other_may_come_in_one_buffer() -> None:
     assert found.equals(file.expected_pages(0, 0, [1, 2, 3]))
 
 
-def test_no_pages_are_no_rows() -> None:
+def test_without_pages_there_are_no_rows() -> None:
     file = OpenedFile(parquet_bytes(NESTED))
     for leaf in range(file.num_leaves):
         found = file.decode(0, leaf, [])
@@ -294,7 +294,7 @@ def test_dictionaries_of_golden_files(golden: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["count", "too many", "size", "type", "encoding", "cut off", "checksum"])
-def test_X5_dictionaries_that_are_not_what_they_claim_are_an_error(change: str) -> None:
+def test_X5_inconsistent_dictionaries_are_an_error(change: str) -> None:
     codec = "none" if change == "size" else "snappy"
     file = OpenedFile(parquet_bytes(FLAT.select(["long"]), compression=codec, write_page_checksum=True))
     page = file.dictionary(0, 0)
@@ -352,7 +352,7 @@ def decode_with(file: OpenedFile, **changes: Any) -> pa.ChunkedArray:
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_X3_pages_with_other_numbers_of_rows_are_an_error(version: str) -> None:
+def test_X3_pages_with_a_wrong_number_of_rows_are_an_error(version: str) -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"]), data_page_version=version))
     assert len(decode_with(file)) == 34
     assert len(decode_with(file, row_counts=None)) == 34
@@ -369,7 +369,7 @@ def test_X3_pages_with_other_numbers_of_rows_are_an_error(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_X3_lists_with_other_numbers_of_rows_are_an_error(version: str) -> None:
+def test_X3_lists_with_a_wrong_number_of_rows_are_an_error(version: str) -> None:
     file = OpenedFile(parquet_bytes(NESTED.select(["list"]), data_page_version=version))
     assert len(decode_with(file)) == 34
     for rows in (33, 35):
@@ -377,7 +377,7 @@ def test_X3_lists_with_other_numbers_of_rows_are_an_error(version: str) -> None:
             decode_with(file, num_rows=rows, row_counts=[17, rows - 17])
 
 
-def test_X5_pages_that_unpack_to_more_than_their_chunk_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_X5_pages_larger_than_their_chunk_are_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     zeros = pa.table({"zero": pa.array(np.zeros(100_000, np.int64))})
     options = {"use_dictionary": False, "compression": "zstd", "max_rows_per_page": 10_000, "row_group_size": 100_000}
     file = OpenedFile(parquet_bytes(zeros, **options))
@@ -396,7 +396,7 @@ def test_X5_pages_that_unpack_to_more_than_their_chunk_are_not_unpacked(monkeypa
 
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip"])
 @pytest.mark.parametrize("by", [1, -1, 2**20, 2**31 - 10_000])
-def test_X5_pages_that_unpack_to_another_size_than_they_claim_are_an_error(codec: str, by: int) -> None:
+def test_X5_pages_with_a_wrong_uncompressed_size_are_an_error(codec: str, by: int) -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["required"]), use_dictionary=False, compression=codec))
     places = file.locations(0, 0)
     page = file.buffer.slice(int(places.offsets[0]), int(places.lengths[0])).to_pybytes()
@@ -406,7 +406,7 @@ def test_X5_pages_that_unpack_to_another_size_than_they_claim_are_an_error(codec
         decode_with(file, data=[pa.py_buffer(made + page[header.length :])], num_rows=17, row_counts=[17])
 
 
-def test_X5_a_dictionary_that_unpacks_to_more_than_its_chunk_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_X5_a_dictionary_larger_than_its_chunk_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     file = OpenedFile(parquet_bytes(pa.table({"text": ["a" * 10_000] * 3}), compression="zstd"))
     monkeypatch.setattr(decode, "MOST_BYTES", 1000)
     assert dictionary_of(file, 0).to_pylist() == ["a" * 10_000]
@@ -415,7 +415,7 @@ def test_X5_a_dictionary_that_unpacks_to_more_than_its_chunk_is_not_unpacked(mon
         dictionary_of(file, 0)
 
 
-def test_pages_with_bytes_behind_or_missing_are_an_error() -> None:
+def test_pages_with_extra_or_missing_bytes_are_an_error() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["required"]), use_dictionary=False))
     places = file.locations(0, 0)
     start, length = int(places.offsets[0]), int(places.lengths[0])
@@ -433,7 +433,7 @@ def test_pages_without_their_dictionary_are_an_error() -> None:
         decode_with(file, dictionary=file.buffer.slice(int(places.offsets[0]), int(places.lengths[0])))
 
 
-def test_codecs_that_pyarrow_lacks_are_unsupported() -> None:
+def test_codecs_without_pyarrow_support_are_unsupported() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"])))
     for codec in (3, 99, -1):
         with pytest.raises(UnsupportedFeature, match=r"column 0 in row group 0 of 'f\.parquet' is compressed with"):
@@ -451,7 +451,7 @@ def test_a_wrong_checksum_is_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["text", "long", "flag", "decimal", "list", "map"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_damaged_pages_give_rows_or_the_one_error(name: str, version: str) -> None:
+def test_damaged_pages_give_rows_or_CorruptFile(name: str, version: str) -> None:
     table = FLAT if name in FLAT.column_names else NESTED
     file = OpenedFile(parquet_bytes(table.select([name]), data_page_version=version, max_rows_per_page=30))
     places = file.locations(0, 0)
@@ -468,7 +468,7 @@ def test_damaged_pages_give_rows_or_the_one_error(name: str, version: str) -> No
     assert outcomes[False] > 10
 
 
-def test_damaged_dictionaries_give_values_or_the_one_error() -> None:
+def test_damaged_dictionaries_give_values_or_CorruptFile() -> None:
     file = OpenedFile(parquet_bytes(FLAT.select(["text"])))
     page = file.dictionary(0, 0)
     assert page is not None
@@ -482,7 +482,7 @@ def test_damaged_dictionaries_give_values_or_the_one_error() -> None:
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("data_type", [pa.string(), pa.binary(), pa.list_(pa.string())], ids=str)
-def test_texts_that_stay_coded_are_the_same_texts(data_type: pa.DataType, version: str) -> None:
+def test_dictionary_encoded_texts_are_the_same_texts(data_type: pa.DataType, version: str) -> None:
     texts = ["aa", "b", None, "", "dddd"]
     values = [texts[index % 5] for index in range(100)]
     rows = [None if index % 7 == 0 else values[: index % 4] for index in range(100)]
@@ -496,7 +496,7 @@ def test_texts_that_stay_coded_are_the_same_texts(data_type: pa.DataType, versio
         assert texts_of_some.to_pylist() == plain.take(pa.array(positions, pa.int64())).to_pylist()
 
 
-def test_only_texts_in_dictionaries_stay_coded() -> None:
+def test_only_dictionary_encoded_texts_stay_encoded() -> None:
     for table, options in (
         (pa.table({"text": ["a", "b"] * 50}), {"use_dictionary": False}),
         (pa.table({"number": [1, 2] * 50}), {}),
@@ -507,7 +507,7 @@ def test_only_texts_in_dictionaries_stay_coded() -> None:
         assert decode_with(file, may_stay_coded=True).equals(decode_with(file))
 
 
-def test_positions_outside_of_the_dictionary_have_no_texts() -> None:
+def test_indices_outside_the_dictionary_have_no_texts() -> None:
     file = OpenedFile(parquet_bytes(pa.table({"text": [f"text {index}" for index in range(100)]}), compression="none"))
     short = OpenedFile(
         parquet_bytes(pa.table({"text": [f"text {index % 2}" for index in range(100)]}), compression="none")

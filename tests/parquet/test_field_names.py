@@ -1,4 +1,4 @@
-"""Files that call columns otherwise than their table does, by names that never change or by ids."""
+"""Column mapping: files with physical column names or field ids."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def expected_row(n: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("levels", [*SUBSETS[::9], LEVELS], ids=str)
-def test_D6_renamed_dropped_and_added_columns_are_read_as_the_table_has_them(
+def test_D6_renamed_dropped_and_added_columns_are_read_with_logical_names(
     table: Renamed, levels: tuple[str, ...]
 ) -> None:
     found = Scan(table, "id BETWEEN 520 AND 530", levels=levels).to_arrow()

@@ -129,7 +129,7 @@ def metadata_of(columns: int) -> pq.FileMetaData:
     return pq.read_metadata(sink)
 
 
-def test_the_cache_drops_what_was_used_longest_ago() -> None:
+def test_the_cache_evicts_the_least_recently_used_footer() -> None:
     metadata, local = metadata_of(3), pafs.LocalFileSystem()
     weight = metadata.serialized_size * FooterCache.MEMORY_PER_BYTE
     cache = FooterCache(capacity=weight * 2)
@@ -146,7 +146,7 @@ def test_the_cache_drops_what_was_used_longest_ago() -> None:
     assert (len(cache), cache.weight) == (0, 0)
 
 
-def test_the_cache_does_not_take_what_is_larger_than_itself() -> None:
+def test_the_cache_rejects_footers_larger_than_its_capacity() -> None:
     small, large, local = metadata_of(1), metadata_of(50), pafs.LocalFileSystem()
     cache = FooterCache(capacity=small.serialized_size * FooterCache.MEMORY_PER_BYTE)
     cache.put(("local", "small", 1, 1), local, small)
@@ -155,7 +155,7 @@ def test_the_cache_does_not_take_what_is_larger_than_itself() -> None:
     assert cache.get(("local", "large", 1, 1), local) is None
 
 
-def test_the_cache_stays_in_its_bounds_under_many_threads(tmp_path: Path) -> None:
+def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) -> None:
     paths = [small_file(tmp_path, f"{index}.parquet") for index in range(8)]
     storage = open_storage(tmp_path)
     expected = pq.read_metadata(paths[0])
@@ -189,7 +189,7 @@ def test_the_cache_stays_in_its_bounds_under_many_threads(tmp_path: Path) -> Non
         (lambda raw: b"\n".join([b"a,b,c"] * 20), CorruptFile, "not a Parquet file"),
     ],
 )
-def test_X1_what_is_no_footer_is_an_error_that_names_the_file(
+def test_X1_an_invalid_footer_is_an_error_that_names_the_file(
     tmp_path: Path, change: Any, error: type[TamisError], message: str
 ) -> None:
     path = small_file(tmp_path)
@@ -206,7 +206,7 @@ def test_a_file_of_another_size_than_listed_was_replaced(tmp_path: Path) -> None
         read_footer(open_storage(tmp_path), str(path), 5000, 1)
 
 
-def test_E2_a_file_that_is_gone_is_missing(tmp_path: Path) -> None:
+def test_E2_a_deleted_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingFile, match=r"gone\.parquet"):
         read_footer(open_storage(tmp_path), str(tmp_path / "gone.parquet"), 5000, 1)
 
@@ -255,7 +255,7 @@ def golden_files() -> list[Path]:
 
 @needs_golden
 @pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.name)
-def test_golden_files_give_a_right_answer_or_an_error_of_ours(path: Path) -> None:
+def test_golden_files_give_a_right_answer_or_a_TamisError(path: Path) -> None:
     if path.name == "PARQUET-1481.parquet":
         with pytest.raises(CorruptFile, match=path.name):
             read(path)
@@ -272,7 +272,7 @@ def test_golden_files_give_a_right_answer_or_an_error_of_ours(path: Path) -> Non
 
 
 @needs_golden
-def test_S4_deprecated_bounds_of_decimals_are_removed_and_the_rest_is_as_it_was() -> None:
+def test_S4_deprecated_bounds_of_decimals_are_removed_and_the_rest_is_unchanged() -> None:
     path = GOLDEN / "fixed_length_decimal.parquet"
     assert pq.read_metadata(path).row_group(0).column(0).statistics.has_min_max
     statistics = read(path).row_group(0).column(0).statistics

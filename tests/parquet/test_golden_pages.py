@@ -1,4 +1,4 @@
-"""Files that others wrote, pruned and read by pages: the rows are pyarrow's, with predicates and without."""
+"""Golden files, pruned and read by pages: the rows equal pyarrow's, with predicates and without."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVERY = {
     "delta_byte_array": 5,
     "nested_structs.rust": 150,
 }
-"""Where one probe in so many is tried: the file has many rows or columns."""
+"""The files with many rows or columns, for which only one probe in this many is tried."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def test_every_golden_file_is_named_above(golden: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ARROW-GH-41317", "ARROW-RS-GH-6229-LEVELS", "PARQUET-1481"])
-def test_bad_data_is_an_error_of_ours_or_read_as_pyarrow_reads_it(golden: Path, name: str) -> None:
+def test_bad_data_is_a_TamisError_or_read_like_pyarrow(golden: Path, name: str) -> None:
     path = golden / "parquet" / "bad_data" / f"{name}.parquet"
     with pytest.raises(TamisError, match=name):
         tamis.open(path).scan().to_arrow()
@@ -97,7 +97,7 @@ def _expected(file: pq.ParquetFile, column: str, where: str | None) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", ["ARROW-GH-41317", "ARROW-RS-GH-6229-LEVELS", "PARQUET-1481"])
-def test_pruning_of_bad_data_keeps_rows_or_is_an_error_of_ours(golden: Path, name: str) -> None:
+def test_pruning_of_bad_data_keeps_rows_or_is_a_TamisError(golden: Path, name: str) -> None:
     path = golden / "parquet" / "bad_data" / f"{name}.parquet"
     request = PruneRequest(path).enable_page_index().enable_bloom_filter().enable_dictionary()
     try:

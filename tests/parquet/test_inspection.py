@@ -1,4 +1,4 @@
-"""What a file says of itself, told for files of several writers, and of files that say little or nonsense."""
+"""Inspection of files by several writers, and of files with little or invalid metadata."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_leaves_are_named_as_filters_name_them_and_inside_lists_as_parquet_does(
     assert names == ["id", "shuffled", "part", "word", "place.city", "place.`zip.code`", "tags.list.element"]
 
 
-def test_storage_of_a_column_is_what_pyarrow_says(found: FileInspection, tmp_path: Path) -> None:
+def test_storage_of_a_column_matches_pyarrow(found: FileInspection, tmp_path: Path) -> None:
     metadata = pq.read_metadata(tmp_path / "f.parquet")
     for leaf, each in enumerate(found.columns):
         for group, facts in enumerate(each.row_groups.to_pylist()):
@@ -121,7 +121,7 @@ def test_pages_inside_lists_have_bounds_too(found: FileInspection) -> None:
     assert sum(page["rows"] for page in pages) == ROWS
 
 
-def test_clustering_tells_sorted_from_shuffled(found: FileInspection) -> None:
+def test_clustering_distinguishes_sorted_from_shuffled(found: FileInspection) -> None:
     by_name = {column.name: column.clustering for column in found.columns}
     assert all(clustering is not None and clustering.unit == "pages" for clustering in by_name.values())
     assert by_name["id"].overlap == pytest.approx(1 / 20)  # type: ignore[union-attr]
@@ -168,7 +168,7 @@ def test_bounds_that_some_row_groups_lack_are_unknown_for_the_file(tmp_path: Pat
     assert [group["min"] for group in facts["row_groups"]] == [None, 1.0]
 
 
-def test_pages_of_which_some_lack_bounds_give_way_to_row_groups(tmp_path: Path) -> None:
+def test_row_groups_replace_pages_if_some_pages_lack_bounds(tmp_path: Path) -> None:
     # pyarrow writes no bounds for any page of a row group that has a page of NaN only.
     values = [float("nan")] * 10 + [float(number) for number in range(190)]
     facts = summary(written(tmp_path, pa.table({"x": values}), row_group_size=100, max_rows_per_page=10), "x")
@@ -188,7 +188,7 @@ def test_file_without_rows_and_without_row_groups(tmp_path: Path) -> None:
     assert all(facts["pages"] == [] for facts in found.to_dict()["columns"])
 
 
-def test_values_of_every_type_can_be_told_as_json(tmp_path: Path) -> None:
+def test_values_of_every_type_are_valid_json(tmp_path: Path) -> None:
     table = pa.table(
         {
             "date": pa.array([0, 2_932_897], pa.date32()),
@@ -218,7 +218,7 @@ def test_values_of_every_type_can_be_told_as_json(tmp_path: Path) -> None:
     assert bounds["big"] == (0, 2**64 - 1)
 
 
-def test_S1_bounds_that_were_cut_short_are_not_exact(golden: Path) -> None:
+def test_S1_truncated_bounds_are_not_exact(golden: Path) -> None:
     found = inspect(golden / "parquet" / "binary_truncated_min_max.parquet")
     exact = {
         column.name: tuple(column.summary[name][0].as_py() for name in ("min_exact", "max_exact"))
@@ -239,7 +239,7 @@ def test_T3_int96_has_no_bounds(golden: Path) -> None:
     ("name", "size"),
     [("data_index_bloom_encoding_stats", 1_040), ("data_index_bloom_encoding_with_length", 2_064)],
 )
-def test_bloom_filters_are_measured_with_and_without_a_noted_length(golden: Path, name: str, size: int) -> None:
+def test_bloom_filters_are_measured_with_and_without_a_stated_length(golden: Path, name: str, size: int) -> None:
     facts = summary(golden / "parquet" / f"{name}.parquet", "String")
     assert (facts["bloom_filters"], facts["bloom_filter_bytes"]) == (1, size)
 
@@ -282,13 +282,13 @@ def test_logical_types_are_shown_with_their_parameters(tmp_path: Path) -> None:
         ("tags.list.element", ["tags.list.element"]),
     ],
 )
-def test_a_name_chooses_a_leaf_or_all_inside_of_a_column(tmp_path: Path, name: str, expected: list[str]) -> None:
+def test_a_name_selects_a_leaf_or_all_leaves_inside_a_column(tmp_path: Path, name: str, expected: list[str]) -> None:
     found = inspect(written(tmp_path, rows()), name)
     assert [column.name for column in found.columns] == expected
     assert found.row_groups.num_rows == 2
 
 
-def test_names_with_dots_are_found_without_back_ticks_where_nothing_else_is_meant(tmp_path: Path) -> None:
+def test_names_with_dots_are_found_without_back_ticks_if_unambiguous(tmp_path: Path) -> None:
     path = written(tmp_path, pa.table({"a.b": [1], "a": [{"c": 2}]}))
     assert [column.name for column in inspect(path, "a.b").columns] == ["`a.b`"]
     assert [column.name for column in inspect(path, "a").columns] == ["a.c"]
@@ -316,7 +316,7 @@ def test_files_of_duckdb_and_polars(tmp_path: Path) -> None:
     assert summary(tmp_path / "p.parquet", "i")["max"] == 2_999
 
 
-def test_every_golden_file_is_told_or_refused(golden: Path) -> None:
+def test_every_golden_file_is_inspected_or_rejected(golden: Path) -> None:
     told = 0
     for path in sorted((golden / "parquet").rglob("*.parquet")):
         try:
@@ -330,7 +330,7 @@ def test_every_golden_file_is_told_or_refused(golden: Path) -> None:
     assert told >= 20
 
 
-def test_X1_no_file_no_parquet_file_and_encrypted_ones(tmp_path: Path) -> None:
+def test_X1_missing_invalid_and_encrypted_files(tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match=r"nothing\.parquet' is not a file: give the path of a Parquet file"):
         inspect(tmp_path / "nothing.parquet")
     with pytest.raises(TableNotFound, match="is a folder: give one of its files"):
@@ -344,7 +344,7 @@ def test_X1_no_file_no_parquet_file_and_encrypted_ones(tmp_path: Path) -> None:
         inspect(tmp_path / "encrypted.parquet")
 
 
-def test_a_column_index_that_contradicts_itself_is_told_and_not_believed(tmp_path: Path) -> None:
+def test_an_inconsistent_column_index_is_reported_and_ignored(tmp_path: Path) -> None:
     path = written(tmp_path, pa.table({"x": pa.array([None, 1, 2, 3], pa.int64())}), max_rows_per_page=2)
     content = path.read_bytes()
     # The first list of a column index, of two pages without nulls only: both become pages of nulls.
@@ -358,7 +358,7 @@ def test_a_column_index_that_contradicts_itself_is_told_and_not_believed(tmp_pat
     assert only.summary["min"][0].as_py() == 1
 
 
-def test_X1_X3_damaged_footers_are_told_or_refused(tmp_path: Path) -> None:
+def test_X1_X3_damaged_footers_are_inspected_or_rejected(tmp_path: Path) -> None:
     content = parquet_bytes(rows().slice(0, 200), max_rows_per_page=50)
     outcomes = set()
     for number, footer in enumerate(damaged(footer_of(content), 60, seed=5)):

@@ -1,4 +1,4 @@
-"""Timestamps of 96 bits, as Spark and Impala wrote them: instants in microseconds, which reach every year."""
+"""INT96 timestamps, as Spark and Impala wrote them: instants in microseconds, which cover every year."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return path
 
 
-def test_T3_years_that_nanoseconds_cannot_count_are_read_as_they_are(path: Path) -> None:
+def test_T3_years_beyond_nanoseconds_are_read_correctly(path: Path) -> None:
     table = tamis.open(path)
     assert table.schema.field("at").type == pa.timestamp("us", "UTC")
     assert table.schema.field("s").type.field("at").type == pa.timestamp("us", "UTC")
@@ -79,7 +79,7 @@ def test_T3_an_index_holds_for_both_readings(path: Path) -> None:
     assert tamis.open(path.parent, int96="local").scan("at < TIMESTAMP_NTZ '1600-01-01'").count() == 2
 
 
-def test_T3_what_the_option_may_be(path: Path) -> None:
+def test_T3_values_of_the_option(path: Path) -> None:
     with pytest.raises(InvalidArgument, match="int96 is 'instant' or 'local', not 'UTC'"):
         tamis.open(path, int96="UTC")
     log = DeltaLog(path.parent / "t", {"at": "timestamp"})
@@ -128,5 +128,5 @@ def test_T3_the_schema_of_an_iceberg_table_decides(tmp_path: Path, kind: str) ->
         ("id >= 3 AND at IS NOT NULL", [3, 4]),
     ],
 )
-def test_T3_filters_see_the_same_moments(path: Path, where: str, ids: list[int]) -> None:
+def test_T3_filters_see_the_same_timestamps(path: Path, where: str, ids: list[int]) -> None:
     assert tamis.open(path).scan(where, columns=["id", "m"]).to_arrow()["id"].to_pylist() == ids

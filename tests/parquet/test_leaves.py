@@ -55,7 +55,7 @@ def test_N9_leaves_in_lists_and_maps_are_left_out() -> None:
     assert not any(path[0] in ("m", "l") or path[:2] == ("a", "l") for path in leaves)
 
 
-def test_a_leaf_says_how_it_is_stored() -> None:
+def test_a_leaf_has_its_storage_type() -> None:
     schema = pa.schema(
         [
             pa.field("required", pa.int32(), nullable=False),
@@ -82,7 +82,7 @@ def test_a_required_field_in_an_optional_struct_is_nullable() -> None:
     assert leaf_columns(metadata_of(schema))["s", "x"].nullable
 
 
-def test_a_name_that_comes_twice_is_left_out_and_not_lacking() -> None:
+def test_an_ambiguous_name_is_left_out_and_not_missing() -> None:
     schema = pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.int8()), pa.field("a", pa.string())])
     metadata = metadata_of(schema)
     assert list(leaf_columns(metadata)) == [("b",)]
@@ -118,7 +118,7 @@ def test_a_struct_beside_a_leaf_of_its_name_is_left_out() -> None:
         (("id", "deeper"), False),
     ],
 )
-def test_a_column_is_lacking_only_where_nothing_is_there(path: tuple[str, ...], lacks: bool) -> None:
+def test_a_column_is_missing_only_if_nothing_is_at_its_path(path: tuple[str, ...], lacks: bool) -> None:
     assert lacks_column(metadata_of(NESTED), path) is lacks
 
 
@@ -134,7 +134,7 @@ def test_files_of_one_schema_share_their_leaves_and_others_do_not() -> None:
     assert leaf_columns(metadata_of(pa.schema({"a": pa.int32()})))["a",].physical == "INT32"
 
 
-def test_structs_of_other_names_with_the_same_fields_are_told_apart(tmp_path: Path) -> None:
+def test_structs_of_other_names_with_the_same_fields_are_distinguished(tmp_path: Path) -> None:
     # Without Arrow's schema, as Spark writes them, pyarrow calls the two schemas equal.
     for name in ("first", "second"):
         rows = pa.table({name: [{"x": 1}, {"x": 2}]})
@@ -148,7 +148,7 @@ def test_structs_of_other_names_with_the_same_fields_are_told_apart(tmp_path: Pa
     assert file_schema(metadata_of(optional, store_schema=False)).arrow.equals(optional)
 
 
-def test_X10_a_group_whose_name_is_no_text_is_an_error(tmp_path: Path) -> None:
+def test_X10_a_group_with_an_invalid_name_is_an_error(tmp_path: Path) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"lists": [[1]]}), sink, store_schema=False)
     path = tmp_path / "f.parquet"

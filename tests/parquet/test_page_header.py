@@ -1,4 +1,4 @@
-"""Headers of pages, of all kinds: as writers write them, and as they cannot be."""
+"""Page headers of all kinds: valid ones as writers write them, and invalid ones."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_headers_of_golden_files_fill_their_chunks(golden: Path) -> None:
         (header(DATA_PAGE, 100, 50, v2=V2), "no header of a data page"),
         (header(DATA_PAGE_V2, 100, 50, v1=V1), "no header of a data page"),
         (header(DICTIONARY_PAGE, 100, 50, v1=V1), "no header of a dictionary page"),
-        (header(4, 100, 50, v1=V1), "no page of type 4"),
-        (header(-1, 100, 50, v1=V1), "no page of type -1"),
+        (header(4, 100, 50, v1=V1), "page type 4 is not supported"),
+        (header(-1, 100, 50, v1=V1), "page type -1 is not supported"),
         (header(DATA_PAGE, -1, 50, v1=V1), "5 values in 50 bytes of -1"),
         (header(DATA_PAGE, 100, -1, v1=V1), "5 values in -1 bytes of 100"),
         (header(DATA_PAGE, 100, 50, v1=V1 | {1: -5}), "-5 values"),
@@ -119,13 +119,13 @@ def test_headers_of_golden_files_fill_their_chunks(golden: Path) -> None:
         (b"", "truncated"),
     ],
 )
-def test_headers_that_cannot_be_are_an_error(data: bytes, message: str) -> None:
+def test_invalid_headers_are_an_error(data: bytes, message: str) -> None:
     with pytest.raises(CorruptFile, match=message) as error:
         decode_page_header(data, "column 1 of 'f.parquet'")
     assert "a page header in column 1 of 'f.parquet' is" in str(error.value)
 
 
-def test_X1_pages_longer_than_what_is_there_are_an_error() -> None:
+def test_X1_pages_longer_than_the_available_bytes_are_an_error() -> None:
     found = decode_page_header(header(DATA_PAGE, 100, 50, v1=V1), PLACE)
     check_page_fits(found, found.page_length, PLACE)
     with pytest.raises(
@@ -141,7 +141,7 @@ def test_a_dictionary_becomes_a_data_page_of_the_same_bytes() -> None:
     assert (found.num_values, found.encoding) == (7, PLAIN)
 
 
-def test_damaged_headers_are_headers_or_the_one_error() -> None:
+def test_damaged_headers_are_headers_or_CorruptFile() -> None:
     for good in (header(DATA_PAGE, 100, 50, crc=9, v1=V1), header(DATA_PAGE_V2, 100, 50, v2=V2 | {7: True})):
         for data in damaged(good, times=1500):
             with suppress(CorruptFile):

@@ -1,4 +1,4 @@
-"""The page index: where pages are and what is in them, against the pages themselves, and indexes that lie."""
+"""The page index: locations and statistics, compared with the pages themselves, and inconsistent indexes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def offset_index(*locations: tuple[int, int, int]) -> bytes:
     return encode_struct([(1, LIST, encode_list(STRUCT, made)), (2, LIST, encode_list(I64, [1] * len(made)))])
 
 
-def test_locations_of_any_spelling_are_read() -> None:
+def test_locations_of_any_encoding_are_read() -> None:
     expected = decode_offset_index(offset_index((150, 10, 0), (200, 300, 7)), LAYOUT, 10, PLACE)
     odd = [
         encode_struct([(3, I64, 0), (9, BINARY, b"new"), (2, I32, None), (1, I64, None)])[:-1]
@@ -150,7 +150,7 @@ def test_P9_more_rows_than_32_bits_count() -> None:
         ([(150, 10, -1)], "starts at row -1"),
         ([(150, 10, 0), (160, 10, 8), (170, 10, 4)], "first rows that are not ascending"),
         ([(150, 10, 0), (160, 10, 2**63 - 1), (170, 10, -5)], "first rows that are not ascending"),
-        ([(150, 10, 0), (160, 10, 11)], "a page from row 11 on"),
+        ([(150, 10, 0), (160, 10, 11)], "a page at row 11"),
         ([(150, 10, 0), (160, 0, 5)], "a page of 0 bytes"),
         ([(150, 10, 0), (160, -10, 5)], "a page of -10 bytes"),
         ([(99, 10, 0)], "outside the chunk"),
@@ -162,9 +162,7 @@ def test_P9_more_rows_than_32_bits_count() -> None:
         ([(150, 10, 0), (150, 10, 5)], "overlap"),
     ],
 )
-def test_X3_offset_indexes_that_contradict_themselves_are_an_error(
-    locations: list[tuple[int, int, int]], message: str
-) -> None:
+def test_X3_inconsistent_offset_indexes_are_an_error(locations: list[tuple[int, int, int]], message: str) -> None:
     with pytest.raises(CorruptFile, match=message) as error:
         decode_offset_index(offset_index(*locations), LAYOUT, 10, PLACE)
     assert "the offset index of column 0 in row group 0 of 'f.parquet'" in str(error.value)
@@ -182,12 +180,12 @@ def test_X3_offset_indexes_that_contradict_themselves_are_an_error(
         encode_struct([(1, I64, 5)]),
     ],
 )
-def test_X1_offset_indexes_that_are_none_are_an_error(data: bytes) -> None:
+def test_X1_invalid_offset_indexes_are_an_error(data: bytes) -> None:
     with pytest.raises(CorruptFile, match="the offset index of column 0"):
         decode_offset_index(data, LAYOUT, 10, PLACE)
 
 
-def test_damaged_offset_indexes_give_pages_of_the_chunk_or_the_one_error() -> None:
+def test_damaged_offset_indexes_give_pages_of_the_chunk_or_CorruptFile() -> None:
     good = offset_index(*((150 + 10 * page, 10, 2 * page) for page in range(40)))
     found = 0
     for data in damaged(good, times=3000):
@@ -202,7 +200,7 @@ def test_damaged_offset_indexes_give_pages_of_the_chunk_or_the_one_error() -> No
     assert found > 20
 
 
-def test_P9_the_place_of_the_dictionary() -> None:
+def test_P9_the_range_of_the_dictionary() -> None:
     pages = decode_offset_index(offset_index((150, 10, 0)), LAYOUT, 10, PLACE)
     assert dictionary_range(LAYOUT, pages) == (100, 50)
     assert dictionary_range(LAYOUT, None) == (100, 50)
@@ -281,7 +279,7 @@ PROMOTED: list[tuple[str, pa.DataType]] = [
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_pages_say_what_row_groups_of_the_same_rows_say(version: str) -> None:
+def test_pages_have_the_metadata_of_row_groups_of_the_same_rows(version: str) -> None:
     """With one page in each row group, the column index holds what the statistics do."""
     content = parquet_bytes(pa.table(TYPES), row_group_size=17, data_page_version=version)
     file = OpenedFile(content)
@@ -417,7 +415,7 @@ def test_F2_F4_bounds_of_floats() -> None:
     assert found["nan_count"] == [None] * 7
 
 
-def test_F3_counts_of_NaN_are_taken_where_they_can_be_true() -> None:
+def test_F3_possible_NaN_counts_are_used() -> None:
     pair = [(double(1.0), double(2.0))] * 5
     found = described(pa.float64(), pair, null_counts=[1, 0, 2, 0, 0], nan_counts=[3, 0, -1, 11, 10])
     assert found["nan_count"] == [3, 0, None, None, 10]
@@ -479,7 +477,7 @@ def test_bounds_of_another_width_are_unknown() -> None:
     assert described(pa.binary(4), [(b"ab", b"ac"), (b"abcd", b"abce")])["lower"] == [None, b"abcd"]
 
 
-def test_T10_lower_above_upper_is_no_bound() -> None:
+def test_T10_lower_above_upper_is_unknown() -> None:
     found = described(pa.int64(), [(struct.pack("<q", 5), struct.pack("<q", -5))])
     assert (found["lower"], found["upper"]) == ([None], [None])
 
@@ -518,7 +516,7 @@ def test_N8_null_counts_are_unknown_where_they_are_missing() -> None:
     assert (found["null_count"], found["lower"]) == ([None], [1])
 
 
-def test_P7_the_order_of_pages_decides_nothing() -> None:
+def test_P7_the_boundary_order_is_ignored() -> None:
     values = [(b"\x05\0\0\0", b"\x06\0\0\0"), (b"\x01\0\0\0", b"\x02\0\0\0"), (b"\x03\0\0\0", b"\x09\0\0\0")]
     pages = pages_of(10, 10, 10)
     found = []
@@ -538,18 +536,18 @@ def test_P7_the_order_of_pages_decides_nothing() -> None:
         (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [10, 1]), "is inconsistent"),
         (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [11, 1]), "more nulls than rows"),
         (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [-1, 1]), "negative null count"),
-        (raw_index([False], [b"a", b"a"], [b"b", b"b"], [1, 1]), r"describes \[1, 2\] pages"),
-        (raw_index([False, False], [b"a"], [b"b", b"b"], [1, 1]), "describes"),
-        (raw_index([False, False], [b"a", b"a"], [b"b"] * 3, [1, 1]), "describes"),
-        (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [1]), "describes"),
-        (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [1, 1], [1]), "describes"),
+        (raw_index([False], [b"a", b"a"], [b"b", b"b"], [1, 1]), r"has \[1, 2\] pages"),
+        (raw_index([False, False], [b"a"], [b"b", b"b"], [1, 1]), "pages, expected"),
+        (raw_index([False, False], [b"a", b"a"], [b"b"] * 3, [1, 1]), "pages, expected"),
+        (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [1]), "pages, expected"),
+        (raw_index([False, False], [b"a", b"a"], [b"b", b"b"], [1, 1], [1]), "pages, expected"),
         (raw_index([False] * 3, [b"a"] * 3, [b"b"] * 3, [1] * 3), r"has \[3\] pages, expected 2"),
         (encode_struct([(1, LIST, encode_list(STRUCT, []))]), "no list of lower bounds"),
         (b"", "truncated"),
-        (b"\x19\xf1\xff\xff\xff\xff\x0f", "announced"),
+        (b"\x19\xf1\xff\xff\xff\xff\x0f", "but only"),
     ],
 )
-def test_P2_column_indexes_that_contradict_themselves_are_not_used(data: bytes, message: str) -> None:
+def test_P2_inconsistent_column_indexes_are_not_used(data: bytes, message: str) -> None:
     index, reason = usable_column_index(data, pages_of(10, 10), PLACE)
     assert index is None
     assert reason is not None
@@ -609,7 +607,7 @@ JUDGED = [
 
 
 @pytest.mark.parametrize("data_type", JUDGED, ids=str)
-def test_bounds_judged_at_once_are_those_judged_one_by_one(data_type: pa.DataType) -> None:
+def test_bounds_converted_together_equal_those_converted_one_by_one(data_type: pa.DataType) -> None:
     leaf = leaf_for(data_type)
     reader = bounds_of_column(leaf, leaf.arrow_type)
     assert reader is not None

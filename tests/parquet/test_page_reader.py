@@ -1,4 +1,4 @@
-"""Chosen rows through pages equal the same rows of the whole file, for every shape, codec and layout of pages."""
+"""Selected rows read by pages equal the same rows of the whole file, for every shape, codec and page layout."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_P9_without_an_offset_index_whole_chunks_are_decoded(tmp_path: Path) -> 
         assert same_rows(read_selected(path, 0, selection), whole.take(pa.array(selection.to_indices())))
 
 
-def test_some_leaves_of_a_struct_make_a_struct_of_just_those(tmp_path: Path) -> None:
+def test_some_leaves_of_a_struct_give_a_struct_of_only_those(tmp_path: Path) -> None:
     table = pa.table({"s": [{"a": 1, "b": 2, "c": 3}, None, {"a": 4, "b": None, "c": 6}], "x": [1, 2, 3]})
     path = tmp_path / "f.parquet"
     pq.write_table(table, path, write_page_index=True)
@@ -210,6 +210,6 @@ def test_only_the_pages_with_selected_rows_are_fetched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.list_view(pa.struct({"a": pa.int8(), "b": pa.int8()}))])
-def test_types_that_cannot_be_put_together_are_told(kind: pa.DataType) -> None:
+def test_types_that_cannot_be_assembled_are_an_error(kind: pa.DataType) -> None:
     assert not can_assemble(kind)
     assert can_assemble(pa.list_view(pa.int8()))

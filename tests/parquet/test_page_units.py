@@ -1,4 +1,4 @@
-"""Stretches of rows: what they say of their rows holds, whatever the pages of the columns are."""
+"""Row ranges: their metadata holds for their rows, whatever the pages of the columns are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def paged_columns(draw: st.DrawFn) -> tuple[list[list[int | None]], list[list[in
 
 
 @given(paged_columns())
-def test_P3_stretches_cover_all_rows_and_say_what_is_true_of_them(
+def test_P3_row_ranges_cover_all_rows_with_correct_metadata(
     given_columns: tuple[list[list[int | None]], list[list[int]]],
 ) -> None:
     columns, begins = given_columns
@@ -60,7 +60,7 @@ def test_P3_stretches_cover_all_rows_and_say_what_is_true_of_them(
                 assert lower in known
 
 
-def test_with_one_column_the_stretches_are_its_pages_without_the_empty_ones() -> None:
+def test_with_one_column_the_row_ranges_are_its_non_empty_pages() -> None:
     pages = described("c", [1, 2, None, 4], [0, 2, 2, 3])
     found = cut_into_stretches([pages], 4)
     assert list(zip(found.starts, found.ends, strict=True)) == [(0, 2), (2, 3), (3, 4)]
@@ -68,7 +68,7 @@ def test_with_one_column_the_stretches_are_its_pages_without_the_empty_ones() ->
     assert found.metadata["lower_exact:c"].to_pylist() == [True, False, True]
 
 
-def test_counts_of_a_part_of_a_page_are_known_where_none_or_all_rows_count() -> None:
+def test_counts_of_a_part_of_a_page_are_known_if_none_or_all_rows_count() -> None:
     nulls = described("a", [None, None, 1, 2, None, 3], [0, 2, 4])
     cuts = described("b", [0] * 6, [0, 1, 3, 5])
     found = cut_into_stretches([nulls, cuts], 6)

@@ -1,4 +1,4 @@
-"""Pruning of one file: row groups and rows, from metadata alone, and never a row too few."""
+"""Pruning of one file: row groups and rows, from metadata alone, without losing a matching row."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_P6_the_selection_counts_over_the_row_groups_that_are_left(file: Path) -
     assert list(result.roaring_bitmap or ()) == list(range(5_900, 6_000))
 
 
-def test_what_metadata_cannot_answer_is_told_with_the_reason(file: Path) -> None:
+def test_unanswerable_conjuncts_are_reported_with_a_reason(file: Path) -> None:
     result = request(file, "id % 2 = 0 AND id < 10").prune()
     assert [str(error) for error in result.compile_result.errors] == ["id % 2 = 0: function on column: id % 2"]
     assert result.compile_result.conjuncts == ("id % 2 = 0", "id < 10")
@@ -150,7 +150,7 @@ def test_what_metadata_cannot_answer_is_told_with_the_reason(file: Path) -> None
     assert len(positions(result)) == ROWS_PER_PAGE
 
 
-def test_every_level_says_what_it_did(file: Path) -> None:
+def test_every_level_has_a_report(file: Path) -> None:
     levels = {level.level: level for level in request(file, "id = 3210 AND kind = 'b'").prune().levels}
     assert list(levels) == ["row_groups", "bloom", "pages", "dictionary"]
     assert (levels["row_groups"].total, levels["row_groups"].kept) == (4, 1)
@@ -206,7 +206,7 @@ def test_a_wrong_predicate_is_an_error(file: Path, where: str, error: type[Excep
         request(file, where).prune()
 
 
-def test_what_is_no_file_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="give the path of one Parquet file"):
         request(tmp_path / "missing.parquet", "id = 1").prune()
 
@@ -236,7 +236,7 @@ def test_P5_what_is_left_is_read_with_the_positions_that_rows_have_in_the_file(f
     assert found["place"].equals(rows["place"].take(found["at"]))
 
 
-def test_reading_a_selection_refuses_what_does_not_fit(file: Path) -> None:
+def test_reading_a_selection_rejects_mismatched_arguments(file: Path) -> None:
     everything = RowSelection.all(ROWS_PER_GROUP)
     assert sum(batch.num_rows for batch in read_selection(file, [1], everything)) == ROWS_PER_GROUP
     with pytest.raises(InvalidArgument, match="has 1500 rows in total, and the row groups have 3000"):

@@ -1,4 +1,4 @@
-"""Footers whose sizes and numbers of rows are not those of the pages: read whole, or an error, never fewer rows."""
+"""Footers whose sizes and row counts differ from those of the pages: all rows are read, or an error is raised."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_P10_the_last_page_is_read_whole(tmp_path: Path, rows: int, created_by: 
 
 
 @pytest.mark.parametrize("created_by", WRITERS)
-def test_P10_by_the_reader_of_pages_too(tmp_path: Path, created_by: str) -> None:
+def test_P10_the_page_reader_reads_the_last_page_too(tmp_path: Path, created_by: str) -> None:
     path = tmp_path / "f.parquet"
     expected = written_short(path, 20_000, created_by, missing=13)
     selection = RowSelection.from_indices([3, 9_999, 10_000, 19_999], 20_000)
@@ -87,7 +87,7 @@ def test_P10_by_the_reader_of_pages_too(tmp_path: Path, created_by: str) -> None
     assert found.equals(expected.take([3, 9_999, 10_000, 19_999]))
 
 
-def test_P10_a_chunk_of_another_writer_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
+def test_P10_a_truncated_chunk_of_another_writer_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     written_short(path, 20_000, "parquet-mr version 1.10.1 (build 0)", missing=13)
     with pytest.raises(CorruptFile, match="cannot be decoded"):
@@ -168,7 +168,7 @@ def test_P11_files_are_not_given_to_the_engine_unseen(contradicting: Path, monke
 
 @pytest.mark.parametrize("options", [{}, {"data_page_version": "2.0"}, {"use_dictionary": False}], ids=str)
 @pytest.mark.parametrize("column", ["id", "l", "s"])
-def test_P11_pages_with_more_rows_than_all_of_the_footer_says_are_an_error(
+def test_P11_pages_with_more_rows_than_the_footer_are_an_error(
     tmp_path: Path, column: str, options: dict[str, object]
 ) -> None:
     path = written_rows(tmp_path / "f.parquet", **options)

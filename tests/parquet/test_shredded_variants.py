@@ -1,4 +1,4 @@
-"""Variants in Parquet files, shredded into columns of their own types: all of them are read as the structs they are."""
+"""Shredded variants in Parquet files: all of them are read as the structs that store them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.errors import UnsupportedFeature
 
 METADATA = b"\x01\0\0"
 _VARIANT = b"\x5c\x0c\x20\x13\x01\x00\x00"
-"""Behind the number of children of a group: the field 10, a union with the field 16, with version 1."""
+"""The bytes after the number of children of a group: field 10, a union with field 16, with version 1."""
 
 
 def shredded(data_type: pa.DataType) -> pa.StructType:
@@ -113,7 +113,7 @@ def test_every_shape_of_a_shredded_variant_is_read_as_its_struct(tmp_path: Path,
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_table_that_says_variant_refuses_every_shape_by_name(tmp_path: Path, name: str) -> None:
+def test_a_table_with_a_variant_column_rejects_every_shape_by_name(tmp_path: Path, name: str) -> None:
     log = DeltaLog(tmp_path, {"id": "long", "var": "variant"}, features=["variantType", "variantShredding"])
     rows = write(tmp_path / "rows.parquet", name, is_annotated=False)
     (tmp_path / "rows.parquet").unlink()

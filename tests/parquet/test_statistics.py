@@ -243,7 +243,7 @@ def test_P8_N1_columns_written_without_statistics_are_unknown() -> None:
 # --- Columns and names ------------------------------------------------------------------------------------------------
 
 
-def test_a_column_that_the_file_has_not_is_null_in_every_row() -> None:
+def test_a_column_missing_from_the_file_is_null_in_every_row() -> None:
     metadata = written(pa.table({"x": [1, 2, 3], "s": [{"y": 1}] * 3}), row_group_size=2)
     for path, data_type in ((("new",), pa.string()), (("s", "new"), pa.float64()), (("a", "b"), pa.list_(pa.int8()))):
         found = describe(metadata, data_type, *path)
@@ -253,7 +253,7 @@ def test_a_column_that_the_file_has_not_is_null_in_every_row() -> None:
     assert describe(metadata, pa.float64(), "new")["nan_count"].to_pylist() == [0, 0]
 
 
-def test_a_column_that_is_there_as_something_else_is_unknown() -> None:
+def test_a_column_that_exists_as_another_type_is_unknown() -> None:
     metadata = written(pa.table({"x": [1], "s": [{"y": 1}]}))
     assert list(describe(metadata, pa.int64(), "x", "deeper")) == ["row_count"]
     assert list(describe(metadata, pa.int64(), "s")) == ["row_count"]
@@ -634,7 +634,7 @@ def footer_of(table: pa.Table, **options: Any) -> Footer:
     return footer_from_bytes(raw[-8 - int.from_bytes(raw[-8:-4], "little") : -8], "made.parquet")
 
 
-def test_files_described_together_are_as_they_are_one_by_one() -> None:
+def test_metadata_of_grouped_files_equals_that_of_single_files() -> None:
     many = MANY_ROW_GROUPS
     footers = [
         footer_of(pa.table({"x": [1, 2], "y": ["a", "b"]})),
@@ -662,7 +662,7 @@ def test_files_described_together_are_as_they_are_one_by_one() -> None:
             assert row_counts(footer) == row_group_metadata(footer.metadata, [])["row_count"].to_pylist()
 
 
-def test_files_of_a_writer_that_is_not_trusted_are_described_apart() -> None:
+def test_files_of_an_untrusted_writer_are_grouped_separately() -> None:
     trusted = footer_of(pa.table({"x": ["a", "b"]}))
     content = trusted.content
     assert content.count(b"parquet-cpp-arrow version") == 1

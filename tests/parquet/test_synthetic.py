@@ -1,4 +1,4 @@
-"""Files made of one column, and the schemas of one leaf: every shape of nesting that writers have had."""
+"""Synthetic files of one column, and schemas of one leaf: every nesting that writers have used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tamis.parquet.thrift import (
 )
 
 Element = dict[int, Any]
-"""Of a schema, by the ids of its fields: 1 type, 3 repetition, 4 name, 5 children, 6 converted, 10 logical type."""
+"""A schema element by field id: 1 type, 3 repetition, 4 name, 5 children, 6 converted, 10 logical type."""
 
 NAME, REPETITION, CHILDREN, CONVERTED, LOGICAL = 4, 3, 5, 6, 10
 MAP, MAP_KEY_VALUE, LIST = 1, 2, 3
@@ -220,11 +220,11 @@ LEAF: Element = {1: 2, REPETITION: OPTIONAL, NAME: b"a"}
         ([ROOT, LEAF], "no leaf 1"),
         (
             [ROOT, *({NAME: b"g", REPETITION: OPTIONAL, CHILDREN: 1} for _ in range(300)), LEAF],
-            "nested more than 200 deep",
+            "nested deeper than 200 levels",
         ),
     ],
 )
-def test_X2_schemas_that_cannot_be_are_an_error(elements: list[Element], message: str) -> None:
+def test_X2_invalid_schemas_are_an_error(elements: list[Element], message: str) -> None:
     with pytest.raises(CorruptFile, match=message) as error:
         leaf_schemas(footer_with(elements), [1], PLACE)
     assert "the schema of 'f.parquet' is damaged" in str(error.value)
@@ -235,7 +235,7 @@ def test_groups_without_children_are_no_leaves() -> None:
     assert [element.name for element in schemas[0].elements] == [b"a"]
 
 
-def test_damaged_schemas_are_schemas_or_the_one_error() -> None:
+def test_damaged_schemas_are_schemas_or_CorruptFile() -> None:
     schema = list_file().footer.schema
     empty = footer_with([ROOT, LEAF])
     for changed in damaged(schema, times=2000):
@@ -295,7 +295,7 @@ def test_a_file_of_one_column_holds_only_what_it_needs() -> None:
         assert read.schema_arrow.field("a").type == pa.int64()
 
 
-def test_a_large_file_of_one_piece_is_handed_out_as_it_is() -> None:
+def test_a_large_file_of_one_buffer_is_served_without_a_copy() -> None:
     table = pa.table({"a": pa.array(range(300_000), pa.int64())})
     options = {"use_dictionary": False, "compression": "none", "data_page_size": 1 << 30}
     file = OpenedFile(parquet_bytes(table, row_group_size=300_000, max_rows_per_page=300_000, **options))

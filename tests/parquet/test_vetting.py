@@ -1,4 +1,4 @@
-"""Footers made by hand: what no writer here produces, but files in the world hold, by age, damage or malice."""
+"""Hand-made footers that no writer here produces, but that exist because of age, damage or malice."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_an_encrypted_column_in_a_readable_footer_is_unsupported() -> None:
         parse_footer(footer, "made.parquet")
 
 
-def test_fields_of_a_later_format_are_stepped_over() -> None:
+def test_fields_of_a_later_format_are_skipped() -> None:
     later = {
         90: ("struct", {1: ("list", ("struct", [{1: ("binary", b"z")}] * 20)), 2: ("bool", True)}),
         700: ("list", ("i64", list(range(40)))),
@@ -244,7 +244,7 @@ def test_garbage_is_corrupt(garbage: bytes) -> None:
         parse_footer(garbage, "made.parquet")
 
 
-def test_a_footer_cut_anywhere_is_corrupt() -> None:
+def test_a_footer_truncated_anywhere_is_corrupt() -> None:
     footer = make_footer(BYTE_ARRAY, [bounds(b"a", b"b")] * 2, converted=UTF8)
     for end in range(1, len(footer)):
         with pytest.raises(CorruptFile):
@@ -309,7 +309,7 @@ def test_X1_damaged_footers_never_end_the_process() -> None:
     ],
     ids=["bytes of a number", "repetition of a flat column", "too many levels", "one right and one wrong"],
 )
-def test_size_statistics_that_do_not_fit_the_column_are_left_out(sizes: dict[int, Any]) -> None:
+def test_mismatched_size_statistics_are_removed(sizes: dict[int, Any]) -> None:
     footer = make_footer(INT32, [bounds(int32(1), int32(2))], in_metadata={16: ("struct", sizes)})
     assert low_and_high(footer, pa.int32()) == (1, 2)
 
@@ -341,7 +341,7 @@ def footers_of_real_writers(tmp_path: Any) -> list[bytes]:
     return [raw[-8 - int.from_bytes(raw[-8:-4], "little") : -8] for raw in raws]
 
 
-def test_real_footers_pass_unchanged_with_and_without_the_quick_way(tmp_path: Any, monkeypatch: Any) -> None:
+def test_real_footers_pass_unchanged_with_and_without_patterns(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
     footers = footers_of_real_writers(tmp_path)
     leaves = [leaf_types(pq.read_metadata(framed(footer))) for footer in footers]
@@ -352,7 +352,7 @@ def test_real_footers_pass_unchanged_with_and_without_the_quick_way(tmp_path: An
         assert vetted_footer(footer, types_, "x") is footer
 
 
-def test_the_quick_way_takes_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
+def test_the_patterns_match_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(vetting, "_WALKED_FIRST", 0)
     walked: list[str] = []
     original = vetting._Walk.walk_chunk
@@ -378,7 +378,7 @@ def outcome(footer: bytes, leaves: Any) -> bytes | str:
         return f"{type(error).__name__}: {error}"
 
 
-def test_parts_seen_before_are_judged_as_they_were(tmp_path: Any, monkeypatch: Any) -> None:
+def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any) -> None:
     chance = random.Random(7)
     for footer in footers_of_real_writers(tmp_path):
         leaves = leaf_types(pq.read_metadata(framed(footer)))
@@ -402,7 +402,7 @@ def test_parts_seen_before_are_judged_as_they_were(tmp_path: Any, monkeypatch: A
         assert with_memory == without
 
 
-def test_few_parts_are_remembered_and_no_long_ones() -> None:
+def test_few_and_only_short_parts_are_cached() -> None:
     seen = vetting._SeenParts()
     for number in range(100):
         seen.add(bytes([number]))
@@ -474,7 +474,7 @@ def test_S4_bounds_without_an_order_of_columns_are_unknown() -> None:
         (b"Trino version 476 (build n/a)", True),
     ],
 )
-def test_S5_bounds_of_bytes_need_a_writer_that_can_be_believed(created_by: bytes | None, trusted: bool) -> None:
+def test_S5_bounds_of_bytes_need_a_trusted_writer(created_by: bytes | None, trusted: bool) -> None:
     def found(physical: int, low: bytes, high: bytes, data_type: pa.DataType, **options: Any) -> tuple[Any, Any]:
         return low_and_high(make_footer(physical, [bounds(low, high)], created_by=created_by, **options), data_type)
 
@@ -504,7 +504,7 @@ def test_N8_a_null_count_without_bounds_counts() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 11, 2**62])
-def test_a_null_count_that_cannot_be_is_unknown(count: int) -> None:
+def test_an_impossible_null_count_is_unknown(count: int) -> None:
     found = describe(make_footer(INT32, [bounds(int32(1), int32(2), count)]), pa.int32())
     assert (found["null_count"], found["lower"]) == ([None], [1])
 
@@ -555,7 +555,7 @@ def test_T2_decimals_in_bytes_are_signed_and_big_endian() -> None:
 @pytest.mark.parametrize(
     ("low", "high"), [(b"", b"\x01"), (b"\x01", b"\x7f\xff")], ids=["no bytes", "more digits than the type has"]
 )
-def test_T2_a_decimal_that_its_type_does_not_have_drops_both(low: bytes, high: bytes) -> None:
+def test_T2_a_decimal_outside_its_type_drops_both(low: bytes, high: bytes) -> None:
     footer = make_footer(BYTE_ARRAY, [bounds(low, high)], converted=DECIMAL, digits=(4, 2))
     assert low_and_high(footer, pa.decimal128(4, 2)) == (None, None)
 
@@ -657,7 +657,7 @@ def test_X3_a_chunk_outside_the_file_is_corrupt(change: dict[int, Any]) -> None:
         chunk_ranges(metadata, 0, [0], size=1000, place="made.parquet")
 
 
-def test_chunks_of_the_oldest_writers_are_longer_than_they_say() -> None:
+def test_chunks_of_the_oldest_writers_are_longer_than_stated() -> None:
     footer = make_footer(INT32, [None], created_by=b"parquet-mr version 1.2.8 (build x)")
     metadata = parse_footer(footer, "made.parquet")
     assert chunk_ranges(metadata, 0, [0], size=1000) == [(4, 130)]

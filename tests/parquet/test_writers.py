@@ -1,4 +1,4 @@
-"""Files of several writers, pruned and read by pages: for every column the rows are those that the judge finds."""
+"""Files of several writers, pruned and read by pages: for every column the rows equal those of the oracle."""
 
 from __future__ import annotations
 
@@ -156,11 +156,11 @@ WRITERS: dict[str, tuple[Callable[[pa.Table, Path], None], set[str]]] = {
 
 
 EVERY = 13
-"""One probe in so many is tried: there are about twenty for each column, and each costs two scans."""
+"""Only one probe in this many is tried: there are about twenty per column, and each costs two scans."""
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_O1_every_column_filtered_by_values_that_are_there_and_that_are_not(name: str, tmp_path: Path) -> None:
+def test_O1_every_column_filtered_by_present_and_absent_values(name: str, tmp_path: Path) -> None:
     write, levels = WRITERS[name]
     path = tmp_path / "f.parquet"
     write(everything(), path)

@@ -1,4 +1,4 @@
-"""Casts that keep every value are no obstacle at any level; counts of NULL say what is inside of structs."""
+"""Lossless casts do not prevent pruning at any level; null counts describe fields inside structs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CASTS = [
 
 
 @pytest.mark.parametrize(("where", "rows"), CASTS)
-def test_T11_a_cast_to_a_wider_number_stops_no_pruning(tmp_path: Path, where: str, rows: list[int]) -> None:
+def test_T11_a_cast_to_a_wider_number_does_not_prevent_pruning(tmp_path: Path, where: str, rows: list[int]) -> None:
     options = {"bloom_filter_options": {"x": True}} if "=" in where else {}
     table = written(tmp_path, {"x": pa.array(range(10), pa.int32())}, **options)
     assert rows_of(table, where) == rows
@@ -46,7 +46,7 @@ def hive(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("condition", ["s.day = d.sk", "d.sk = s.day", "CAST(s.day AS BIGINT) = d.sk"])
-def test_a_join_with_a_wider_key_prunes_partitions_at_run_time(hive: Path, condition: str) -> None:
+def test_a_join_with_a_wider_key_prunes_partitions_dynamically(hive: Path, condition: str) -> None:
     session = tamis.connect().register("s", hive / "sales").register("d", hive / "days.parquet")
     assert tamis.open(hive / "sales").schema.field("day").type == pa.int32()
     query = f"SELECT count(*) n, sum(amount) a FROM s JOIN d ON {condition} WHERE d.sk IN (3, 4) AND d.month = 0"

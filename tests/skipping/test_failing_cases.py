@@ -1,4 +1,4 @@
-"""Functions that fail on some values: a unit matches whole only where metadata proves that no row of it fails."""
+"""Functions that fail for some values: a unit is fully matched only if metadata proves that no row fails."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ UNBOUNDED = Unit(None, None)
         (DOUBLE, "x < 10 OR CAST(x AS INT) > 0", Unit(1.0, 9.0, 0, None), KEPT),
     ],
 )
-def test_a_unit_that_may_fail_does_not_match_whole(data_type, where, unit, expected):
+def test_a_unit_that_may_fail_is_not_fully_matched(data_type, where, unit, expected):
     assert outcome(where, data_type, unit) == expected
 
 

@@ -70,11 +70,11 @@ def test_F1_an_uncounted_nan_may_be_above_the_bounds(where, expected):
         ("x >= 3 AND (x <= 4 OR x IS NULL)", Unit(1.0, 2.0), KEPT),
     ],
 )
-def test_F1_a_range_from_both_sides_has_no_place_for_nan(where, unit, expected):
+def test_F1_a_range_with_both_bounds_excludes_nan(where, unit, expected):
     assert outcome(where, DOUBLE, unit) == expected
 
 
-def test_F1_a_bound_on_one_column_says_nothing_of_another():
+def test_F1_a_bound_on_one_column_does_not_affect_another():
     columns = {"a": (DOUBLE, [Unit(1.0, 2.0)]), "b": (DOUBLE, [Unit(1.0, 2.0)])}
     assert outcomes("a >= 3 AND b <= 4", columns) == [KEPT]
     assert outcomes("a >= 3 AND a <= 4 AND b >= 1", columns) == [SKIPPED]
@@ -129,7 +129,7 @@ def test_F3_a_missing_nan_count_is_not_zero(where, nans, expected):
         ("x < double('NaN')", SKIPPED),
     ],
 )
-def test_F3_a_unit_of_nothing_but_nan_needs_no_bounds(where, expected):
+def test_F3_a_unit_with_only_nan_needs_no_bounds(where, expected):
     assert outcome(where, DOUBLE, Unit(None, None, 0, 10)) == expected
 
 
@@ -190,7 +190,7 @@ def test_F6_half_floats_have_the_order_of_numbers(where, lower, upper, expected)
         ("x IS DISTINCT FROM 7", Unit(1.0, 2.0, None, None), WHOLE),
     ],
 )
-def test_F7_matches_whole_where_nan_or_null_may_be_present(where, unit, expected):
+def test_F7_fully_matched_where_nan_or_null_may_be_present(where, unit, expected):
     assert outcome(where, DOUBLE, unit) == expected
 
 

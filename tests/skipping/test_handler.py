@@ -1,4 +1,4 @@
-"""The contract between the rewrite and whoever evaluates it: selection vectors, NULL, what is absent."""
+"""The contract between the rewrite and its evaluators: selection vectors, NULL, missing columns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_empty_selection_vector():
 
 
 @pytest.mark.parametrize("booleans", [[True, None], pa.array([True, None]), [1, 0], ["true"]])
-def test_a_selection_vector_of_anything_else_is_refused(booleans):
+def test_an_invalid_selection_vector_is_rejected(booleans):
     with pytest.raises(InvalidArgument, match="selection vector"):
         HANDLER.create_selection_vector(booleans)
 
@@ -91,18 +91,18 @@ def test_slices_are_evaluated_by_their_own_rows():
 
 
 @pytest.mark.parametrize("length", [0, 3, 5])
-def test_a_selection_of_another_length_is_refused(length):
+def test_a_selection_of_another_length_is_rejected(length):
     with pytest.raises(InvalidArgument, match=f"{length} entries, the batch 4 rows"):
         evaluated(ABOVE_ONE, selection=[True] * length)
 
 
-def test_a_selection_with_nulls_is_refused():
+def test_a_selection_with_nulls_is_rejected():
     evaluator = HANDLER.predicate_evaluator(SCHEMA, ABOVE_ONE)
     with pytest.raises(InvalidArgument, match="nulls"):
         evaluator.eval(BATCH, pa.array([True, None, True, True]))
 
 
-def test_a_batch_of_another_schema_is_refused():
+def test_a_batch_of_another_schema_is_rejected():
     evaluator = HANDLER.predicate_evaluator(SCHEMA, ABOVE_ONE)
     with pytest.raises(InvalidArgument, match="expects batches with"):
         evaluator.eval(pa.record_batch({"a": pa.array([1])}))
@@ -115,12 +115,12 @@ def test_a_column_that_the_batch_lacks_is_null():
     assert evaluated(Call("coalesce", (Call(">", (absent, Literal(1, types.LONG))), TRUE))) == [True] * 4
 
 
-def test_a_function_that_nobody_knows_is_an_error_that_names_it():
+def test_an_unknown_function_is_an_error_that_names_it():
     with pytest.raises(EvaluationError, match="my_own"):
         HANDLER.predicate_evaluator(SCHEMA, Call("my_own", (Column(("a",)),)))
 
 
-def test_a_value_is_no_predicate():
+def test_a_value_is_not_a_predicate():
     with pytest.raises(InvalidArgument, match="not a predicate"):
         evaluated(Column(("a",), type=types.LONG))
 
@@ -199,7 +199,7 @@ def test_partition_value_parses_the_text_as_the_type(value, data_type, expected)
     assert evaluated(Call("<=>", (partition("p", data_type), Literal(physical, target))), batch) == [True]
 
 
-def test_partition_value_of_a_text_that_is_no_such_value_is_an_error_that_names_it():
+def test_partition_value_of_an_invalid_text_is_an_error_that_names_it():
     with pytest.raises(EvaluationError, match="the partition value '2024-03-03' is not a valid int"):
         evaluated(Call("=", (partition("day", "int"), Literal(1, pa.int32()))), MAPS)
 

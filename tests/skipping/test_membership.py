@@ -49,7 +49,7 @@ def kept(questioned: Questioned, batch: pa.RecordBatch) -> list[bool]:
 
 
 def matched(questioned: Questioned, batch: pa.RecordBatch) -> list[bool]:
-    """Whether the units, all of them kept, match whole."""
+    """Return whether the units, all of them kept, are fully matched."""
     pruned = prune(batch, questioned.conjuncts)
     assert all(pruned.selection.to_pylist())
     return [all(each[place].as_py() for each in pruned.matched) for place in range(batch.num_rows)]
@@ -73,11 +73,11 @@ def matched(questioned: Questioned, batch: pa.RecordBatch) -> list[bool]:
         ("(x > 3 AND x < 8 AND y = 1) OR y = 2", ["x > 3", "x < 8", "x > 3 AND x < 8", "y = 1", "y = 2"]),
     ],
 )
-def test_asked_are_the_largest_parts_of_one_column_and_the_equalities_in_them(where: str, expected: list[str]) -> None:
+def test_questions_are_the_largest_parts_on_one_column_and_their_equalities(where: str, expected: list[str]) -> None:
     assert sorted(texts(asked(where))) == sorted(expected)
 
 
-def test_what_is_said_twice_is_asked_once() -> None:
+def test_duplicate_predicates_are_one_question() -> None:
     assert texts(asked("(x = 5 OR y = 1) AND (x = 5 OR y = 2)")).count("x = 5") == 1
 
 
@@ -140,7 +140,7 @@ def test_B4_under_and_one_side_suffices() -> None:
 
 
 @pytest.mark.parametrize("where", ["x <> 5", "NOT (x = 5)", "x NOT IN (5, 6)", "NOT (x = 5 AND y = 6)"])
-def test_absence_says_nothing_about_the_negation(where: str) -> None:
+def test_absence_does_not_skip_the_negation(where: str) -> None:
     questioned = asked(where)
     absent = {question.true_name.replace(":", "_"): [False] for question in questioned.questions if question.items}
     assert kept(questioned, units(**absent)) == [True]
@@ -172,7 +172,7 @@ def test_values_of_a_part_decide_within_a_disjunction() -> None:
 
 
 def judged(where: str, x: list[int], y: list[int] | None, nulls: int = 0) -> tuple[Questioned, pa.RecordBatch]:
-    """The questions about a unit, with what the values of x and y say, where those are known."""
+    """Return the metadata of a unit with the answers for the values of x and y, where known."""
     questioned = asked(where)
     batch = units(Unit(0, 100, null_count=nulls), Unit(0, 100, null_count=0))
     for question in questioned.questions:
@@ -182,7 +182,7 @@ def judged(where: str, x: list[int], y: list[int] | None, nulls: int = 0) -> tup
     return questioned, batch
 
 
-def test_a_disjunction_is_more_than_what_its_parts_of_one_column_say_together() -> None:
+def test_a_disjunction_is_weaker_than_its_combined_parts_on_one_column() -> None:
     where = "x < 3 OR x > 8 OR y = 2"
     assert kept(*judged(where, [5], [2])) == [True], "no value of x fits, but one of y does"
     assert kept(*judged(where, [5], [4])) == [False]
@@ -205,7 +205,7 @@ def test_a_predicate_that_is_FALSE_for_NULL_does_not_match_units_with_NULL() -> 
     assert matched(*judged("coalesce(x > 3, false)", [5], None, nulls=1)) == [False]
 
 
-def test_a_unit_matches_whole_when_no_value_is_false_and_none_is_null() -> None:
+def test_a_unit_is_fully_matched_if_no_value_is_false_or_null() -> None:
     questioned = asked("x % 2 = 0 OR length(s) = 2")  # a function that Arrow has not asks nothing
     assert texts(questioned) == ["length(s) = 2"]
     even = asked("x IN (2, 4, 6)")
@@ -215,14 +215,14 @@ def test_a_unit_matches_whole_when_no_value_is_false_and_none_is_null() -> None:
     assert matched(even, units(Unit(0, 100, null_count=0), **(answers | {"false_0": [True]}))) == [False]
 
 
-def test_NaN_and_functions_are_judged_by_the_values_themselves() -> None:
+def test_NaN_and_functions_are_evaluated_for_the_values() -> None:
     (question,) = asked("f > 3").questions
     assert question.judge(pa.array([1.0, math.nan, None])) == (True, True, False)
     (question,) = asked("x IN (1, NULL)").questions
     assert question.judge(pa.array([3])) == (False, False, True)
 
 
-def test_a_value_for_which_the_predicate_fails_leaves_all_unknown() -> None:
+def test_a_value_for_which_the_predicate_fails_makes_the_answers_unknown() -> None:
     (question,) = asked("cast(s AS int) = 5").questions
     assert question.judge(pa.array(["5", "x"])) is None
     assert question.judge(pa.array(["5", "6"])) == (True, True, False)
@@ -231,7 +231,7 @@ def test_a_value_for_which_the_predicate_fails_leaves_all_unknown() -> None:
 # --- Whether to ask ---------------------------------------------------------------------------------------------------
 
 
-def test_only_units_that_answers_could_skip_are_worth_asking_about() -> None:
+def test_only_units_that_answers_could_skip_need_answers() -> None:
     questioned = asked("x = 5 OR y > 6")
     (conjunct,) = questioned.conjuncts
     (equality,) = [question for question in questioned.questions if question.items]
@@ -240,7 +240,7 @@ def test_only_units_that_answers_could_skip_are_worth_asking_about() -> None:
     assert questioned.asked == (questioned.questions,)
 
 
-def test_X11_deep_and_long_predicates_are_asked_in_time() -> None:
+def test_X11_questions_of_deep_and_long_predicates_are_found_in_time() -> None:
     column, other = Column(("x",), type=BIG), Column(("y",), type=BIG)
     nested: Expr = Call("=", (column, Literal(0, BIG)))
     for index in range(1, 2_000):
@@ -272,7 +272,7 @@ def cases(draw: st.DrawFn) -> tuple[pa.Schema, list[Rows], Said]:
 def with_judged(
     batch: pa.RecordBatch, question: Question, given: list[pa.Array], known: list[list[bool]] | None = None
 ) -> pa.RecordBatch:
-    """The batch with what the values of each unit say, where that is to be known."""
+    """Return the batch with the answers for the values of each unit, where they are to be known."""
     found = [question.judge(each) or (None, None, None) for each in given]
     for place, name in enumerate((question.true_name, question.false_name, question.null_name)):
         answers = [answer[place] if known is None or known[unit][place] else None for unit, answer in enumerate(found)]
@@ -281,7 +281,7 @@ def with_judged(
 
 
 def described(schema: pa.Schema, found: list[Rows]) -> pa.RecordBatch:
-    """Counts only: what bounds add is told elsewhere."""
+    """Return counts only: other tests cover bounds."""
     columns = {"row_count": pa.array([len(unit[schema.names[0]]) for unit in found], pa.int64())}
     for name in schema.names:
         nulls = [sum(value is None for value in unit[name]) for unit in found]
@@ -291,7 +291,7 @@ def described(schema: pa.Schema, found: list[Rows]) -> pa.RecordBatch:
 
 @settings(deadline=None)
 @given(cases(), st.data())
-def test_O3_O4_O5_answers_skip_no_row_and_match_whole_units_only(
+def test_O3_O4_O5_answers_skip_no_matching_row_and_fully_match_only_matching_units(
     case: tuple[pa.Schema, list[Rows], Said], data: st.DataObject
 ) -> None:
     schema, found, said = case

@@ -1,4 +1,4 @@
-"""N: NULL and NOT. What a unit may hold besides its bounds, and what a missing count means."""
+"""N: NULL and NOT. Values of a unit that its bounds do not show, and the meaning of a missing count."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_N9_a_field_of_a_struct_has_bounds_and_nulls_of_its_own():
         assert pruned.matched[0].to_pylist() == whole, where
 
 
-def test_N9_a_list_is_no_value_that_bounds_describe():
+def test_N9_a_list_has_no_bounds():
     schema = pa.schema([("l", pa.list_(INT)), ("x", INT)])
     batch = pa.record_batch({"row_count": pa.array([10]), metadata_name("null_count", ("l",)): pa.array([0])})
     for where in ("l IS NOT NULL", "size(l) = 3", "array_contains(l, 3)", "l[0] = 3"):

@@ -1,4 +1,4 @@
-"""T: numbers and time. Literals that the column's type does not have, units, and the calendar before 1970."""
+"""T: numbers and time. Literals outside the column's type, time units, and dates before 1970."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_T6_before_1970(data_type, where, lower, upper, expected):
     ],
 )
 def test_T6_a_bound_beyond_the_calendar_loses_nothing(where, unit, infinity):
-    """DuckDB writes its infinities as the last numbers of 64 bits, which Arrow takes for some year of our days."""
+    """DuckDB writes its infinities as the extreme 64-bit integers, which Arrow interprets as ordinary years."""
     per_second = {"s": 1, "ms": 10**3, "us": 10**6}[unit]
     third_of_march = 1_709_424_000 * per_second
     for lower, upper in ((third_of_march, infinity), (-infinity, third_of_march), (-infinity, infinity)):

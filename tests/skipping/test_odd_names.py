@@ -1,4 +1,4 @@
-"""Columns of a table may be called as metadata is: neither stands for the other."""
+"""Table columns may have the names of metadata columns: the two are never confused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_F3_a_float_called_row_count():
     assert outcomes("row_count > 20", {"row_count": (DOUBLE, units)}) == [SKIPPED, KEPT, WHOLE]
 
 
-def test_beside_another_column():
+def test_a_column_called_like_metadata_beside_another_column():
     columns = {"x": (BIG, [Unit(1, 2), Unit(1, 2)]), "row_count": (BIG, [Unit(1, 2), Unit(3, 4)])}
     assert outcomes("x < row_count", columns) == [KEPT, WHOLE]
     assert outcomes("row_count > 2 AND x < 3", columns) == [SKIPPED, WHOLE]

@@ -1,4 +1,4 @@
-"""Every form of predicate with a unit that it skips, one that it keeps, and one that matches whole."""
+"""Every form of predicate with a unit that it skips, one that it keeps, and one that it fully matches."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def at(*parts: int) -> datetime:
          Unit(at(2024, 3, 2), at(2024, 3, 3)), Unit(at(2024, 3, 1), at(2024, 3, 2, 0, 59))),
     ],
 )  # fmt: skip
-def test_a_form_skips_keeps_and_matches_whole(data_type, where, skipped, kept, whole):
+def test_a_form_skips_keeps_and_fully_matches(data_type, where, skipped, kept, whole):
     given = {SKIPPED: skipped, KEPT: kept, WHOLE: whole}
     units = {expected: unit for expected, unit in given.items() if unit is not None}
     assert outcomes(where, {"x": (data_type, list(units.values()))}) == list(units)
@@ -260,7 +260,7 @@ def test_a_unit_without_rows_is_skipped(where, nulls):
 
 @pytest.mark.parametrize("predicate", [NO_TRUTH, not_(NO_TRUTH), not_(not_(NO_TRUTH))], ids=str)
 def test_a_null_as_a_predicate_is_neither_true_nor_false(predicate: Expr) -> None:
-    """As normalising would find, which the rewrite does not rely on."""
+    """Normalisation gives the same result, but the rewrite does not rely on it."""
     pruned = prune(batch_of({"x": (INT, [Unit(1, 2)])}), rewrite(predicate))
     assert pruned.selection.to_pylist() == [False]
 

@@ -1,4 +1,4 @@
-"""The small parts that pruning is made of, each by itself."""
+"""Unit tests of small helpers of pruning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tamis.skipping.predicate import make_predicate
 A, B = Column(("a",), type=types.LONG), Column(("b", "c"), type=types.LONG)
 
 
-def test_metadata_names_are_those_that_are_there() -> None:
+def test_metadata_names_are_those_that_exist() -> None:
     there = {"row_count", "upper:a", "lower:a", "null_count:b.c", "upper:d"}
     assert metadata_names((A, B), there) == ["lower:a", "upper:a", "null_count:b.c"]
     assert metadata_names((B,), {"lower:a"}) == []
@@ -25,7 +25,7 @@ def test_a_negation_of_a_constant_is_a_constant() -> None:
     assert negate(Call("like", (A, B))) == Call("not", (Call("like", (A, B)),))
 
 
-def test_conjuncts_on_partitions_are_reported_by_the_texts_of_the_filter() -> None:
+def test_conjuncts_on_partitions_are_reported_with_the_text_of_the_filter() -> None:
     schema = pa.schema({"p": pa.int32(), "x": pa.int64()})
     predicate = make_predicate("p = x AND p > 1", schema, "t", ["p"])
     assert predicate.on_partitions != predicate.expr

@@ -1,4 +1,4 @@
-"""S: texts and bytes. Bounds are bounds and no values, patterns are prefixes at most."""
+"""S: strings and bytes. Bounds are not values, and patterns are at most prefixes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ LAST = "\U0010ffff"
         ("length(x) = 4", KEPT),
     ],
 )
-def test_S1_S2_cut_bounds_are_bounds_and_never_values(where, expected):
+def test_S1_S2_truncated_bounds_are_bounds_and_never_values(where, expected):
     assert outcome(where, TEXT, Unit("aaaa", "aaab")) == expected
 
 
-def test_S1_one_value_between_equal_bounds_is_that_value_cut_or_not():
+def test_S1_one_value_between_equal_bounds_is_that_value_even_if_truncated():
     assert outcome("length(x) = 4", TEXT, Unit("aaaa", "aaaa")) == WHOLE
 
 
@@ -169,18 +169,18 @@ def test_S8_prefixes_of_bytes_without_a_successor(prefix, lower, upper, expected
 
 
 @pytest.mark.parametrize("where", ["x COLLATE UTF8_LCASE = 'a'", "x = 'a' COLLATE UNICODE_CI"])
-def test_S9_another_collation_is_refused(where):
+def test_S9_another_collation_is_rejected(where):
     with pytest.raises(ParseError, match="collation"):
         outcome(where, TEXT, Unit("A", "Z"))
 
 
 @pytest.mark.parametrize("where", ["collate(x, 'UTF8_LCASE') = 'a'", "lower(x) = 'a'"])
-def test_S9_under_another_collation_bounds_say_nothing(where):
+def test_S9_under_another_collation_bounds_are_unusable(where):
     assert outcome(where, TEXT, Unit("A", "Z")) == KEPT
     assert unused_because(where, TEXT, Unit("A", "Z")) is not None
 
 
-def test_upper_and_lower_keep_no_order_and_decide_a_single_value():
+def test_upper_and_lower_do_not_preserve_order_but_decide_a_single_value():
     assert outcome("lower(x) = 'a'", TEXT, Unit("A", "A")) == WHOLE
     assert outcome("lower(x) = 'a'", TEXT, Unit("B", "B")) == SKIPPED
     assert outcome("lower(x) = 'a'", TEXT, ALL_NULL) == SKIPPED
@@ -202,7 +202,7 @@ def test_upper_and_lower_keep_no_order_and_decide_a_single_value():
         ("left(x, 1) = 'ab'", "ab", "abz", SKIPPED),
     ],
 )
-def test_pieces_of_texts(where, lower, upper, expected):
+def test_substrings(where, lower, upper, expected):
     assert outcome(where, TEXT, Unit(lower, upper)) == expected
 
 

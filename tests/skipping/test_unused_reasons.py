@@ -1,4 +1,4 @@
-"""Why a conjunct skipped nothing: told apart from "it was checked, and every unit matches"."""
+"""The reason why a conjunct skipped nothing, as opposed to "it was evaluated, and every unit matches"."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
         (DOUBLE, "x > 5", Unit(1.0, 9.0, 0, None), "overlaps"),
     ],
 )  # fmt: skip
-def test_a_conjunct_that_skipped_nothing_says_why(data_type, where, unit, reason):
+def test_a_conjunct_that_skipped_nothing_has_a_reason(data_type, where, unit, reason):
     assert (unused_because(where, data_type, unit) or "").startswith(reason)
 
 
@@ -98,7 +98,7 @@ def test_no_units_need_no_reason():
     assert [each.unused_because for each in pruned.outcomes] == [None]
 
 
-def test_each_conjunct_accounts_for_what_it_alone_would_skip():
+def test_each_conjunct_counts_what_it_alone_would_skip():
     conjuncts = make_predicate("a > 5 AND b > 5", pa.schema([("a", INT), ("b", INT)]), "t").conjuncts
     low, high = Unit(1, 3), Unit(7, 9)
     pruned = prune(batch_of({"a": (INT, [low, low, high]), "b": (INT, [low, high, high])}), conjuncts)
