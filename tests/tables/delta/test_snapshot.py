@@ -483,7 +483,7 @@ def test_D23_a_compaction_that_is_not_reconciled_gives_what_its_commits_give(
 def test_D10_a_damaged_compaction_whose_commits_are_gone_is_an_error(log: DeltaLog) -> None:
     damage(log.compact(1, 3), "cut")
     log.path(2).unlink()
-    with pytest.raises(CorruptFile, match=r"3\.compacted\.json' is cut off or damaged"):
+    with pytest.raises(CorruptFile, match=r"3\.compacted\.json' is truncated or damaged"):
         load(log)
     assert paths(load(log, 1)) == ["0", "1"]
 
@@ -492,7 +492,7 @@ def test_D10_a_version_that_only_a_damaged_compaction_leads_to_is_an_error_and_n
     damage(log.compact(2, 4), "cut")
     for version in (2, 3, 4):
         log.path(version).unlink()
-    with pytest.raises(CorruptFile, match=r"4\.compacted\.json' is cut off or damaged"):
+    with pytest.raises(CorruptFile, match=r"4\.compacted\.json' is truncated or damaged"):
         load(log)
     assert paths(load(log, 1)) == ["0", "1"]
 
