@@ -74,7 +74,7 @@ def test_D12_a_checkpoint_whose_columns_are_no_actions_is_passed_over(
     assert tamis.open(log.table).scan("id > 1").count() == 2
     log.path(0).unlink()
     for way in WAYS.values():
-        with pytest.raises(CorruptFile, match=rf"{checkpoint.name}' has the column {'.'.join(path)} as"):
+        with pytest.raises(CorruptFile, match=rf"{checkpoint.name}' has the column {'.'.join(path)} of type"):
             way(log.table, checkpoint)
 
 
@@ -109,5 +109,5 @@ def test_a_sidecar_whose_columns_are_no_actions_is_an_error(log: DeltaLog) -> No
     size = sidecar.stat().st_size
     with_column(sidecar, ("add", "deletionVector"), "text")
     top.write_text(top.read_text().replace(f'"sizeInBytes":{size}', f'"sizeInBytes":{sidecar.stat().st_size}'))
-    with pytest.raises(CorruptFile, match=rf"{sidecar.name}' has the column add\.deletionVector as string"):
+    with pytest.raises(CorruptFile, match=rf"{sidecar.name}' has the column add\.deletionVector of type string"):
         tamis.open(log.table).scan().to_arrow()

@@ -367,7 +367,7 @@ def test_D8_a_checkpoint_with_the_same_metadata_twice_is_read(log: DeltaLog) -> 
     other = held.filter(held["metaData"].is_valid())
     changed = [{**each, "metaData": {**each["metaData"], "id": "another"}} for each in other.to_pylist()]
     pq.write_table(pa.concat_tables([held, pa.Table.from_pylist(changed, held.schema)]), path)
-    with pytest.raises(CorruptFile, match="has 2 different actions metaData"):
+    with pytest.raises(CorruptFile, match="has 2 different metaData actions"):
         load(log)
 
 
