@@ -90,7 +90,9 @@ def test_X3_values_of_a_checkpoint_that_no_action_has_are_an_error(log: DeltaLog
         # Numbers are as good as texts.
         assert tamis.open(log.table).scan().to_arrow()["day"].to_pylist() == ["1", "1", "1"]
         return
-    with pytest.raises(CorruptFile, match=rf"{checkpoint.name}' has values that do not convert to the type of an action"):
+    with pytest.raises(
+        CorruptFile, match=rf"{checkpoint.name}' has values that do not convert to the type of an action"
+    ):
         tamis.open(log.table).scan().to_arrow()
 
 

@@ -230,7 +230,9 @@ def test_D16_wrong_cardinality(tmp_path: Path, form: Callable[[list[int]], bytes
 @pytest.mark.parametrize("magic", [0, PORTABLE + 1, NATIVE - 1])
 def test_D16_wrong_magic(tmp_path: Path, magic: int) -> None:
     content = struct.pack("<I", magic) + portable([1])[4:]
-    with pytest.raises(CorruptFile, match=f"unknown magic number .*, expected {PORTABLE} .portable. or {NATIVE} .native."):
+    with pytest.raises(
+        CorruptFile, match=f"unknown magic number .*, expected {PORTABLE} .portable. or {NATIVE} .native."
+    ):
         read(tmp_path, inline(content, 1))
     with pytest.raises(CorruptFile, match="unknown magic number"):
         read(tmp_path, Written(tmp_path).add(content, 1))

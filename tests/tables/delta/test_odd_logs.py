@@ -63,7 +63,10 @@ def test_D1_actions_beside_nulls_and_under_escaped_names_count(tmp_path: Path) -
         ('{"add": "x"}', "action add that is not a JSON object"),
         ('{"add": []}', "action add that is not a JSON object"),
         ('{"txn": null, "metaData": 3}', "action metaData that is not a JSON object"),
-        ('{"txn": null, "add": {"path": "a"}, "remove": {"path": "b"}}', "the actions add and remove: expected one action per line"),
+        (
+            '{"txn": null, "add": {"path": "a"}, "remove": {"path": "b"}}',
+            "the actions add and remove: expected one action per line",
+        ),
     ],
 )
 def test_lines_with_something_else_than_one_action_are_an_error(tmp_path: Path, line: str, message: str) -> None:
