@@ -121,7 +121,7 @@ def test_D16_absolute_paths_outside_of_the_table_need_leave(tmp_path: Path) -> N
     file = Written(tmp_path / "other")
     absolute = replace(file.add(portable([4]), 1), storage_type="p", path_or_inline=file.path.as_uri())
     (tmp_path / "t").mkdir()
-    with pytest.raises(UnsupportedFeature, match=r"outside of the table's folder.*allow_outside=True"):
+    with pytest.raises(UnsupportedFeature, match=r"outside of the table's directory.*allow_outside=True"):
         read(tmp_path / "t", absolute)
     assert read(tmp_path / "t", absolute, allow_outside=True) == [[4]]
 
@@ -129,7 +129,7 @@ def test_D16_absolute_paths_outside_of_the_table_need_leave(tmp_path: Path) -> N
 @pytest.mark.parametrize("prefix", ["..", "a/../..", "../t-sibling"])
 def test_X7_a_relative_path_does_not_leave_the_table(tmp_path: Path, prefix: str) -> None:
     descriptor = DeletionVectorDescriptor("u", prefix + z85(uuid.uuid4().bytes), 1, 4, 0)
-    with pytest.raises(CorruptFile, match="goes upwards"):
+    with pytest.raises(CorruptFile, match="must not contain"):
         read(tmp_path, descriptor, allow_outside=True)
 
 

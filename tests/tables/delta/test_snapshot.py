@@ -217,7 +217,7 @@ def test_E1_commits_that_a_listing_missed_are_looked_for(log: DeltaLog, monkeypa
     assert [file.first for file in snapshot.segment.deltas] == [0, 1, 2, 3, 4]
     assert paths(snapshot) == ["0", "1", "2", "3", "4"]
     log.path(3).unlink()
-    with pytest.raises(CorruptFile, match="version 3 is missing"):
+    with pytest.raises(CorruptFile, match="commit 3 is missing"):
         load(log)
 
 
@@ -305,10 +305,10 @@ def test_refresh_of_a_table_whose_newest_commits_are_gone_loads_what_is_there(lo
 def test_a_damaged_commit_stops_a_refresh_and_leaves_the_snapshot_as_it_is(log: DeltaLog) -> None:
     snapshot = load(log)
     log.write(5, '{"add":{"pa')
-    with pytest.raises(CorruptFile, match=r"0005\.json' is cut off"):
+    with pytest.raises(CorruptFile, match=r"0005\.json' is truncated"):
         snapshot.refresh()
     log.write(5, b"")
-    with pytest.raises(CorruptFile, match=r"0005\.json' has no bytes"):
+    with pytest.raises(CorruptFile, match=r"0005\.json' is empty"):
         snapshot.refresh()
     assert paths(snapshot) == ["0", "1", "2", "3", "4"]
 
@@ -389,7 +389,7 @@ def test_golden_tables_without_protocol_or_metadata_are_errors(golden: Path, nam
 
 
 def test_a_version_beyond_the_newest_of_a_golden_table(golden: Path) -> None:
-    with pytest.raises(VersionNotFound, match="versions 0 to 3 are there"):
+    with pytest.raises(VersionNotFound, match="versions 0 to 3 exist"):
         Snapshot.load(open_storage(golden / "delta" / "snapshot-data3" / "delta"), 4)
 
 
