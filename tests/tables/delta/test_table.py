@@ -527,7 +527,7 @@ def test_a_file_without_a_size_in_the_log_is_looked_up(tmp_path: Path, size: obj
     assert session.sql("SELECT sum(id) s FROM t WHERE id % 2 = 0").to_arrow()["s"].to_pylist() == [6]
     level = table.scan().plan("files").report.level("files")
     assert level is not None
-    assert "the log has no size of 1 file: looked up" in str(level.note)
+    assert "looked up the size of 1 file, which the log does not have" in str(level.note)
     (tmp_path / "1.parquet").unlink()
     with pytest.raises(MissingFile, match=r"1\.parquet"):
         tamis.open(tmp_path).scan().to_arrow()
