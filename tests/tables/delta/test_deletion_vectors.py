@@ -259,7 +259,7 @@ def test_D16_every_cut_of_a_file_is_an_error(tmp_path: Path) -> None:
 def test_D16_an_inline_size_that_its_text_cannot_have(tmp_path: Path) -> None:
     descriptor = inline(portable([1, 2, 3]), 3)
     for wrong in (descriptor.size + 3, descriptor.size - 4, -1, 0):
-        with pytest.raises(CorruptFile, match="bytes inline, expected .* by its descriptor"):
+        with pytest.raises(CorruptFile, match=r"bytes inline, expected .* by its descriptor"):
             read(tmp_path, replace(descriptor, size=wrong))
 
 

@@ -299,7 +299,9 @@ def test_X8_names_with_half_of_a_surrogate_pair_are_an_error() -> None:
         [field("a", "long", **mapping(1, "\ud800"))],
         [field("s", struct(field("\ud800", "long", **mapping(2, "y"))), **mapping(1, "x"))],
     ):
-        with pytest.raises(CorruptFile, match=r"has the name '\\ud800', which contains half of a surrogate pair") as caught:
+        with pytest.raises(
+            CorruptFile, match=r"has the name '\\ud800', which contains half of a surrogate pair"
+        ) as caught:
             table_metadata(*columns, **by_name)
         assert str(caught.value).encode()
 

@@ -1,9 +1,9 @@
 """File actions (`add` and `remove`) of the JSON log as Arrow columns.
 
 One row is one action. All lines go through pyarrow's JSON reader at once, with a schema that holds only the fields that
-are needed and that occur in the bytes. pyarrow rejects a number where the schema has a string, and a string where it has
-a number, but some writers mix them: the files on which pyarrow fails are parsed by Python, line by line, which is slow
-and rare.
+are needed and that occur in the bytes. pyarrow rejects a number where the schema has a string, and a string where it
+has a number, but some writers mix them: the files on which pyarrow fails are parsed by Python, line by line, which is
+slow and rare.
 """
 
 from __future__ import annotations
@@ -240,7 +240,8 @@ def _raise_if_any(is_wrong: pa.BooleanArray, problem: str, origins: npt.NDArray[
 
 
 def field_or_nulls(values: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
-    """Return a field of a struct, cast to a type: null where the struct is null, all nulls where it has no such field."""
+    """Return a field of a struct, cast to a type: null where the struct is null, all nulls where it has no such
+    field."""
     if values.type.get_field_index(name) < 0:
         return pa.nulls(len(values), data_type)
     found = pc.struct_field(values, [name])

@@ -1,7 +1,7 @@
 """Min/max bounds in the table's types, from the `minValues` and `maxValues` of file statistics.
 
-Statistics are only approximately values of the file: writers truncate and round them, and may have written them when the
-column had another type. This module widens them, so that every value of the file is within the bounds.
+Statistics are only approximately values of the file: writers truncate and round them, and may have written them when
+the column had another type. This module widens them, so that every value of the file is within the bounds.
 
 | type                | lower bound                   | upper bound                                 | exact            |
 |---------------------|-------------------------------|---------------------------------------------|------------------|

@@ -57,9 +57,9 @@ def read_checkpoint_part(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the files that a Parquet part of a checkpoint, or a sidecar, adds.
 
-    The requested columns come in the order of `ADD`, followed by the parsed ones, which are left out where the part does
-    not have them. `touched` holds the keys of files that newer commits add or remove: see `tamis.tables.delta.replay`.
-    Where `size` is not given, it is looked up.
+    The requested columns come in the order of `ADD`, followed by the parsed ones, which are left out where the part
+    does not have them. `touched` holds the keys of files that newer commits add or remove: see
+    `tamis.tables.delta.replay`. Where `size` is not given, it is looked up.
     """
     if size is None:
         found = find_file(storage, path)
@@ -172,7 +172,8 @@ def _has_no_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
     statistics = None if leaf is None else footer.metadata.row_group(row_group).column(leaf.index).statistics
     return bool(
         leaf is not None
-        # For dictionary columns, Arrow's writer counts only the nulls of the dictionary, not the rows without an action.
+        # For dictionary columns, Arrow's writer counts only the nulls of the dictionary, not the rows without an
+        # action.
         and not pa.types.is_dictionary(leaf.arrow_type)
         and statistics is not None
         and statistics.has_null_count

@@ -157,7 +157,10 @@ def parse_action(line: str, name: str, location: str) -> dict[str, Any]:
 
 
 def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
-    """Read the lines of log files. A file that is not UTF-8, or that ends in the middle of a line, raises CorruptFile."""
+    """Read the lines of log files.
+
+    A file that is not UTF-8, or that ends in the middle of a line, raises CorruptFile.
+    """
     mentioned: set[str] = set()
     digest = xxhash.xxh3_128()
     about_files: list[Lines] = []
@@ -371,7 +374,8 @@ def _extract_action_names(lines: Lines) -> pa.LargeStringArray:
 
 
 def _check_last_line(lines: ActionLines) -> None:
-    """Parse the last line, which may be half written and end with a brace by chance; most other lines are not parsed."""
+    """Parse the last line, which may be half written and end with a brace by chance; most other lines are not
+    parsed."""
     try:
         json.loads(lines.others.texts[-1].as_py())
     except (ValueError, RecursionError) as error:

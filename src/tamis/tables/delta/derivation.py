@@ -5,10 +5,10 @@ A generation expression is parsed into a chain of calls, each with one argument 
 `day`, `hour`), which is monotone within a period. Other expressions are not used.
 
 *Time zones.* Spark evaluates these expressions in the session's time zone, which the log does not record: two writers
-may have used different zones. A local time differs from UTC by at most 18 hours, and a local time that does not exist (a
-change to summer time, a day skipped at the date line) moves forward, by at most a day. So the argument of a step that
-reads the local time of a timestamp is in [value − 18 h, value + 18 h]; the argument of a step that reads a date or a
-timestamp_ntz *through* a timestamp (`date_format`, `date_trunc`) is in [value, value + 24 h]; and a timestamp that is
+may have used different zones. A local time differs from UTC by at most 18 hours, and a local time that does not exist
+(a change to summer time, a day skipped at the date line) moves forward, by at most a day. So the argument of a step
+that reads the local time of a timestamp is in [value − 18 h, value + 18 h]; the argument of a step that reads a date or
+a timestamp_ntz *through* a timestamp (`date_format`, `date_trunc`) is in [value, value + 24 h]; and a timestamp that is
 computed from a local time is in [value − 18 h, value + 18 h + 24 h]. Delta on Spark, in contrast, assumes that all
 sessions have the zone of the current one.
 """
@@ -120,7 +120,8 @@ class Derived:
         return (is_text(data_type) or is_bytes(data_type)) and not self.is_formatted
 
     def end(self, value: Literal, side: int) -> Literal | None:
-        """Return a lower (side 0) or upper (side 1) bound of the partition values of a source value; None if unknown."""
+        """Return a lower (side 0) or upper (side 1) bound of the partition values of a source value; None if
+        unknown."""
         return _apply_steps(self.steps, value, side)
 
     def images(self, values: Sequence[Literal]) -> list[Literal] | None:

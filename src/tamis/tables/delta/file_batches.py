@@ -242,7 +242,10 @@ class ReadColumns:
 
 
 class ReadAgain:
-    """Columns of a part of the log, read lazily, batch by batch. Going back to an earlier batch reads the part again."""
+    """Columns of a part of the log, read lazily, batch by batch.
+
+    Going back to an earlier batch reads the part again.
+    """
 
     def __init__(self, part: FilePart, *, decode_all: bool = False) -> None:
         self._part = part

@@ -108,8 +108,8 @@ def _read_changes(
     stays = still_holds(changes.added_keys, touched) if touched is not None and len(touched) else None
     if stays is not None:
         table = table.filter(stays)
-    # Split by the row counts and JSON sizes of all files, not at chunk boundaries, so that batches of other columns have
-    # the same rows.
+    # Split by the row counts and JSON sizes of all files, not at chunk boundaries, so that batches of other columns
+    # have the same rows.
     for start, end in pairwise(_find_cuts(changes, stays)):
         (batch,) = table.slice(start, end - start).combine_chunks().to_batches()
         yield batch

@@ -64,7 +64,8 @@ def read_history(
     infos = [info or {} for info in run_in_threads(read, commits, storage.threads, patience=patience)]
     versions = [commit.first for commit in commits]
     columns: dict[str, Sequence[Any]] = {
-        name: [_to_type(info.get(logged), HISTORY.field(name).type) for info in infos] for name, logged in _NAMES.items()
+        name: [_to_type(info.get(logged), HISTORY.field(name).type) for info in infos]
+        for name, logged in _NAMES.items()
     }
     columns["version"] = versions
     columns["timestamp"] = _find_timestamps(listing, configuration, versions, infos)

@@ -1,8 +1,8 @@
 """Timestamps of versions, and the version at a timestamp.
 
-Where a table has in-commit timestamps, the timestamp of a commit is its `inCommitTimestamp`, from the version on at which
-they were enabled. The timestamp of any other commit is the modification time of its file. Clocks differ and files are
-copied, so modification times may go backwards: each counts as at least a millisecond later than the one before it.
+Where a table has in-commit timestamps, the timestamp of a commit is its `inCommitTimestamp`, from the version on at
+which they were enabled. The timestamp of any other commit is the modification time of its file. Clocks differ and files
+are copied, so modification times may go backwards: each counts as at least a millisecond later than the one before it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Resolution of paths in a Delta log: relative to the table's directory, or absolute URIs.
 
-Paths in a log are URIs, percent-encoded once: `a%2525b` is the file `a%25b`. They are decoded before every check, so that
-`%2e%2e` is `..`, which no writer writes and which is rejected. A file outside the table's directory is read only where
-the log gives its absolute path and the caller allows it: otherwise anyone who can write to the log could make a reader
-read any file that the reader has access to.
+Paths in a log are URIs, percent-encoded once: `a%2525b` is the file `a%25b`. They are decoded before every check, so
+that `%2e%2e` is `..`, which no writer writes and which is rejected. A file outside the table's directory is read only
+where the log gives its absolute path and the caller allows it: otherwise anyone who can write to the log could make a
+reader read any file that the reader has access to.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _resolve_uri(storage: Storage, path: str, scheme: str, host: str | None, res
             # The root ends with the path of the table's own URI; before it is the file system's own prefix.
             return storage.root.rstrip("/").removesuffix(unquote(match[3].rstrip("/"))) + _decode(storage, rest)
     raise UnsupportedFeature(
-        f"the log of '{storage.place(storage.root)}' has the path {path!r}, which is in another file system: Tamis reads "
-        "the files of a table from one file system; rewrite the table or clone it into its own directory"
+        f"the log of '{storage.place(storage.root)}' has the path {path!r}, which is in another file system: Tamis "
+        "reads the files of a table from one file system; rewrite the table or clone it into its own directory"
     )
 
 

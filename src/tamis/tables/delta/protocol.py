@@ -62,8 +62,8 @@ class Protocol:
         """Raise an error that names what the table at `location` requires and Tamis does not support."""
         if not 1 <= self.min_reader_version <= _FIRST_VERSION_WITH_FEATURES:
             raise UnsupportedFeature(
-                f"the Delta table {location} requires reader version {self.min_reader_version}; Tamis supports versions "
-                f"1 to {_FIRST_VERSION_WITH_FEATURES}. Look for a newer Tamis"
+                f"the Delta table {location} requires reader version {self.min_reader_version}; Tamis supports "
+                f"versions 1 to {_FIRST_VERSION_WITH_FEATURES}. Look for a newer Tamis"
             )
         if self.min_reader_version == _FIRST_VERSION_WITH_FEATURES and self.reader_features is None:
             raise CorruptFile(
@@ -74,8 +74,8 @@ class Protocol:
         if unknown:
             named = ", ".join(repr(feature) for feature in unknown)
             raise UnsupportedFeature(
-                f"the Delta table {location} requires {named}, which Tamis does not support. Look for a newer Tamis, or "
-                f"drop the feature: ALTER TABLE … DROP FEATURE. Supported: {', '.join(sorted(READER_FEATURES))}"
+                f"the Delta table {location} requires {named}, which Tamis does not support. Look for a newer Tamis, "
+                f"or drop the feature: ALTER TABLE … DROP FEATURE. Supported: {', '.join(sorted(READER_FEATURES))}"
             )
 
 

@@ -1,8 +1,8 @@
 """Action reconciliation: of all actions with the same key, the newest one holds.
 
-Actions are rows in the order of the log, so the newest action of a key is the one in the last row. Commits are reconciled
-in memory, by one look-up of every key among all keys. An `add` of a checkpoint then holds if no later commit has an action
-with its key, which is tested batch by batch.
+Actions are rows in the order of the log, so the newest action of a key is the one in the last row. Commits are
+reconciled in memory, by one look-up of every key among all keys. An `add` of a checkpoint then holds if no later commit
+has an action with its key, which is tested batch by batch.
 """
 
 from __future__ import annotations

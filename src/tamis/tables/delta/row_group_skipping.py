@@ -1,7 +1,7 @@
 """Row group skipping in checkpoints: the Parquet statistics of a row group may rule out all files that it lists.
 
-Some checkpoints also have typed partition values and statistics of files (`partitionValues_parsed`, `stats_parsed`), and
-Parquet has min/max bounds of these columns for each row group. They are reliable only for:
+Some checkpoints also have typed partition values and statistics of files (`partitionValues_parsed`, `stats_parsed`),
+and Parquet has min/max bounds of these columns for each row group. They are reliable only for:
 
 - Partition values that are integers, dates or strings, where every file of the row group has one that is not NULL. Not
   timestamps, which the checkpoint's writer may have parsed in another zone.

@@ -166,7 +166,9 @@ class _SchemaParser:
             case {"type": "map", "keyType": key, "valueType": value}:
                 keys = self._parse_part(_KEY, key, path, context, False)
                 values = self._parse_part(_VALUE, value, path, context, given.get("valueContainsNull", True))
-                return context.make_field(pa.map_(keys.data_type, _to_arrow_field(values)), "map", (keys, values), "map")
+                return context.make_field(
+                    pa.map_(keys.data_type, _to_arrow_field(values)), "map", (keys, values), "map"
+                )
             case _:
                 raise self._corrupt(f"has an invalid type: {str(given)[:80]}", path)
 
@@ -176,8 +178,8 @@ class _SchemaParser:
         found = self._parse_type(given, (*path, name), context.make_part(name, bool(nullable)))
         if pa.types.is_null(found.data_type):
             raise UnsupportedFeature(
-                f"column {'.'.join(path)} of the Delta table {self.location} is a list or a map of void, which no engine "
-                "reads; drop the column"
+                f"column {'.'.join(path)} of the Delta table {self.location} is a list or a map of void, which no "
+                "engine reads; drop the column"
             )
         return found
 

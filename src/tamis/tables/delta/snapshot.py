@@ -1,8 +1,8 @@
 """A snapshot: an immutable view of a Delta table at one version.
 
 Loading a snapshot lists the log and reads the commits after the checkpoint and the footers of the checkpoint. The live
-files are determined lazily. Later commits do not change a snapshot; `refresh` derives a newer one from it and reads only
-the commits that were added since.
+files are determined lazily. Later commits do not change a snapshot; `refresh` derives a newer one from it and reads
+only the commits that were added since.
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ class Snapshot:
             return _load_wanted(storage, version, timestamp)
 
     def refresh(self) -> Snapshot:
-        """Return the newest version, which is this same snapshot if there are no new commits. Reads new commits only."""
+        """Return the newest version, which is this same snapshot if there are no new commits.
+
+        Reads new commits only.
+        """
         listing = list_log(self.storage)
         if listing.latest == self.version and self._is_same_table(listing):
             return self

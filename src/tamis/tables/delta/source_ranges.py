@@ -86,7 +86,9 @@ def _find_ranges(leaf: Expr, column: Column) -> list[Range] | None:
                 return [(item, item) for item in present]
             if len(present) > _MOST_SEARCHES:
                 ordered = sorted(present, key=lambda item: item.value)
-                return _intersect_two(_search_range(">=", value, ordered[0], column), _search_range("<=", value, ordered[-1], column))
+                return _intersect_two(
+                    _search_range(">=", value, ordered[0], column), _search_range("<=", value, ordered[-1], column)
+                )
             found = [_to_range("=", value, item, column) for item in present]
             return None if any(each is None for each in found) else [each for each in found if each is not None]
         case Call("=" | "<" | "<=" | ">" | ">=" | "<=>" as operator, (value, Literal() as item)) if not item.is_null:
@@ -173,9 +175,13 @@ def _search_range(operator: str, value: Expr, item: Literal, column: Column) -> 
     smallest, largest = _get_domain(column.type)
     try:
         lower = (
-            _find_first(">" if operator == ">" else ">=", value, item, column) if operator in ("=", ">", ">=") else smallest
+            _find_first(">" if operator == ">" else ">=", value, item, column)
+            if operator in ("=", ">", ">=")
+            else smallest
         )
-        after = _find_first(">=" if operator == "<" else ">", value, item, column) if operator in ("=", "<", "<=") else None
+        after = (
+            _find_first(">=" if operator == "<" else ">", value, item, column) if operator in ("=", "<", "<=") else None
+        )
     except EvaluationError:
         return None
     # The function is monotone beyond the domain too: a value not reached at the end can only be reached after it.
@@ -188,7 +194,8 @@ def _search_range(operator: str, value: Expr, item: Literal, column: Column) -> 
 
 
 def _find_first(operator: str, value: Expr, item: Literal, column: Column) -> int | None:
-    """Return the first value of the column, in its domain, from which on the comparison holds; None if there is none."""
+    """Return the first value of the column, in its domain, from which on the comparison holds; None if there is
+    none."""
     probe = Column(("probe",), type=column.type)
     compared = transform(Call(operator, (value, item)), lambda node: probe if node == column else node)
     is_reached = Evaluator(compared)

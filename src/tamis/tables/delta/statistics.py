@@ -7,8 +7,8 @@ Commits have them as JSON, checkpoints as JSON, as structs, or both, under physi
 Each statistic may be missing, and then only that one is unknown: a file without bounds of one column is still pruned by
 the bounds of another. Statistics do not cover NaN, so the NaN count is unknown, unless a column has only NULLs.
 
-`tightBounds` is false where rows were deleted later: bounds still hold but are not exact, and a null count holds only if
-it is zero or equals the row count.
+`tightBounds` is false where rows were deleted later: bounds still hold but are not exact, and a null count holds only
+if it is zero or equals the row count.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def statistics_metadata(
     found = {
         column: field
         for column in columns
-        if column.path[0] not in metadata.partition_columns and (field := _find_counted_field(column, metadata)) is not None
+        if column.path[0] not in metadata.partition_columns
+        and (field := _find_counted_field(column, metadata)) is not None
     }
     paths = {column: metadata.physical(column.path) for column in found}
     bounded = {paths[column]: field.data_type for column, field in found.items() if has_bounds(field)}

@@ -1,18 +1,18 @@
 """File statistics in JSON: whole columns of strings, parsed to structs like those in checkpoints.
 
-The values buffer of a string column, JSON objects back to back, goes to Arrow's JSON reader without a copy, with a schema
-of the wanted columns only; other fields are skipped. It goes in blocks that end where a string ends, so that the reader
-need not search for line ends, which would be a fifth of its work. Strings that the reader rejects are retried in halves,
-and the last few are parsed one by one: an invalid string loses only the statistics of its own file. Before all that,
-where there are many strings, those with the same layout are read without a parser, in half of the time: see
+The values buffer of a string column, JSON objects back to back, goes to Arrow's JSON reader without a copy, with a
+schema of the wanted columns only; other fields are skipped. It goes in blocks that end where a string ends, so that the
+reader need not search for line ends, which would be a fifth of its work. Strings that the reader rejects are retried in
+halves, and the last few are parsed one by one: an invalid string loses only the statistics of its own file. Before all
+that, where there are many strings, those with the same layout are read without a parser, in half of the time: see
 `tamis.tables.delta.statistics_layout`.
 
-| column                   | read as                       | because                                                    |
-|--------------------------|-------------------------------|------------------------------------------------------------|
-| integers                 | `int64`                       | statistics may be older than a widening of the column      |
-| floats                   | the column's type             | the shortest decimal text parses to the value itself       |
-| decimals                 | 76 digits, the column's scale | Arrow overflows silently where fewer digits are asked for  |
-| strings, dates and times | `string`                      | Arrow's reader supports too few formats of times           |
+| column                   | read as                       | because                                                   |
+|--------------------------|-------------------------------|-----------------------------------------------------------|
+| integers                 | `int64`                       | statistics may be older than a widening of the column     |
+| floats                   | the column's type             | the shortest decimal text parses to the value itself      |
+| decimals                 | 76 digits, the column's scale | Arrow overflows silently where fewer digits are asked for |
+| strings, dates and times | `string`                      | Arrow's reader supports too few formats of times          |
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ values differ. So the first string is split into members, and the others are com
     {"numRecords":1000,"minValues":{"id":616000,"name":"a"},"maxValues":{"id":616999,"name":"b"}}
      member 0           member 1                 member 2    member 3                 member 4
 
-A member starts after each `,"`. Members with a brace, and wanted members, must have the same bytes around their values as
-in the first string; of the other members only the key is checked, so that no wanted key is among them.
+A member starts after each `,"`. Members with a brace, and wanted members, must have the same bytes around their values
+as in the first string; of the other members only the key is checked, so that no wanted key is among them.
 
-Why that is enough, in strings that are valid JSON: without a backslash, every quote starts or ends a JSON string. If the
-quote of a `,"` ends a JSON string, no key follows it; so bytes that match the expected member are that member. Every
-opening brace follows such a key, and every string has as many braces as the first; so no brace is within a JSON string,
-and objects start and end at the same members. Strings of another layout are left to the JSON parser.
+Why that is enough, in strings that are valid JSON: without a backslash, every quote starts or ends a JSON string. If
+the quote of a `,"` ends a JSON string, no key follows it; so bytes that match the expected member are that member.
+Every opening brace follows such a key, and every string has as many braces as the first; so no brace is within a JSON
+string, and objects start and end at the same members. Strings of another layout are left to the JSON parser.
 """
 
 from __future__ import annotations
@@ -282,7 +282,8 @@ class _SameLayout:
         return is_word
 
     def _match(self, start: Positions, expected: bytes) -> Bits:
-        """Return whether the expected bytes start at each position; several bytes are compared together, as integers."""
+        """Return whether the expected bytes start at each position; several bytes are compared together, as
+        integers."""
         found = np.ones(len(start), bool)
         if not expected or not len(start):
             return found
