@@ -33,7 +33,7 @@ CALLS: dict[str, tuple[Call, str]] = {
     ),
     "a partition by number": (
         lambda at: tamis.open(at, partitioning={5: "int"}),
-        r"partitioning has the column 5: a name is a text",
+        r"partitioning has the column 5: a name is a string",
     ),
     "partitioning of table_info": (
         lambda at: tamis.hive.table_info(at, partitioning=5),

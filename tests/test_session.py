@@ -45,7 +45,7 @@ def test_a_session_without_spark_opens_tables_as_open_does(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("planning", ["cluster", None, 1])
 def test_planning_is_one_of_three(planning: object) -> None:
-    with pytest.raises(InvalidArgument, match=r"no planning .*Planning: auto, local, spark"):
+    with pytest.raises(InvalidArgument, match=r"unknown planning mode .*: expected auto, local, spark"):
         tamis.connect(planning=planning)
 
 

@@ -160,7 +160,7 @@ def test_files_outside_of_the_folder_are_read_only_where_that_is_allowed(
     log.commit(add(file.as_uri(), size=file.stat().st_size))
     refused = run("count", str(tmp_path / "shallow"), "--where", "id > 12")
     assert refused.exit_code == 1
-    assert "outside of the table's folder" in refused.stderr
+    assert "outside of the table's directory" in refused.stderr
     assert run("count", str(tmp_path / "shallow"), "--where", "id > 12", "--allow-outside").stdout == "7\n"
 
 

@@ -42,7 +42,7 @@ def test_columns_without_statistics_in_the_log_are_answered_by_the_index(log: De
     table = tamis.open(log.table)
     after = level_of(table, f"name = '{wanted}'")
     assert (after["total"], after["kept"], after["by_predicate"][0]["skipped"]) == (10, 1, 9)
-    assert after["note"].startswith("way: data, statistics of what partitions left; index of 10 files")
+    assert after["note"].startswith("skipping: partition + statistics; index of 10 files")
     assert after["rows_kept"] == 10
     assert table.scan(f"name = '{wanted}'").to_arrow()["id"].to_pylist() == [42]
     assert table.scan("x > 6").plan("files").num_files == 0

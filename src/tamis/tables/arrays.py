@@ -1,4 +1,4 @@
-"""Columns of tables as single arrays."""
+"""Conversion of chunked columns to single arrays."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import pyarrow as pa
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece; `combine_chunks` would copy one that is."""
+    """Return a column as one array. `combine_chunks` would copy a column that has one chunk."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

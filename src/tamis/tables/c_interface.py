@@ -1,6 +1,6 @@
-"""Batches handed to a foreign runtime, such as a JVM, at addresses that it gives: Arrow's C Data Interface.
+"""Export of batches to another runtime, such as a JVM, through Arrow's C Data Interface.
 
-Within Python nobody needs this: record batches have `__arrow_c_array__` and `__arrow_c_stream__`.
+Within Python this is not needed: record batches have `__arrow_c_array__` and `__arrow_c_stream__`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from tamis.errors import InvalidArgument
 
 
 def export_batch(batch: pa.RecordBatch, array_address: int, schema_address: int | None = None) -> None:
-    """Put a batch into the structs `ArrowArray` and `ArrowSchema` at these addresses, without a copy of its data.
+    """Write a batch to the structs `ArrowArray` and `ArrowSchema` at these addresses, without copying its data.
 
-    The runtime owns what it finds there and calls `release` when it is done. Addresses that are not those of such
-    structs make the process fail in ways that no check can foresee.
+    The runtime owns the structs and calls `release` when it is done. An address that is not that of such a struct
+    crashes the process, and cannot be checked.
     """
     if not isinstance(batch, pa.RecordBatch):
-        raise InvalidArgument(f"a record batch is exported, not {type(batch).__name__}")
+        raise InvalidArgument(f"expected a record batch to export, found {type(batch).__name__}")
     for name, address in (("array_address", array_address), ("schema_address", schema_address)):
         if address is None and name == "schema_address":
             continue

@@ -1,11 +1,11 @@
-"""What plain functions tell of the files of a table, whatever its format."""
+"""The columns in which plain functions return a table's files, for every format."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 UNKNOWN = -1
-"""The number of records, the size or the time of change, where nothing tells it."""
+"""The value of an unknown record count, size or modification time."""
 
 FILE_COLUMNS = pa.schema(
     [
@@ -16,4 +16,4 @@ FILE_COLUMNS = pa.schema(
         ("partition_values", pa.string()),
     ]
 )
-"""`modification_time` is in milliseconds, `partition_values` are JSON."""
+"""`modification_time` is in milliseconds, `partition_values` is JSON."""

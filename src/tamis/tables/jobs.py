@@ -1,6 +1,6 @@
-"""Jobs: one plain function over many things of a table, in threads of this process or in Spark's executors alike.
+"""Jobs: one plain function applied to many items, in threads of this process or in Spark's executors.
 
-A function is found by its name and everything it needs is data, so that nothing but JSON and Arrow travels:
+A function is found by name and all its inputs are data, so that only JSON and Arrow are sent:
 
     def count_rows(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
         storage = arguments.storage
@@ -11,7 +11,7 @@ A function is found by its name and everything it needs is data, so that nothing
     for number, batch in engine.run(job, [Item.of_json({"path": path}, size) for path, size in files]):
         …
 
-An engine runs it over the items. What a function raises arrives at the caller as it was raised.
+An engine applies the function to the items. The caller gets the exceptions that the function raises.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tamis.io.storage import Storage, open_storage
 Prepared = TypeVar("Prepared")
 
 OURS = "tamis."
-"""Only functions of this package run in a job: a name is data, and data must not choose code."""
+"""The prefix of modules whose functions may run in a job: a name is data, and data must not choose foreign code."""
 
 
 class Arguments(Mapping[str, Any]):
-    """What all calls of a job share: JSON values. One object serves every call of a task."""
+    """The JSON values that all calls of a job share. One object serves all calls of a task."""
 
     def __init__(self, text: str) -> None:
         self._values: dict[str, Any] = json.loads(text)
         self._prepared: dict[Callable[[Arguments], Any], Any] = {}
-        # A preparation may need another one.
+        # Reentrant: a preparation may need another one.
         self._lock = RLock()
 
     def __getitem__(self, name: str) -> Any:
@@ -55,7 +55,7 @@ class Arguments(Mapping[str, Any]):
         return len(self._values)
 
     def once(self, prepare: Callable[[Arguments], Prepared]) -> Prepared:
-        """What a module-level function makes of the arguments, made by the first call that asks for it."""
+        """Return the result of a module-level function of the arguments, computed on first use."""
         with self._lock:
             if prepare not in self._prepared:
                 self._prepared[prepare] = prepare(self)
@@ -63,11 +63,11 @@ class Arguments(Mapping[str, Any]):
 
     @property
     def storage(self) -> Storage:
-        """The place that `storage_arguments` described."""
+        """The storage that `storage_arguments` described."""
         return self.once(_open_storage)
 
     def counts(self) -> IoCounts:
-        """What was read so far through `storage`."""
+        """Return the I/O counts of `storage` so far."""
         with self._lock:
             is_open = _open_storage in self._prepared
         return self.storage.counters.counts() if is_open else IoCounts()
@@ -78,20 +78,20 @@ JobFunction = Callable[[Arguments, bytes], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Job:
-    """A plain function over many things of a table."""
+    """A plain function to apply to many items."""
 
     function: str
-    """Its name, as `tamis.tables.delta.part_job:prune_part`: a function at the top level of one of our modules."""
+    """Its name, such as `tamis.tables.delta.part_job:prune_part`: a top-level function of a module of this package."""
     arguments: Mapping[str, Any]
-    """JSON: what all calls share."""
+    """The JSON values that all calls share."""
     schema: pa.Schema
-    """Of the batches that it yields."""
+    """The schema of the batches that the function yields."""
     what: str
-    """As people see it in the Spark UI: `read 40 checkpoint parts of orders@17`."""
+    """A description for the Spark UI: `read 40 checkpoint parts of orders@17`."""
     counters: IoCounters | None = field(default=None, compare=False, repr=False)
-    """Where to count what the calls read through `Arguments.storage`, wherever they run."""
+    """Counters for the I/O of all calls through `Arguments.storage`, in whatever process they run."""
     progress: Callable[[float], None] | None = field(default=None, compare=False, repr=False)
-    """Told about how much is done, from 0 to 1, by an engine that gives no batch before it has all of them."""
+    """Called with the completed share, from 0 to 1, by an engine that returns no batch before it has all of them."""
 
     @cached_property
     def arguments_text(self) -> str:
@@ -100,12 +100,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What one call is about."""
+    """The input of one call."""
 
     value: bytes
     """JSON text, or an Arrow IPC stream."""
     size: int = 0
-    """How many bytes the call will read, so that tasks can be balanced."""
+    """The number of bytes that the call will read, to balance tasks."""
 
     @staticmethod
     def of_json(value: object, size: int = 0) -> Item:
@@ -113,7 +113,7 @@ class Item:
 
     @staticmethod
     def of_table(table: pa.Table | pa.RecordBatch, size: int = 0) -> Item:
-        """An item that `read_table` reads."""
+        """Make an item that `read_table` reads."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write(table)
@@ -121,26 +121,26 @@ class Item:
 
 
 class Engine(Protocol):
-    """Runs jobs somewhere."""
+    """Runs jobs, in this process or in executors."""
 
     @property
     def name(self) -> str:
-        """`local` or `spark`, as reports name it."""
+        """The engine's name in reports: `local` or `spark`."""
         ...
 
     def run(self, job: Job, items: Sequence[Item]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batches of every call with the number of their item, in the order of the items."""
+        """Yield the batches of every call with the position of their item, in the order of the items."""
         ...
 
 
 def read_table(item: bytes) -> pa.Table:
-    """The table of an item made with `Item.of_table`."""
+    """Read the table of an item made with `Item.of_table`."""
     with pa.ipc.open_stream(item) as reader:
         return reader.read_all()
 
 
 def find_function(name: str) -> JobFunction:
-    """The function that a job names.
+    """Return the function with a name, as in `Job.function`.
 
     >>> find_function("os:system")
     Traceback (most recent call last):
@@ -157,12 +157,12 @@ def find_function(name: str) -> JobFunction:
 
 
 def can_travel(storage: Storage) -> bool:
-    """Whether other processes can open the same place."""
+    """Whether other processes can open the same storage."""
     return storage.given is not None
 
 
 def storage_arguments(storage: Storage) -> dict[str, Any]:
-    """A place as data, which `Arguments.storage` opens."""
+    """Describe a storage as data, which `Arguments.storage` opens."""
     if storage.given is None:
         raise InvalidArgument(
             f"'{storage.uri}' was opened with a file system object, which cannot be sent to other processes: "
@@ -173,5 +173,5 @@ def storage_arguments(storage: Storage) -> dict[str, Any]:
 
 
 def _open_storage(arguments: Arguments) -> Storage:
-    place = arguments["storage"]
-    return open_storage(place["uri"], place["options"] or None).allowing_outside(place["allow_outside"])
+    given = arguments["storage"]
+    return open_storage(given["uri"], given["options"] or None).allowing_outside(given["allow_outside"])

@@ -1,4 +1,4 @@
-"""Moments as people give them, for tables that can be read as they were."""
+"""Timestamps given by users for time travel."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_milliseconds(timestamp: datetime | str) -> int:
-    """A moment in milliseconds since 1970, rounded down. Without a zone it is meant in UTC.
+    """Convert a timestamp to milliseconds since 1970, rounded down. Without a zone it is UTC.
 
     >>> to_milliseconds("1970-01-01T00:00:01.5"), to_milliseconds("1970-01-01T01:00:00+01:00")
     (1500, 0)
     """
-    moment = timestamp
-    if isinstance(moment, str):
+    parsed = timestamp
+    if isinstance(parsed, str):
         try:
-            moment = datetime.fromisoformat(moment.strip())
+            parsed = datetime.fromisoformat(parsed.strip())
         except ValueError as error:
             raise InvalidArgument(
-                f"{timestamp!r} is no timestamp: write it as 2024-03-01T12:30:00Z (without a zone it is UTC)"
+                f"invalid timestamp {timestamp!r}: write it as 2024-03-01T12:30:00Z (without a zone it is UTC)"
             ) from error
-    if not isinstance(moment, datetime):
-        raise InvalidArgument(f"a timestamp is a datetime or text, not {type(timestamp).__name__}")
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - EPOCH) // timedelta(milliseconds=1)
+    if not isinstance(parsed, datetime):
+        raise InvalidArgument(f"a timestamp is a datetime or a string, not {type(timestamp).__name__}")
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=UTC)
+    return (parsed - EPOCH) // timedelta(milliseconds=1)
 
 
 def moment_text(milliseconds: int) -> str:
-    """A moment as messages show it.
+    """Format a timestamp for messages.
 
     >>> moment_text(1500)
     '1970-01-01T00:00:01.500000Z'

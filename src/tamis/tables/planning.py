@@ -1,4 +1,4 @@
-"""Where a plan is made: in this process, or in the executors of an engine."""
+"""Where a plan is computed: in this process, or in the executors of an engine."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ AUTO, LOCAL, SPARK = "auto", "local", "spark"
 MODES = (AUTO, LOCAL, SPARK)
 
 AUTO_BYTES = 32 * 1024 * 1024
-"""From how many bytes of metadata on `auto` plans in executors. A checkpoint of 27 MiB, which told of 800,000 files,
-took this process two seconds of one processor; a Spark job with new workers takes about as long to begin."""
+"""From this many bytes of metadata on, `auto` plans in executors. A checkpoint of 27 MiB, with 800,000 files, took this
+process two seconds of one processor; a Spark job with new workers takes about as long to start."""
 
 AUTO_PIECES = 4
-"""From how many pieces on: one piece is read by one executor, and then nothing is gained."""
+"""From this many parts on, `auto` plans in executors: a single part is read by one executor, which gains nothing."""
 
 SMALL_READ = 64 * 1024
-"""What a footer or the listing of a directory counts for: as much as is read of a file to find its footer."""
+"""The bytes that a footer or the listing of a directory counts for: as many as are read of a file to find its
+footer."""
 
 
 @dataclass(frozen=True)
 class Planning:
-    """An engine for plans, and when to use it. One rule serves everything that is read to make a plan.
+    """An engine for plans, and when to use it. One rule covers all metadata that a plan reads.
 
-    Checkpoint parts, directories and footers are read in executors where `mode` is `spark`, and where it is `auto` and
-    they make at least AUTO_PIECES pieces with at least AUTO_BYTES together. A part is a piece of its own; directories
-    and footers are read some hundreds at a time.
+    Checkpoint parts, directories and footers are read in executors where `mode` is `spark`, or where it is `auto` and
+    there are at least AUTO_PIECES units of work with at least AUTO_BYTES together. A checkpoint part is one unit of
+    work; directories and footers are read some hundreds at a time.
     """
 
     engine: Engine
@@ -37,16 +38,16 @@ class Planning:
     def __post_init__(self) -> None:
         check_mode(self.mode)
 
-    def engine_for(self, storage: Storage, pieces: int, size: int) -> Engine | None:
-        """The engine that reads some pieces of metadata; None where this process does."""
-        if self.mode == LOCAL or not pieces:
+    def engine_for(self, storage: Storage, parts: int, size: int) -> Engine | None:
+        """Return the engine that reads `parts` parts of metadata of `size` bytes together; None for this process."""
+        if self.mode == LOCAL or not parts:
             return None
         if self.mode == SPARK:
             return self.engine
-        is_worth_it = pieces >= AUTO_PIECES and size >= AUTO_BYTES
+        is_worth_it = parts >= AUTO_PIECES and size >= AUTO_BYTES
         return self.engine if is_worth_it and can_travel(storage) else None
 
 
 def check_mode(mode: object) -> None:
     if mode not in MODES:
-        raise InvalidArgument(f"no planning {mode!r}. Planning: {', '.join(MODES)}")
+        raise InvalidArgument(f"unknown planning mode {mode!r}: expected {', '.join(MODES)}")

@@ -164,7 +164,7 @@ def test_X8_any_number_of_blanks_behind_lines(log: DeltaLog, blank: str, count: 
     log.write(1, blank * count + "\n" + as_line(add("2")) + blank * count)
     assert [row["path"] for row in decoded(log)] == ["1", "2"]
     log.write(2, as_line(add("3"))[:-2] + blank * count + "\n")
-    with pytest.raises(CorruptFile, match=r"02\.json' is cut off or damaged"):
+    with pytest.raises(CorruptFile, match=r"02\.json' is truncated or damaged"):
         lines_of(log)
 
 
@@ -235,27 +235,27 @@ def test_two_objects_on_one_line_are_not_one(log: DeltaLog) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"add":{"path":"x"', "cut off or damaged"),
-        ('{"commitInfo":{"timest', "cut off or damaged"),
-        ("[1]", "no JSON object, but list"),
+        ('{"add":{"path":"x"', "truncated or damaged"),
+        ('{"commitInfo":{"timest', "truncated or damaged"),
+        ("[1]", "not a JSON object, but list"),
         ('{"add":{"path":"x"}', "damaged action"),
         ('{"add":{"path":"x",}}', "damaged action"),
-        ('{"add":{"size":1}}', "without its path"),
-        ('{"add":{"path":null}}', "without its path"),
-        ('{"remove":{}}', "without its path"),
+        ('{"add":{"size":1}}', "without a path"),
+        ('{"add":{"path":null}}', "without a path"),
+        ('{"remove":{}}', "without a path"),
         ('{"add":{"path":"x","size":"many"}}', "damaged action"),
         ('{"add":{"path":"x","size":1.5}}', "damaged action"),
         ('{"add":{"path":"x","size":99999999999999999999}}', "damaged action"),
         ('{"add":{"path":"x","deletionVector":"y"}}', "damaged action"),
         ('{"add":{"path":"\\ud800"}}', "damaged action"),
-        ('{"add":{"path":"x"},"remove":{"path":"y"}}', "adds a file and removes one"),
-        ("{add}", "no JSON object"),
-        ("x}", "not a sequence of JSON objects"),
-        ('{"add":{"path":"x","path":"y"}}', "the key 'path' is twice"),
-        ('{\n"add":{"path":"x",\n"path":"y"}}', "the key 'path' is twice"),
-        ('{"add":\n{"path":"x"}', "cut off or damaged"),
-        ('{"add":\n{"path":"x"}},', "not a sequence of JSON objects"),
-        ('"add"', "no JSON object, but str"),
+        ('{"add":{"path":"x"},"remove":{"path":"y"}}', "both an add and a remove action"),
+        ("{add}", "not a JSON object"),
+        ("x}", "expected a sequence of JSON objects"),
+        ('{"add":{"path":"x","path":"y"}}', "the key 'path' occurs twice"),
+        ('{\n"add":{"path":"x",\n"path":"y"}}', "the key 'path' occurs twice"),
+        ('{"add":\n{"path":"x"}', "truncated or damaged"),
+        ('{"add":\n{"path":"x"}},', "expected a sequence of JSON objects"),
+        ('"add"', "not a JSON object, but str"),
     ],
 )
 def test_a_damaged_line_is_an_error_that_names_the_file(log: DeltaLog, line: str, reason: str) -> None:
@@ -270,7 +270,7 @@ def test_a_file_that_is_not_utf8_is_an_error_that_names_it(log: DeltaLog) -> Non
     log.commit()
     log.write(1, b'{"add":{"path":"\xff"}}\n')
     log.write(2, as_line(add("2")))
-    with pytest.raises(CorruptFile, match=r"0001\.json' is damaged: it is not UTF-8 at byte 16"):
+    with pytest.raises(CorruptFile, match=r"0001\.json' is damaged: invalid UTF-8 at byte 16"):
         files(log)
 
 

@@ -121,7 +121,7 @@ def test_D16_absolute_paths_outside_of_the_table_need_leave(tmp_path: Path) -> N
     file = Written(tmp_path / "other")
     absolute = replace(file.add(portable([4]), 1), storage_type="p", path_or_inline=file.path.as_uri())
     (tmp_path / "t").mkdir()
-    with pytest.raises(UnsupportedFeature, match=r"outside of the table's folder.*allow_outside=True"):
+    with pytest.raises(UnsupportedFeature, match=r"outside of the table's directory.*allow_outside=True"):
         read(tmp_path / "t", absolute)
     assert read(tmp_path / "t", absolute, allow_outside=True) == [[4]]
 
@@ -129,7 +129,7 @@ def test_D16_absolute_paths_outside_of_the_table_need_leave(tmp_path: Path) -> N
 @pytest.mark.parametrize("prefix", ["..", "a/../..", "../t-sibling"])
 def test_X7_a_relative_path_does_not_leave_the_table(tmp_path: Path, prefix: str) -> None:
     descriptor = DeletionVectorDescriptor("u", prefix + z85(uuid.uuid4().bytes), 1, 4, 0)
-    with pytest.raises(CorruptFile, match="goes upwards"):
+    with pytest.raises(CorruptFile, match="must not contain"):
         read(tmp_path, descriptor, allow_outside=True)
 
 
@@ -161,7 +161,7 @@ def test_descriptors_come_from_the_column_of_live_files() -> None:
     column = pa.array([None, fields], column_type)
     assert descriptors_of(column) == [None, DeletionVectorDescriptor("u", "x", 1, 34, 2)]
     assert descriptors_of(pa.chunked_array([column, column])) == descriptors_of(column) * 2
-    with pytest.raises(CorruptFile, match="without its type, place, size or cardinality"):
+    with pytest.raises(CorruptFile, match="without storage type, path, size or cardinality"):
         descriptors_of(pa.array([fields | {"size": None}], column_type))
 
 
@@ -185,7 +185,7 @@ def test_D16_wrong_checksum(tmp_path: Path) -> None:
     file.add(portable([1]), 1)
     descriptor = file.add(portable([1, 2, 3]), 3)
     damaged(file, descriptor.offset + 4 + descriptor.size - 2, b"\x09")
-    named = re.escape(f"at byte {descriptor.offset} of '{file.path}' is damaged: its checksum is")
+    named = re.escape(f"at offset {descriptor.offset} of '{file.path}' is damaged: its checksum is")
     with pytest.raises(CorruptFile, match=named):
         read(tmp_path, descriptor)
 
@@ -196,13 +196,13 @@ def test_D16_size_that_is_not_the_stored_one(tmp_path: Path, difference: int) ->
     descriptor = file.add(portable([1, 2, 3]), 3)
     file.add(portable([1, 2, 3]), 3)
     wrong = replace(descriptor, size=descriptor.size + difference)
-    with pytest.raises(CorruptFile, match=f"has {descriptor.size} bytes, and the log says {wrong.size}"):
+    with pytest.raises(CorruptFile, match=f"has {descriptor.size} bytes, expected {wrong.size} by the log"):
         read(tmp_path, wrong)
 
 
 def test_D16_a_size_of_zero_is_not_the_stored_one(tmp_path: Path) -> None:
     descriptor = Written(tmp_path).add(portable([1, 2, 3]), 3)
-    with pytest.raises(CorruptFile, match=f"has {descriptor.size} bytes, and the log says 0"):
+    with pytest.raises(CorruptFile, match=f"has {descriptor.size} bytes, expected 0 by the log"):
         read(tmp_path, replace(descriptor, size=0))
 
 
@@ -213,7 +213,7 @@ def test_D16_a_size_or_offset_beyond_the_file_is_refused_before_reading(
     file = Written(tmp_path)
     descriptor = file.add(portable([1, 2, 3]), 3)
     storage = open_storage(tmp_path)
-    with pytest.raises(CorruptFile, match=r"does not lie within the file, which has \d+ bytes"):
+    with pytest.raises(CorruptFile, match=r"is not within '.*', which has \d+ bytes"):
         read_deletion_bitmaps(storage, [replace(descriptor, offset=offset, size=size)])
     assert storage.counters.bytes_read == 0
 
@@ -221,18 +221,20 @@ def test_D16_a_size_or_offset_beyond_the_file_is_refused_before_reading(
 @pytest.mark.parametrize("form", [portable, native], ids=["portable", "native"])
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_D16_wrong_cardinality(tmp_path: Path, form: Callable[[list[int]], bytes], difference: int) -> None:
-    with pytest.raises(CorruptFile, match=f"deletes 3 rows, and the log says {3 + difference}"):
+    with pytest.raises(CorruptFile, match=f"deletes 3 rows, expected {3 + difference} by the log"):
         read(tmp_path, inline(form([1, 2, 3]), 3 + difference))
-    with pytest.raises(CorruptFile, match=r"deletes 3 rows.* travel to a version of the table without it"):
+    with pytest.raises(CorruptFile, match=r"deletes 3 rows.* open a version of the table that does not need it"):
         read(tmp_path, Written(tmp_path).add(form([1, 2, 3]), 3 + difference))
 
 
 @pytest.mark.parametrize("magic", [0, PORTABLE + 1, NATIVE - 1])
 def test_D16_wrong_magic(tmp_path: Path, magic: int) -> None:
     content = struct.pack("<I", magic) + portable([1])[4:]
-    with pytest.raises(CorruptFile, match=f"magic number of no known form .{PORTABLE} portable, {NATIVE} native"):
+    with pytest.raises(
+        CorruptFile, match=f"unknown magic number .*, expected {PORTABLE} .portable. or {NATIVE} .native."
+    ):
         read(tmp_path, inline(content, 1))
-    with pytest.raises(CorruptFile, match="magic number of no known form"):
+    with pytest.raises(CorruptFile, match="unknown magic number"):
         read(tmp_path, Written(tmp_path).add(content, 1))
 
 
@@ -250,32 +252,32 @@ def test_D16_every_cut_of_a_file_is_an_error(tmp_path: Path) -> None:
     content = file.path.read_bytes()
     for length in range(len(content)):
         file.path.write_bytes(content[:length])
-        with pytest.raises(CorruptFile, match="does not lie within the file"):
+        with pytest.raises(CorruptFile, match="is not within"):
             read(tmp_path, descriptor)
 
 
 def test_D16_an_inline_size_that_its_text_cannot_have(tmp_path: Path) -> None:
     descriptor = inline(portable([1, 2, 3]), 3)
     for wrong in (descriptor.size + 3, descriptor.size - 4, -1, 0):
-        with pytest.raises(CorruptFile, match="bytes inline, and its size is said to be"):
+        with pytest.raises(CorruptFile, match=r"bytes inline, expected .* by its descriptor"):
             read(tmp_path, replace(descriptor, size=wrong))
 
 
 @pytest.mark.parametrize("text", ["abcd", "ab\x00de", "ab\\de", "ab;de", "ab~de", "äbcd", "#####", "$" * 5, "ab de"])
 def test_D16_text_that_is_not_z85(tmp_path: Path, text: str) -> None:
-    with pytest.raises(CorruptFile, match="which is not Z85"):
+    with pytest.raises(CorruptFile, match="is not valid Z85"):
         decode_z85(text, "table")
-    with pytest.raises(CorruptFile, match="which is not Z85"):
+    with pytest.raises(CorruptFile, match="is not valid Z85"):
         read(tmp_path, DeletionVectorDescriptor("i", text, None, 4, 0))
 
 
 def test_D16_a_uuid_that_is_cut_off(tmp_path: Path) -> None:
-    with pytest.raises(CorruptFile, match="shorter than the 20 characters of a UUID"):
+    with pytest.raises(CorruptFile, match="expected a UUID of 20 characters"):
         read(tmp_path, DeletionVectorDescriptor("u", "abc", 1, 4, 0))
 
 
 def test_an_unknown_storage_type_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFeature, match="stored as 'x'"):
+    with pytest.raises(UnsupportedFeature, match="storage type 'x'"):
         read(tmp_path, DeletionVectorDescriptor("x", "abc", 1, 4, 0))
 
 
@@ -293,7 +295,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_rows_beyond_63_bits_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorruptFile, match="more than any file holds"):
+    with pytest.raises(CorruptFile, match="which no file can have"):
         read(tmp_path, inline(portable([2**63]), 1))
 
 
@@ -323,7 +325,7 @@ def test_X1_bitmaps_that_lie_about_themselves_are_refused(tmp_path: Path) -> Non
     unsorted = struct.pack("<IIHHI", 12346, 1, 0, 2, 16) + struct.pack("<HHH", 9, 5, 7)
     for lie, cardinality in ((bits_that_say_4097, 4097), (unsorted, 3)):
         content = struct.pack("<IQI", PORTABLE, 1, 0) + lie
-        with pytest.raises(CorruptFile, match="is no Roaring bitmap"):
+        with pytest.raises(CorruptFile, match="is not a valid Roaring bitmap"):
             read(tmp_path, Written(tmp_path).add(content, cardinality))
 
 

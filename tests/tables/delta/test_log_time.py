@@ -51,7 +51,7 @@ def test_D17_a_snapshot_of_a_moment(log: DeltaLog) -> None:
 
 def test_D17_before_the_first_version_is_an_error_that_tells_when_it_was(log: DeltaLog) -> None:
     with pytest.raises(
-        VersionNotFound, match=r"at 2024-03-01T11:59:59Z: the oldest one, 0, is of 2024-03-01T12:00:00Z"
+        VersionNotFound, match=r"at 2024-03-01T11:59:59Z: the oldest version, 0, has the timestamp 2024-03-01T12:00:00Z"
     ):
         at(log, -1)
 
@@ -84,12 +84,12 @@ def test_a_date_is_its_first_moment(log: DeltaLog) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "12:00"])
 def test_text_that_is_no_timestamp(log: DeltaLog, text: str) -> None:
-    with pytest.raises(InvalidArgument, match="is no timestamp: write it as 2024-03-01T12:30:00Z"):
+    with pytest.raises(InvalidArgument, match=r"invalid timestamp .*: write it as 2024-03-01T12:30:00Z"):
         version_at(open_storage(log.table), text)
 
 
 def test_a_number_is_no_timestamp(log: DeltaLog) -> None:
-    with pytest.raises(InvalidArgument, match="a timestamp is a datetime or text, not int"):
+    with pytest.raises(InvalidArgument, match="a timestamp is a datetime or a string, not int"):
         version_at(open_storage(log.table), 1_700_000_000_000)  # type: ignore[arg-type]
 
 
@@ -126,7 +126,7 @@ def test_D17_in_commit_timestamps_hold_where_they_were_always_enabled(tmp_path: 
     log = in_commit(tmp_path, [0, 10, 20, 30], [1000, 900, 1100, 1200], None)
     assert [at(log, seconds) for seconds in (0, 9, 10, 25, 30, 31)] == [0, 0, 1, 2, 3, 3]
     assert Snapshot.load(open_storage(tmp_path), 2).timestamp == START + timedelta(seconds=20)
-    with pytest.raises(VersionNotFound, match=r"the oldest one, 0, is of 2024-03-01T12:00:00Z"):
+    with pytest.raises(VersionNotFound, match=r"the oldest version, 0, has the timestamp 2024-03-01T12:00:00Z"):
         at(log, -1)
 
 
@@ -189,7 +189,7 @@ def test_a_version_whose_commit_is_gone_has_no_time(log: DeltaLog) -> None:
     assert Snapshot.load(open_storage(log.table)).timestamp is None
     for version in range(4):
         log.path(version).unlink()
-    with pytest.raises(VersionNotFound, match="its log has no commit any more"):
+    with pytest.raises(VersionNotFound, match="its log has no commits any more"):
         at(log, 10)
 
 

@@ -60,10 +60,13 @@ def test_D1_actions_beside_nulls_and_under_escaped_names_count(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"add": "x"}', "action add that is no object"),
-        ('{"add": []}', "action add that is no object"),
-        ('{"txn": null, "metaData": 3}', "action metaData that is no object"),
-        ('{"txn": null, "add": {"path": "a"}, "remove": {"path": "b"}}', "the actions add and remove: a line has one"),
+        ('{"add": "x"}', "action add that is not a JSON object"),
+        ('{"add": []}', "action add that is not a JSON object"),
+        ('{"txn": null, "metaData": 3}', "action metaData that is not a JSON object"),
+        (
+            '{"txn": null, "add": {"path": "a"}, "remove": {"path": "b"}}',
+            "the actions add and remove: expected one action per line",
+        ),
     ],
 )
 def test_lines_with_something_else_than_one_action_are_an_error(tmp_path: Path, line: str, message: str) -> None:
@@ -170,7 +173,7 @@ def test_D20_an_action_behind_one_about_a_file_is_not_passed_over(tmp_path: Path
     log.commit()
     actions = data_file(log, "1.parquet", ids(1)) | {second: {"path": "x"}}
     log.write(1, json.dumps(actions) + "\n")
-    with pytest.raises(CorruptFile, match=f"an action about a file and {second}: a line has one"):
+    with pytest.raises(CorruptFile, match=f"a file action and a {second} action: expected one action per line"):
         found(tmp_path)
     log.write(1, json.dumps(actions | {second: None, "txn": {"appId": "a", "version": 1}}) + "\n")
     assert found(tmp_path) == [1]

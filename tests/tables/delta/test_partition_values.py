@@ -151,7 +151,7 @@ def test_a_text_that_is_no_value_of_the_type_is_named(declared: str, text: str) 
     assert found.values.to_pydict() == {"p": [None if right is None else 1, None, None], "q": [1, 2, None]}
     assert found.values.schema == pa.schema([(name, table.schema.field(name).type) for name in ("p", "q")])
     error = unreadable_value(text, "p", table)
-    assert f"partition value '{text}' of column 'p' in the Delta table t is no " in str(error)
+    assert f"partition value '{text}' of column 'p' in the Delta table t is not a valid " in str(error)
 
 
 def test_D6_values_are_found_under_physical_names_and_named_logically() -> None:
@@ -237,5 +237,5 @@ def test_D3_D6_texts_as_they_are_in_the_log() -> None:
     assert {name: texts.to_pylist() for name, texts in partition_texts(maps, table).items()} == {
         "p": ["007", None, None]
     }
-    with pytest.raises(CorruptFile, match="no texts for a PartitionFilter"):
+    with pytest.raises(CorruptFile, match="no strings for a PartitionFilter"):
         partition_texts(pa.array([None], TEXT_MAP), table)

@@ -46,7 +46,7 @@ def test_D2_paths_are_decoded_once(storage: Storage, path: str, expected: str) -
     ],
 )
 def test_X7_absolute_paths_out_of_the_table_need_leave(storage: Storage, path: str, expected: str) -> None:
-    with pytest.raises(UnsupportedFeature, match=r"lies outside of the table's folder: .*allow_outside=True"):
+    with pytest.raises(UnsupportedFeature, match=r"outside of the table's directory: .*allow_outside=True"):
         resolve_path(storage, path)
     assert resolve_path(storage, path, allow_outside=True) == expected
 
@@ -54,18 +54,18 @@ def test_X7_absolute_paths_out_of_the_table_need_leave(storage: Storage, path: s
 @pytest.mark.parametrize("path", ["..", "../a", "a/../../b", "%2e%2e/a", "a/%2E./b", "/data/table/../x", "a/.."])
 @pytest.mark.parametrize("allow_outside", [False, True])
 def test_X7_no_path_goes_upwards(path: str, allow_outside: bool) -> None:
-    with pytest.raises(CorruptFile, match="goes upwards"):
+    with pytest.raises(CorruptFile, match="must not contain"):
         resolve_path(LOCAL, path, allow_outside=allow_outside)
 
 
 def test_X7_an_allowed_path_outside_does_not_go_upwards_either() -> None:
-    with pytest.raises(UnsupportedFeature, match=r"never by a path with '\.\.'"):
+    with pytest.raises(UnsupportedFeature, match=r"a path with '\.\.' is never read"):
         resolve_path(LOCAL, "file:///data/x/../y", allow_outside=True)
 
 
 @pytest.mark.parametrize("path", ["", "a%00b", "a%ff"])
 def test_no_path_at_all(path: str) -> None:
-    with pytest.raises(CorruptFile, match=r"which is no path|not percent-encoded UTF-8"):
+    with pytest.raises(CorruptFile, match=r"has the invalid path|not percent-encoded UTF-8"):
         resolve_path(LOCAL, path)
 
 

@@ -123,7 +123,7 @@ def test_a_partition_filter_is_refused_where_partition_values_have_no_texts(tmp_
     log.path(0).unlink()
     assert tamis.open(tmp_path).scan("city = 'b'").plan("files").files.num_rows == 1
     wanted = tamis.PartitionFilter.eq("city", "b")
-    with pytest.raises(CorruptFile, match="no texts for a PartitionFilter to compare"):
+    with pytest.raises(CorruptFile, match="no strings for a PartitionFilter to compare"):
         tamis.open(tmp_path).scan(wanted).plan("files")
     with pytest.raises(CorruptFile, match="without partition values"):
         tamis.delta.list_files(tmp_path, filter=wanted)

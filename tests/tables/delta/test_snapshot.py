@@ -80,7 +80,7 @@ def test_D13_a_moment_before_a_feature_that_is_not_known_can_be_read(tmp_path: P
 
 @pytest.mark.parametrize("version", [-1, "3", 1.0, True])
 def test_a_version_is_a_whole_number(log: DeltaLog, version: Any) -> None:
-    with pytest.raises(InvalidArgument, match="a version is a whole number from 0 on"):
+    with pytest.raises(InvalidArgument, match="a version is an integer >= 0"):
         load(log, version)
 
 
@@ -94,7 +94,7 @@ def test_a_log_without_protocol_or_metadata_is_an_error(tmp_path: Path, missing:
     log = DeltaLog(tmp_path)
     log.start = tuple(action for action in log.start if missing not in action)
     log.commit(add("1"))
-    with pytest.raises(CorruptFile, match=f"has no action {missing} up to version 0"):
+    with pytest.raises(CorruptFile, match=f"has no {missing} action up to version 0"):
         load(log)
 
 
@@ -217,7 +217,7 @@ def test_E1_commits_that_a_listing_missed_are_looked_for(log: DeltaLog, monkeypa
     assert [file.first for file in snapshot.segment.deltas] == [0, 1, 2, 3, 4]
     assert paths(snapshot) == ["0", "1", "2", "3", "4"]
     log.path(3).unlink()
-    with pytest.raises(CorruptFile, match="version 3 is missing"):
+    with pytest.raises(CorruptFile, match="commit 3 is missing"):
         load(log)
 
 
@@ -305,10 +305,10 @@ def test_refresh_of_a_table_whose_newest_commits_are_gone_loads_what_is_there(lo
 def test_a_damaged_commit_stops_a_refresh_and_leaves_the_snapshot_as_it_is(log: DeltaLog) -> None:
     snapshot = load(log)
     log.write(5, '{"add":{"pa')
-    with pytest.raises(CorruptFile, match=r"0005\.json' is cut off"):
+    with pytest.raises(CorruptFile, match=r"0005\.json' is truncated"):
         snapshot.refresh()
     log.write(5, b"")
-    with pytest.raises(CorruptFile, match=r"0005\.json' has no bytes"):
+    with pytest.raises(CorruptFile, match=r"0005\.json' is empty"):
         snapshot.refresh()
     assert paths(snapshot) == ["0", "1", "2", "3", "4"]
 
@@ -384,12 +384,12 @@ def test_golden_tables_have_the_files_that_their_commits_say(golden: Path) -> No
     ],
 )
 def test_golden_tables_without_protocol_or_metadata_are_errors(golden: Path, name: str, missing: str) -> None:
-    with pytest.raises(CorruptFile, match=f"has no action {missing}"):
+    with pytest.raises(CorruptFile, match=f"has no {missing} action"):
         Snapshot.load(open_storage(golden / "delta" / name / "delta"))
 
 
 def test_a_version_beyond_the_newest_of_a_golden_table(golden: Path) -> None:
-    with pytest.raises(VersionNotFound, match="versions 0 to 3 are there"):
+    with pytest.raises(VersionNotFound, match="versions 0 to 3 exist"):
         Snapshot.load(open_storage(golden / "delta" / "snapshot-data3" / "delta"), 4)
 
 
@@ -483,7 +483,7 @@ def test_D23_a_compaction_that_is_not_reconciled_gives_what_its_commits_give(
 def test_D10_a_damaged_compaction_whose_commits_are_gone_is_an_error(log: DeltaLog) -> None:
     damage(log.compact(1, 3), "cut")
     log.path(2).unlink()
-    with pytest.raises(CorruptFile, match=r"3\.compacted\.json' is cut off or damaged"):
+    with pytest.raises(CorruptFile, match=r"3\.compacted\.json' is truncated or damaged"):
         load(log)
     assert paths(load(log, 1)) == ["0", "1"]
 
@@ -492,7 +492,7 @@ def test_D10_a_version_that_only_a_damaged_compaction_leads_to_is_an_error_and_n
     damage(log.compact(2, 4), "cut")
     for version in (2, 3, 4):
         log.path(version).unlink()
-    with pytest.raises(CorruptFile, match=r"4\.compacted\.json' is cut off or damaged"):
+    with pytest.raises(CorruptFile, match=r"4\.compacted\.json' is truncated or damaged"):
         load(log)
     assert paths(load(log, 1)) == ["0", "1"]
 

@@ -41,7 +41,7 @@ def statistics(number: int, **other: Any) -> dict[str, Any]:
 
 def parsed(texts: Sequence[str | None], wanted: Wanted = WANTED) -> list[Any]:
     """What the parser says: of so few texts layouts are not compared."""
-    assert len(texts) < statistics_json._WORTH_COMPARING
+    assert len(texts) < statistics_json._MIN_STRINGS_TO_COMPARE
     return [_leaves(each) for each in read_json(pa.array(texts, pa.string()), wanted).to_pylist()]
 
 
@@ -151,7 +151,7 @@ def test_many_texts_of_several_layouts_come_back_in_their_order() -> None:
         lambda number: "no JSON",
         lambda number: None,
     ]
-    chosen = np.random.default_rng(1).integers(0, len(kinds), 3 * statistics_json._WORTH_COMPARING)
+    chosen = np.random.default_rng(1).integers(0, len(kinds), 3 * statistics_json._MIN_STRINGS_TO_COMPARE)
     texts = [kinds[kind](number) for number, kind in enumerate(chosen)]
     found = [_leaves(each) for each in read_json(pa.array(texts, pa.string()), WANTED).to_pylist()]
     expected = [parsed([text])[0] for text in texts]

@@ -65,29 +65,29 @@ def spent(table: tamis.Table) -> IoCounts:
     return table._source.storage.counters.counts()
 
 
-# --- Which files, in which way ----------------------------------------------------------------------------------------
+# --- Which files, by which skipping strategy --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("where", "limit", "way", "after_partitions", "left"),
+    ("where", "limit", "skipping", "after_partitions", "left"),
     [
         (None, None, "none", ["0", "10", "20", "30"], ["0", "10", "20", "30"]),
-        ("p = 'b'", None, "partition only", ["20", "30"], ["20", "30"]),
-        ("id > 25", None, "data", ["0", "10", "20", "30"], ["10", "30"]),
-        ("p = 'b' AND id > 25", None, "data", ["20", "30"], ["30"]),
+        ("p = 'b'", None, "partition (", ["20", "30"], ["20", "30"]),
+        ("id > 25", None, "partition + statistics", ["0", "10", "20", "30"], ["10", "30"]),
+        ("p = 'b' AND id > 25", None, "partition + statistics", ["20", "30"], ["30"]),
         (None, 2, "limit", ["0", "10", "20", "30"], ["0"]),
         ("p = 'b'", 3, "limit", ["20", "30"], ["20", "30"]),
     ],
 )
-def test_the_four_ways_are_named_and_their_sizes_add_up(
-    log: DeltaLog, where: str | None, limit: int | None, way: str, after_partitions: list[str], left: list[str]
+def test_the_report_names_the_four_skipping_strategies_and_their_sizes_add_up(
+    log: DeltaLog, where: str | None, limit: int | None, skipping: str, after_partitions: list[str], left: list[str]
 ) -> None:
     table = tamis.open(log.table)
     sizes = {path.stem: path.stat().st_size for path in log.table.glob("p=*/*.parquet")}
     assert planned(table, where, limit=limit) == [f"{name}.parquet" for name in left]
     found = levels(table, where, limit=limit)
     partitions, files = found["partitions"], found["files"]
-    assert f"way: {way}" in files["note"]
+    assert f"skipping: {skipping}" in files["note"]
     assert (partitions["total"], partitions["bytes_total"]) == (4, sum(sizes.values()))
     assert (partitions["kept"], partitions["bytes_kept"]) == (
         len(after_partitions),
@@ -143,8 +143,8 @@ def test_a_limit_picks_files_by_their_logical_rows_and_those_without_statistics_
 def test_a_limit_with_a_residual_keeps_every_file(log: DeltaLog) -> None:
     table = tamis.open(log.table)
     assert planned(table, "id >= 0", limit=1) == ["0.parquet", "10.parquet", "20.parquet", "30.parquet"]
-    assert "way: data" in levels(table, "id >= 0", limit=1)["files"]["note"]
-    # Partition values that nobody looked at are asked of rows, so nobody knows how many files are enough.
+    assert "skipping: partition + statistics" in levels(table, "id >= 0", limit=1)["files"]["note"]
+    # Without partition pruning the filter is a residual, so it is unknown how many files are enough.
     assert len(planned(table, "p = 'b'", limit=1, levels=["files"])) == 4
     assert found_ids(table, "p = 'b'", limit=9, levels=["files"]) == [20, 22, 30, 31, 32]
     # What partition values answer, be it of a function of them, leaves no residual.
@@ -527,7 +527,7 @@ def test_a_file_without_a_size_in_the_log_is_looked_up(tmp_path: Path, size: obj
     assert session.sql("SELECT sum(id) s FROM t WHERE id % 2 = 0").to_arrow()["s"].to_pylist() == [6]
     level = table.scan().plan("files").report.level("files")
     assert level is not None
-    assert "the log has no size of 1 file: looked up" in str(level.note)
+    assert "looked up the size of 1 file, which the log does not have" in str(level.note)
     (tmp_path / "1.parquet").unlink()
     with pytest.raises(MissingFile, match=r"1\.parquet"):
         tamis.open(tmp_path).scan().to_arrow()

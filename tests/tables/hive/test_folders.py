@@ -162,7 +162,7 @@ def test_directories_that_a_folder_of_files_does_not_read_are_in_its_report(tmp_
     assert table.scan().count() == 1
     level = table.scan().plan("files").report.level("files")
     assert level is not None
-    assert level.note == f"1 of the folder's directories not read, such as '{tmp_path}/old': open it by itself"
+    assert level.note == f"not read: 1 of its subdirectories, such as '{tmp_path}/old'; open it as a table of its own"
 
 
 # --- Values that a type cannot represent -----------------------------------------------------------------------------

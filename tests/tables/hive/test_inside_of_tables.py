@@ -21,7 +21,7 @@ def test_a_partition_folder_of_a_delta_table_is_refused_and_its_files_can_be_had
     log.commit(data_file(log, "day=a/1.parquet", rows, {"day": "a"}))
     # The log too: what is no Parquet file there is not to be taken away.
     for folder in ("day=a", "_delta_log"):
-        with pytest.raises(UnsupportedFeature, match=r"lies inside of the Delta table .*events.*format='hive'"):
+        with pytest.raises(UnsupportedFeature, match=r"is inside the Delta table .*events.*format='hive'"):
             tamis.open(tmp_path / "events" / folder)
     assert tamis.open(tmp_path / "events" / "day=a", format="hive").scan().count() == 2
     assert tamis.open(tmp_path / "events" / "day=a" / "1.parquet").scan().count() == 2
@@ -34,5 +34,5 @@ def test_the_data_folder_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t" / "data").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "t" / "data" / "1.parquet")
     for folder in ("data", "metadata"):
-        with pytest.raises(UnsupportedFeature, match="lies inside of the Iceberg table"):
+        with pytest.raises(UnsupportedFeature, match="is inside the Iceberg table"):
             tamis.open(tmp_path / "t" / folder)

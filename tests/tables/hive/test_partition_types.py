@@ -160,7 +160,7 @@ def test_H5_a_value_that_does_not_parse_names_the_column_the_value_and_the_way_o
     with pytest.raises(PartitionLayoutError) as caught:
         parse_values(texts(None, *values), data_type, "hour")
     message = str(caught.value)
-    assert f"the value {wrong!r} of partition column 'hour' is not of type" in message
+    assert f"the value {wrong!r} of partition column 'hour' is not a valid " in message
     assert 'partitioning={"hour": "string"}' in message
     assert message.endswith("on the command line --partitioning hour=string")
 

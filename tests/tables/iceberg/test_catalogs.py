@@ -252,7 +252,7 @@ def test_policies_know_a_table_by_its_name_in_the_catalog(tmp_path: Path, catalo
 
 
 def test_a_name_without_its_catalog_is_told_of_it(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFound, match="or catalog= for a table of a catalog"):
+    with pytest.raises(TableNotFound, match="or catalog= for a table in a catalog"):
         tamis.open(tmp_path / "ns.t")
     with pytest.raises(TableNotFound, match=r"or a Parquet file$"):
         tamis.open(tmp_path / "part-0.parquet")

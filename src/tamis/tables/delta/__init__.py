@@ -1,1 +1,1 @@
-"""Delta Lake tables: from the log to live files, their statistics and their deleted rows."""
+"""Delta Lake tables: the log, live files, their statistics and their deletion vectors."""

@@ -1,7 +1,7 @@
-"""Rows of the Parquet files of checkpoints: chosen columns of chosen row groups, batch by batch.
+"""Rows of the Parquet files of checkpoints: selected columns of selected row groups, batch by batch.
 
-To read a part is a plain function of its place and of what is wanted, so that it can run anywhere. Memory follows the
-batch: the bytes of one row group are fetched, and only those of the columns that are asked for.
+A part is read by a plain function of its path and of the requested columns, so that it can run in any process. Memory
+use follows the batch: only one row group is fetched at a time, and only the requested columns of it.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from tamis.tables.delta.replay import still_holds
 from tamis.tables.delta.replay_keys import replay_keys
 
 FEW_ROWS = 32 * 1024
-"""A row group of so few rows is decoded faster by one thread than it takes to wake others."""
+"""Up to this many rows, decoding a row group in one thread is faster than waking other threads."""
 
 KeepRowGroup = Callable[[Footer, int], bool]
-"""Whether a row group of a checkpoint may hold a file that is wanted."""
+"""A function that says whether a row group of a checkpoint may hold a file that the filter keeps."""
 
 Column = str | FieldPath
-"""A column of live files, or a field inside of one: `("stats_parsed", "minValues", "id")`."""
+"""A column of live files, or the path of a field inside one: `("stats_parsed", "minValues", "id")`."""
 
 PARSED = ("partition_values_parsed", "stats_parsed")
-"""Columns that have the types of the table, and that only some checkpoints have."""
+"""Columns in the table's own types, which only some checkpoints have."""
 
 _KEY_COLUMNS = ("path", "deletion_vector")
 
 _PATH = ("add", "path")
-"""What every action has that adds a file, and no other."""
+"""The field that is not null exactly in rows with an `add` action."""
 
 
 def read_checkpoint_part(
@@ -55,16 +55,16 @@ def read_checkpoint_part(
     touched: pa.Array | None = None,
     keep_row_group: KeepRowGroup | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The files that a Parquet part of a checkpoint, or a sidecar, adds.
+    """Yield the files that a Parquet part of a checkpoint, or a sidecar, adds.
 
-    The columns are those asked for, in the order of `ADD`, and behind them the parsed ones, which are left out where
-    the part does not have them. `touched` are the keys of files of which newer commits speak: see
-    `tamis.tables.delta.replay`. Where `size` is not given it is looked up.
+    The requested columns come in the order of `ADD`, followed by the parsed ones, which are left out where the part
+    does not have them. `touched` holds the keys of files that newer commits add or remove: see
+    `tamis.tables.delta.replay`. Where `size` is not given, it is looked up.
     """
     if size is None:
         found = find_file(storage, path)
         if found is None:
-            raise MissingFile(f"the part of a checkpoint '{storage.place(path)}' is gone")
+            raise MissingFile(f"the checkpoint part '{storage.place(path)}' is gone")
         size, modified_ns = found.size, found.modified_ns
     footer, content = load_footer(storage, path, size, modified_ns)
     check_columns(footer.schema.arrow, storage.place(path))
@@ -72,13 +72,13 @@ def read_checkpoint_part(
     needed = {*wanted, *([(name,) for name in _KEY_COLUMNS] if touched is not None else [])}
     logged = [("add", LOGGED_NAMES[name], *rest) for name, *rest in needed]
     names = {name for name, *_ in wanted}
-    adds = _adds(storage, path, size, footer, logged, content, keep_row_group)
+    adds = _read_adds(storage, path, size, footer, logged, content, keep_row_group)
     with naming(storage.place(path)):
-        for add in adds if touched is None or not len(touched) else _untouched(adds, touched):
+        for add in adds if touched is None or not len(touched) else _drop_touched(adds, touched):
             yield live_columns(add, names)
 
 
-def _adds(
+def _read_adds(
     storage: Storage,
     path: str,
     size: int,
@@ -87,7 +87,7 @@ def _adds(
     content: pa.Buffer | None,
     keep_row_group: KeepRowGroup | None,
 ) -> Iterator[pa.StructArray]:
-    """The actions that add files, batch by batch."""
+    """Yield the `add` actions, batch by batch."""
     for row_group in range(footer.metadata.num_row_groups):
         if all_null(footer, row_group, _PATH):
             continue
@@ -104,23 +104,23 @@ def _adds(
                 yield add
 
 
-def _untouched(adds: Iterator[pa.StructArray], touched: pa.Array) -> Iterator[pa.StructArray]:
-    """The actions about files of which no newer commit speaks.
+def _drop_touched(adds: Iterator[pa.StructArray], touched: pa.Array) -> Iterator[pa.StructArray]:
+    """Yield the actions of files that no newer commit adds or removes.
 
-    To look up any number of keys takes a table of all that are touched, which is made for each look-up: so where many
-    are touched, so many actions are looked up together.
+    Each look-up builds a hash table of all touched keys. So the more keys are touched, the more actions are collected
+    for one look-up.
     """
     waiting: list[pa.StructArray] = []
     for add in adds:
         waiting.append(add)
         if sum(map(len, waiting)) >= min(MOST_ROWS, len(touched) // 4):
-            yield from _look_up(waiting, touched)
+            yield from _filter_touched(waiting, touched)
             waiting = []
     if waiting:
-        yield from _look_up(waiting, touched)
+        yield from _filter_touched(waiting, touched)
 
 
-def _look_up(adds: list[pa.StructArray], touched: pa.Array) -> Iterator[pa.StructArray]:
+def _filter_touched(adds: list[pa.StructArray], touched: pa.Array) -> Iterator[pa.StructArray]:
     keys = [replay_keys(field_or_nulls(add, "path", pa.string()), deletion_vectors(add)) for add in adds]
     holds = still_holds(pa.chunked_array(keys), touched)
     start = 0
@@ -133,7 +133,7 @@ def _look_up(adds: list[pa.StructArray], touched: pa.Array) -> Iterator[pa.Struc
 
 
 def live_columns(add: pa.StructArray, names: Collection[str]) -> pa.RecordBatch:
-    """Columns of live files out of the actions that add them."""
+    """Return columns of live files from their `add` actions."""
     arrays: dict[str, pa.Array] = {}
     for field in ADD:
         if field.name not in names:
@@ -146,13 +146,13 @@ def live_columns(add: pa.StructArray, names: Collection[str]) -> pa.RecordBatch:
         if name in names and add.type.get_field_index(LOGGED_NAMES[name]) >= 0:
             arrays[name] = pc.struct_field(add, LOGGED_NAMES[name])
     if not arrays:
-        # A batch needs some column to know its length.
+        # A batch without columns would lose its row count.
         return pa.record_batch({"path": field_or_nulls(add, "path", pa.string())})
     return pa.record_batch(arrays)
 
 
 def all_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
-    """Whether the statistics of a row group say that a column has no value in it."""
+    """Whether a row group's statistics prove that a column is null in every row."""
     leaf = footer.schema.leaves.get(path)
     if leaf is None:
         return footer.schema.lacks(path)
@@ -167,12 +167,13 @@ def all_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
 
 
 def _has_no_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
-    """Whether the statistics of a row group say that a column has a value in every row."""
+    """Whether a row group's statistics prove that a column is not null in any row."""
     leaf = footer.schema.leaves.get(path)
     statistics = None if leaf is None else footer.metadata.row_group(row_group).column(leaf.index).statistics
     return bool(
         leaf is not None
-        # Writers of Arrow count only the NULLs of the dictionary itself, and none of the rows without an action.
+        # For dictionary columns, Arrow's writer counts only the nulls of the dictionary, not the rows without an
+        # action.
         and not pa.types.is_dictionary(leaf.arrow_type)
         and statistics is not None
         and statistics.has_null_count
@@ -181,12 +182,11 @@ def _has_no_null(footer: Footer, row_group: int, path: FieldPath) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _reading_pool() -> pa.MemoryPool | None:
-    """Where batches are decoded that come and go by the hundred.
+def _get_memory_pool() -> pa.MemoryPool | None:
+    """Return the memory pool for batches, which are allocated and freed by the hundred.
 
-    mimalloc, Arrow's default, seems to give their memory back to the system each time: single plans over a million
-    files on a busy machine took 2.5 s of processor time and 550 MB with it, 1.8 to 2.3 s and 470 to 510 MB with
-    jemalloc.
+    mimalloc, Arrow's default, seems to return their memory to the system each time: plans over a million files on a
+    busy machine took 2.5 s of processor time and 550 MB with it, 1.8 to 2.3 s and 470 to 510 MB with jemalloc.
     """
     return pa.jemalloc_memory_pool() if "jemalloc" in pa.supported_memory_backends() else None
 
@@ -200,35 +200,37 @@ def read_row_group(
     columns: Sequence[FieldPath],
     content: pa.Buffer | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of a row group, in batches of rows that do not hang on the columns; `content` is the whole file,
-    where it is in memory."""
-    place = storage.place(path)
+    """Yield some columns of a row group. The rows of each batch do not depend on the columns.
+
+    `content` is the whole file, where it is in memory.
+    """
+    location = storage.place(path)
     leaves = leaf_indices(footer.schema.arrow, columns)
     group = footer.metadata.row_group(row_group)
-    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=size, place=place)
+    ranges = chunk_ranges(footer.metadata, row_group, leaves, size=size, place=location)
     if content is None:
         buffers = read_ranges(storage, path, ranges, size=size)
         fetched = [(start, buffer) for (start, _), buffer in zip(ranges, buffers, strict=True)]
-        source = file_of_ranges(fetched, size, place)
+        source = file_of_ranges(fetched, size, location)
     else:
         source = pa.BufferReader(content)
-    # By all columns, so that batches of other columns have the same rows.
+    # Computed from the size of all columns, so that batches of other columns have the same rows.
     rows = rows_of_a_batch(group.num_rows, group.total_byte_size)
     decoded = 0
     calendar = footer.schema.calendar
     is_old = [leaf in footer.schema.old_leaves for leaf in leaves]
     try:
         options = {"metadata": footer.metadata, "pre_buffer": False, "page_checksum_verification": True}
-        reader = open_reader(source, pool=_reading_pool(), **options)
+        reader = open_reader(source, pool=_get_memory_pool(), **options)
         for batch in reader.iter_batches(
             rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
         ):
             decoded += batch.num_rows
-            # Typed bounds and partition values may be dates in the calendar of their time.
-            yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, place)
+            # Typed bounds and partition values may be dates in the Julian calendar.
+            yield batch if calendar is None else batch_in_new_calendar(batch, calendar, is_old, location)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"row group {row_group} of '{place}' cannot be decoded: {one_line(error)}") from error
+        raise CorruptFile(f"row group {row_group} of '{location}' cannot be decoded: {one_line(error)}") from error
     if decoded != group.num_rows:
         raise CorruptFile(
-            f"row group {row_group} of '{place}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
+            f"row group {row_group} of '{location}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
         )

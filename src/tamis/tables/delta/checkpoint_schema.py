@@ -1,7 +1,7 @@
-"""What the columns of a checkpoint must be, so that its rows can be read as actions.
+"""Validation of a checkpoint's schema, so that its rows can be read as actions.
 
-Writers differ in the types of numbers and texts, which are made the same when they are read. That an action is a struct
-cannot be made so, and is looked at before anything is read.
+Writers use different types for numbers and strings, which are cast while reading. That actions are structs cannot be
+fixed by a cast, so it is checked before any row is read.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ _KINDS: dict[FieldPath, tuple[str, Callable[[pa.DataType], bool]]] = {
     },
     ("add", "partitionValues"): ("map", pa.types.is_map),
 }
-"""The columns that are more than single values, those around others first."""
+"""The nested columns with their kinds, parents before children."""
 
 
-def check_columns(schema: pa.Schema, place: str) -> None:
-    """An error for a checkpoint with a column that is no action, or no part of one."""
+def check_columns(schema: pa.Schema, location: str) -> None:
+    """Raise CorruptFile where a nested column of a checkpoint is not of its kind, struct or map."""
     for path, (kind, is_kind) in _KINDS.items():
-        found = _type_at(schema, path)
+        found = _find_type(schema, path)
         if found is not None and not is_kind(found):
             raise CorruptFile(
-                f"the checkpoint '{place}' has the column {'.'.join(path)} as {types.type_name(found)}, and it is a "
-                f"{kind} in every checkpoint"
+                f"the checkpoint '{location}' has the column {'.'.join(path)} of type {types.type_name(found)}, "
+                f"expected a {kind}"
             )
 
 
 @contextmanager
-def naming(place: str) -> Iterator[None]:
-    """Values that cannot be made those of an action are an error that names their checkpoint."""
+def naming(location: str) -> Iterator[None]:
+    """Turn Arrow's cast errors into a CorruptFile that names the checkpoint."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise CorruptFile(
-            f"the checkpoint '{place}' has values of another type than an action has: {one_line(error)}"
+            f"the checkpoint '{location}' has values that do not convert to the type of an action: {one_line(error)}"
         ) from error
 
 
-def _type_at(schema: pa.Schema, path: FieldPath) -> pa.DataType | None:
-    around: pa.Schema | pa.DataType = schema
+def _find_type(schema: pa.Schema, path: FieldPath) -> pa.DataType | None:
+    parent: pa.Schema | pa.DataType = schema
     for name in path:
-        index = around.get_field_index(name)
+        index = parent.get_field_index(name)
         if index < 0:
             return None
-        around = around.field(index).type
-    return around
+        parent = parent.field(index).type
+    return parent

@@ -1,8 +1,8 @@
-"""Checkpoints: of which parts one consists, and the protocol and the metadata that it has.
+"""Checkpoints: their parts, their protocol and their metadata.
 
-A classic checkpoint is one Parquet file or several; a V2 checkpoint has a top file, JSON or Parquet, that names the
-sidecars with the files of the table. Which of the two a single Parquet file is shows in what it holds. A checkpoint of
-which anything is missing is no use at all, but says nothing that older checkpoints and commits do not say as well.
+A classic checkpoint is one Parquet file or several. A V2 checkpoint has a top file, JSON or Parquet, that lists the
+sidecars, which hold the `add` actions. Whether a single Parquet file is a classic or a V2 checkpoint shows in its
+content. An incomplete checkpoint is unusable, but older checkpoints and commits hold the same actions.
 """
 
 from __future__ import annotations
@@ -29,26 +29,29 @@ from tamis.tables.delta.log import FOLDER, Checkpoint, LogFile
 SIDECARS = "_sidecars"
 
 _REQUIRED = {"protocol": "minReaderVersion", "metaData": "id", "sidecar": "path"}
-"""Actions of which a checkpoint has few, and a field of each that is never null."""
+"""The actions that are read whole when a checkpoint is opened, with a field of each that is never null."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedCheckpoint:
-    """A checkpoint all of whose files are there."""
+    """A complete checkpoint."""
 
     checkpoint: Checkpoint
     protocol: dict[str, Any] | None
     metadata: dict[str, Any] | None
     parts: tuple[LogFile, ...]
-    """The Parquet files that add files: its own, or sidecars."""
+    """The Parquet files with `add` actions: files of the checkpoint itself, or sidecars."""
     lines: ActionLines | None
-    """Of a JSON top file: it may add files by itself."""
+    """The lines of a JSON top file, which may hold `add` actions too."""
     note: str | None = None
-    """What a report says of it: something that is odd, and changes no row."""
+    """A note for the report, on an irregularity that does not change any row."""
 
 
 def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoint:
-    """What a checkpoint is made of. One that is damaged is a CorruptFile, one that lacks a file a MissingFile."""
+    """Read a checkpoint's schema, protocol, metadata and list of parts.
+
+    A damaged checkpoint raises CorruptFile, one that lacks a file raises MissingFile.
+    """
     if checkpoint.files[0].path.endswith(".json"):
         return _open_json(storage, checkpoint)
     footers = run_in_threads(
@@ -57,13 +60,13 @@ def open_checkpoint(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoin
         storage.threads,
         patience=LOCAL_PATIENCE if storage.is_local else 0.0,
     )
-    files = [_Opened(storage, file, *loaded) for file, loaded in zip(checkpoint.files, footers, strict=True)]
+    files = [_OpenedFile(storage, file, *loaded) for file, loaded in zip(checkpoint.files, footers, strict=True)]
     for file in files:
-        check_columns(file.footer.schema.arrow, file.place)
-    own = tuple(file.file for file in files if file.may_have_files)
-    found = [file.few_actions() for file in files]
-    sidecars, note = find_sidecars(storage, [row for few in found for row in few["sidecar"]], checkpoint)
-    protocol, metadata = (_only(name, found, files[0].place) for name in ("protocol", "metaData"))
+        check_columns(file.footer.schema.arrow, file.location)
+    own = tuple(file.file for file in files if file.may_have_adds)
+    found = [file.small_actions() for file in files]
+    sidecars, note = find_sidecars(storage, [row for actions in found for row in actions["sidecar"]], checkpoint)
+    protocol, metadata = (_get_only(name, found, files[0].location) for name in ("protocol", "metaData"))
     return OpenedCheckpoint(checkpoint, protocol, metadata, (*own, *sidecars), None, note)
 
 
@@ -74,29 +77,29 @@ def _open_json(storage: Storage, checkpoint: Checkpoint) -> OpenedCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenedFile:
     storage: Storage
     file: LogFile
     footer: Footer
     content: pa.Buffer | None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return self.storage.place(self.file.path)
 
     @property
-    def may_have_files(self) -> bool:
+    def may_have_adds(self) -> bool:
         schema = self.footer.schema.arrow
         if "add" in schema.names and self.footer.schema.lacks(("add", "path")):
-            raise CorruptFile(f"the checkpoint '{self.place}' adds files without their paths")
+            raise CorruptFile(f"the checkpoint '{self.location}' has no column add.path")
         groups = range(self.footer.metadata.num_row_groups)
         return any(not all_null(self.footer, group, ("add", "path")) for group in groups)
 
-    def few_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
-        """The actions of which there are few, by their kinds, as JSON would have them: kept with the footer."""
-        return self.footer.keep("few actions", self._read_few_actions)
+    def small_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
+        """Return the `protocol`, `metaData` and `sidecar` actions by name, as in JSON; cached with the footer."""
+        return self.footer.keep("small actions", self._read_small_actions)
 
-    def _read_few_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
+    def _read_small_actions(self) -> Mapping[str, Sequence[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {action: [] for action in _REQUIRED}
         for group in range(self.footer.metadata.num_row_groups):
             present = [pair for pair in _REQUIRED.items() if not all_null(self.footer, group, pair)]
@@ -110,13 +113,15 @@ class _Opened:
                     rows = rows.filter(pc.struct_field(rows, required).is_valid())
                     try:
                         found[action] += map(without_nulls, rows.to_pylist(maps_as_pydicts="lossy"))
-                    except (ValueError, OverflowError) as error:  # no UTF-8, or no time that Python knows
-                        raise CorruptFile(f"the checkpoint '{self.place}' is damaged in {action}: {error}") from error
+                    except (ValueError, OverflowError) as error:  # invalid UTF-8, or a time out of Python's range
+                        raise CorruptFile(
+                            f"the checkpoint '{self.location}' has a damaged {action} action: {error}"
+                        ) from error
         return found
 
 
 def without_nulls(action: dict[str, Any]) -> dict[str, Any]:
-    """An action of a checkpoint, where what a commit leaves out is null."""
+    """Remove null fields from a checkpoint's action: a commit leaves them out."""
     return {
         name: without_nulls(value) if name == "format" and isinstance(value, dict) else value
         for name, value in action.items()
@@ -124,24 +129,26 @@ def without_nulls(action: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _only(action: str, found: Sequence[Mapping[str, Sequence[dict[str, Any]]]], place: str) -> dict[str, Any] | None:
-    rows = [row for few in found for row in few[action]]
+def _get_only(
+    action: str, found: Sequence[Mapping[str, Sequence[dict[str, Any]]]], location: str
+) -> dict[str, Any] | None:
+    rows = [row for actions in found for row in actions[action]]
     if any(row != rows[0] for row in rows):
-        raise CorruptFile(f"the checkpoint '{place}' has {len(rows)} different actions {action}: it has one")
+        raise CorruptFile(f"the checkpoint '{location}' has {len(rows)} different {action} actions, expected one")
     return rows[0] if rows else None
 
 
 def find_sidecars(
     storage: Storage, actions: Sequence[dict[str, Any]], checkpoint: Checkpoint
 ) -> tuple[tuple[LogFile, ...], str | None]:
-    """The sidecars that actions name, and a note where one is named twice: it is read once.
+    """Return the sidecars that `sidecar` actions list, and a note where one is listed twice: it is read once.
 
-    All lie in one folder, so the name is all that counts of a path.
+    All sidecars are in one directory, so only the last part of each path matters.
     """
     if not actions:
         return (), None
     note = None
-    place = storage.place(checkpoint.files[0].path)
+    location = storage.place(checkpoint.files[0].path)
     folder = f"{storage.root}/{FOLDER}/{SIDECARS}"
     listing = list_directory(storage, folder)
     columns = (listing.file_paths, listing.file_sizes, listing.file_modified_ns)
@@ -153,15 +160,16 @@ def find_sidecars(
     for action in actions:
         name, size = action.get("path"), action.get("sizeInBytes")
         if not isinstance(name, str):
-            raise CorruptFile(f"the checkpoint '{place}' names a sidecar without a path")
+            raise CorruptFile(f"the checkpoint '{location}' has a sidecar action without a path")
         file = known.get(posixpath.basename(unquote(name)))
         if file is None:
-            raise MissingFile(f"the sidecar '{storage.place(folder)}/{name}' of the checkpoint '{place}' is gone")
+            raise MissingFile(f"the sidecar '{storage.place(folder)}/{name}' of the checkpoint '{location}' is gone")
         if size is not None and size != file[1]:
             raise CorruptFile(
-                f"the sidecar '{storage.place(file[0])}' has {file[1]} bytes, and the checkpoint '{place}' says {size}"
+                f"the sidecar '{storage.place(file[0])}' has {file[1]} bytes, expected {size} by the checkpoint "
+                f"'{location}'"
             )
         if file[0] in found:
-            note = f"the checkpoint '{place}' names the sidecar '{storage.place(file[0])}' twice: it is read once"
+            note = f"the checkpoint '{location}' lists the sidecar '{storage.place(file[0])}' twice: it is read once"
         found[file[0]] = LogFile(*file, checkpoint.version, checkpoint.version)
     return tuple(found.values()), note

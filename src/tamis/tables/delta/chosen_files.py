@@ -1,4 +1,4 @@
-"""The files of a snapshot that are left, and how much was there at each stage."""
+"""The files of a snapshot that remain after pruning, with the counts of each pruning level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Bits = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much some files are. Rows are those that are left after deletes, None where that is not known."""
+    """The number of files with their bytes and rows. Rows exclude deleted ones; None means unknown."""
 
     files: int = 0
     bytes: int = 0
@@ -36,20 +36,20 @@ class Sizes:
 
 
 def total_rows(rows: pa.Array) -> int | None:
-    """The sum of numbers of rows, None where one of them is unknown."""
+    """Return the sum of row counts; None where one of them is unknown."""
     return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is left of one or more pieces."""
+    """The files that remain of one or more parts of a snapshot."""
 
     files: pa.Table
     """`path` (as in the log), `size`, `deletion_vector`, `num_records`, `logical_rows`."""
     partitions: pa.Table
-    """The typed partition values; those of `unreadable` columns mean nothing."""
+    """The typed partition values; those of `unreadable` columns are meaningless."""
     matched: Bits
-    """`matched[i]`: every row of file i satisfies the filter."""
+    """`matched[i]`: file i is fully matched, every row of it satisfies the filter."""
     total: Sizes
     after_partitions: Sizes
     after_statistics: Sizes
@@ -57,14 +57,14 @@ class Chosen:
     of_filter: tuple[ConjunctOutcome, ...]
     of_statistics: tuple[ConjunctOutcome, ...]
     unreadable: Mapping[str, CorruptFile] = field(default_factory=dict)
-    """Partition columns with a value, in some of the files, that their type cannot represent."""
+    """The error of each partition column with a value, in some of the files, that is invalid for its type."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Chosen:
-        """Some of the files."""
-        taken = pa.array(rows)
-        files = self.files.take(taken)
+        """Return the files at these rows."""
+        indices = pa.array(rows)
+        files = self.files.take(indices)
         left = Sizes.of(files["size"].combine_chunks(), files["logical_rows"].combine_chunks())
-        partitions = self.partitions.take(taken)
+        partitions = self.partitions.take(indices)
         return replace(self, files=files, partitions=partitions, matched=self.matched[rows], after_statistics=left)
 
     @staticmethod
@@ -73,21 +73,21 @@ class Chosen:
         if not others:
             return first
         return Chosen(
-            # Of pieces without statistics of a column there is nothing to come along.
+            # Parts without statistics of a column lack the columns of those statistics.
             pa.concat_tables([one.files for one in each], promote_options="default"),
             pa.concat_tables([one.partitions for one in each]),
             np.concatenate([one.matched for one in each]),
             sum((one.total for one in others), first.total),
             sum((one.after_partitions for one in others), first.after_partitions),
             sum((one.after_statistics for one in others), first.after_statistics),
-            _merged([one.of_partitions for one in each]),
-            _merged([one.of_filter for one in each]),
-            _merged([one.of_statistics for one in each]),
+            _merge_all([one.of_partitions for one in each]),
+            _merge_all([one.of_filter for one in each]),
+            _merge_all([one.of_statistics for one in each]),
             {name: error for one in reversed(each) for name, error in one.unreadable.items()},
         )
 
 
-def _merged(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[ConjunctOutcome, ...]:
+def _merge_all(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[ConjunctOutcome, ...]:
     found: tuple[ConjunctOutcome, ...] = ()
     for each in outcomes:
         found = merge_outcomes(found, each)
@@ -97,19 +97,20 @@ def _merged(outcomes: Sequence[tuple[ConjunctOutcome, ...]]) -> tuple[ConjunctOu
 def level_reports(
     chosen: Chosen, request: Request, has_partitions: bool, notes: Sequence[str] = ()
 ) -> list[LevelReport]:
-    """The account of both levels, in bytes and rows, the last one with more notes."""
+    """Return the reports of the partition level, if the table is partitioned, and of the file level; `notes` go to the
+    latter."""
     reports = []
     total, between, left = chosen.total, chosen.after_partitions, chosen.after_statistics
     if has_partitions:
         outcomes = (*chosen.of_partitions, *chosen.of_filter)
         note = None if request.by_partitions else SWITCHED_OFF
         sizes = (total.files, between.files, total.bytes, between.bytes)
-        # The rows of files that partition values rule out are in statistics, which nobody reads for them.
+        # Row counts are in the statistics, which are not read for files that partition pruning skips.
         rows = (between.rows if total.files == between.files else None, between.rows)
         reports.append(LevelReport("partitions", *sizes, outcomes, note, *(rows if request.with_rows else ())))
     sizes = (between.files, left.files, between.bytes, left.bytes)
     rows = (between.rows, left.rows) if request.with_rows else (None, None)
-    # What asks for other columns than those of partitions would have been answered by statistics.
+    # A predicate on data columns would have used statistics if they were not switched off.
     note = NOTES[request.way] if request.by_statistics or not request.data_columns else SWITCHED_OFF
     reports.append(LevelReport("files", *sizes, chosen.of_statistics, "; ".join([note, *notes]), *rows))
     return reports

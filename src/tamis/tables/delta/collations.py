@@ -1,8 +1,8 @@
-"""Texts with a collation: which filters may be asked of them.
+"""Strings with a collation: which filters on them are supported.
 
-Under `UTF8_LCASE` the texts `A` and `a` are equal. Here texts compare byte by byte, so that such a comparison would
-lose rows, and no bound, partition value or residual filter could mend it. What does not compare them is allowed:
-whether a text is NULL, how long it is, and what it is as a value of another type.
+Under `UTF8_LCASE` the strings `A` and `a` are equal. Tamis compares strings byte by byte, so such a comparison would
+lose rows, whether in bounds, in partition values or in the residual filter. Predicates that do not compare the strings
+are supported: tests for NULL, the length, and casts to another type.
 """
 
 from __future__ import annotations
@@ -15,36 +15,39 @@ from tamis.expr.printer import shown
 from tamis.tables.delta.schema import TableMetadata
 from tamis.types import is_text
 
-_COMPARES_NOTHING = frozenset(("is_null", "is_not_null", "length"))
+_NON_COMPARING = frozenset(("is_null", "is_not_null", "length"))
 
 
 def check_collations(filter: Expr, metadata: TableMetadata) -> None:
-    """Refuse a bound filter, not simplified yet, that compares texts of a collation or makes other texts of them."""
+    """Raise UnsupportedFeature where a filter compares strings with a collation or derives other strings from them.
+
+    The filter is bound and not yet simplified.
+    """
     if not metadata.collations:
         return
     for node in walk(filter):
-        if _compares_nothing(node):
+        if _is_non_comparing(node):
             continue
         for operand in operands_of(node):
-            collation = _collation(operand, metadata) if isinstance(operand, Column) else None
+            collation = _find_collation(operand, metadata) if isinstance(operand, Column) else None
             if collation is not None:
                 raise UnsupportedFeature(
-                    f"texts of the column {shown(operand)} in the Delta table {metadata.place} compare by the "
-                    f"collation {collation}, which Tamis does not have{place_of(operand)}. Compare their bytes, as in "
+                    f"the column {shown(operand)} of the Delta table {metadata.place} has the collation {collation}, "
+                    f"which Tamis does not support in filters{place_of(operand)}. Compare bytes, as in "
                     f"CAST({shown(operand)} AS BINARY) = CAST('…' AS BINARY), or filter the rows that a scan returns"
                 )
 
 
-def _compares_nothing(node: Expr) -> bool:
+def _is_non_comparing(node: Expr) -> bool:
     if not isinstance(node, Call):
         return False
     if node.function in ("cast", "try_cast"):
         target = type_of(node)
         return target is not None and not is_text(target)
-    return node.function in _COMPARES_NOTHING
+    return node.function in _NON_COMPARING
 
 
-def _collation(column: Column, metadata: TableMetadata) -> str | None:
-    """The collation of a column, or of a text inside of it."""
+def _find_collation(column: Column, metadata: TableMetadata) -> str | None:
+    """Return the collation of a column, or of a string nested in it; None where there is none."""
     inside = (name for path, name in metadata.collations.items() if path[: len(column.path)] == column.path)
     return next(inside, None)

@@ -1,4 +1,4 @@
-"""A field of a Delta table's schema: its type in Arrow, its two names, and what the log says of it besides."""
+"""A field of a Delta table's schema: its Arrow type, its logical and physical name, and its metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = Literal["value", "struct", "list", "map", "variant"]
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """A type that a field had before, in the names of the log."""
+    """A type change of a field (type widening), in the log's type names."""
 
     from_type: str
     to_type: str
@@ -32,14 +32,14 @@ class DeltaField:
     data_type: pa.DataType
     kind: Kind = "value"
     nullable: bool = True
-    """What writers must keep to; readers find NULL in files that are older than the column."""
+    """A constraint on writers only: readers find NULL in files that are older than the column."""
     field_id: int | None = None
-    """The id that data files know it by, where the table maps columns."""
+    """The field id in data files, where the table uses column mapping."""
     children: tuple[DeltaField, ...] = ()
     declared: str = ""
-    """The type as the log names it, which tells `varchar(10)` from `string`."""
+    """The log's name of the type, which distinguishes `varchar(10)` from `string`."""
     collation: str | None = None
-    """The collation by which a text is compared, where that is not the order of its bytes."""
+    """The collation of a string that is not compared byte by byte."""
     type_changes: tuple[TypeChange, ...] = ()
     generation_expression: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)

@@ -1,8 +1,8 @@
-"""The pieces of which the live files of a snapshot come, each read by itself and only as far as it is needed.
+"""The parts that hold the live files of a snapshot, each read independently and lazily.
 
-Commits after the checkpoint make one piece, which is in memory; each Parquet file of the checkpoint is another, read
-row group by row group. What newer commits say of a file that a piece adds is taken into account, so that the pieces
-together tell every live file once.
+The commits after the checkpoint are one part, which is in memory. Each Parquet file of the checkpoint is another part,
+read row group by row group. Each part excludes the files that newer commits add or remove, so that together the parts
+hold every live file exactly once.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from tamis.tables.delta.replay import FileChanges, still_holds
 from tamis.tables.delta.replay_keys import replay_keys
 
 MOST_TEXT = 1024 * 1024 * 1024
-"""How many bytes of statistics are in one batch of the files that commits add."""
+"""The most bytes of JSON statistics in one batch of the files that commits add."""
 
 KEY_COLUMNS = ("path", "deletion_vector")
-"""The columns that `FilePart.live` looks at."""
+"""The columns that `FilePart.live` needs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilePart:
-    """One piece: a Parquet file of a checkpoint (`file`), or what lines of JSON add (`changes`)."""
+    """One part: a Parquet file of a checkpoint (`file`), or the files that JSON log files add (`changes`)."""
 
     storage: Storage = field(repr=False)
     source_key: Hashable
-    """Stands for what `read_source` gives. It is the same in later versions that come of the same checkpoint."""
+    """A key that identifies the result of `read_source`. Later versions with the same checkpoint have the same key."""
     newer: Hashable
-    """Stands for the commits after the checkpoint, which say what is no longer live."""
+    """A key that identifies the commits after the checkpoint, which determine the files that are no longer live."""
     size: int
-    """How many bytes it has in the log."""
+    """The size of the part in the log, in bytes."""
     file: LogFile | None = None
     changes: FileChanges | None = field(default=None, repr=False)
     touched: pa.Array | None = field(default=None, repr=False)
-    """The keys of files of which newer commits speak."""
+    """The keys of files that newer commits add or remove."""
 
     @property
     def key(self) -> Hashable:
-        """Stands for what `read` gives."""
+        """A key that identifies the result of `read`."""
         return (self.source_key, self.newer if self._is_touched else None)
 
     @property
     def path(self) -> str | None:
-        """The file of the checkpoint in the file system; None for commits."""
+        """The path of the checkpoint's file in the file system; None for commits."""
         return None if self.file is None else self.file.path
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The location of the part, for messages."""
         return self.storage.place(self.file.path) if self.file is not None else f"commits of {self.storage.uri}"
 
     @property
@@ -68,17 +68,17 @@ class FilePart:
     def read(
         self, columns: Collection[Column] = tuple(ADD.names), keep_row_group: KeepRowGroup | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The live files, with the columns asked for: see `read_checkpoint_part`. No batch is empty."""
+        """Yield the live files, with the requested columns: see `read_checkpoint_part`. No batch is empty."""
         return self._read(columns, keep_row_group, self.touched)
 
     def read_source(
         self, columns: Collection[Column] = tuple(ADD.names), keep_row_group: KeepRowGroup | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The files that the piece adds, be they live or not: it can be kept for later versions, and `live` chooses."""
+        """Yield all files that the part adds, live or not, so that later versions can reuse them and apply `live`."""
         return self._read(columns, keep_row_group, None)
 
     def live(self, batch: pa.RecordBatch) -> pa.BooleanArray | None:
-        """Which rows of `read_source` are live; None for all. The batch has the columns `KEY_COLUMNS`."""
+        """Return a mask of the live rows of a batch of `read_source`; None for all. The batch has `KEY_COLUMNS`."""
         if self.touched is None or not len(self.touched):
             return None
         return still_holds(replay_keys(*(batch.column(name) for name in KEY_COLUMNS)), self.touched)
@@ -108,15 +108,15 @@ def _read_changes(
     stays = still_holds(changes.added_keys, touched) if touched is not None and len(touched) else None
     if stays is not None:
         table = table.filter(stays)
-    # Cut by the rows and the texts of all files and not where chunks end, so that batches of other columns have the
-    # same rows.
-    for start, end in pairwise(_cuts(changes, stays)):
+    # Split by the row counts and JSON sizes of all files, not at chunk boundaries, so that batches of other columns
+    # have the same rows.
+    for start, end in pairwise(_find_cuts(changes, stays)):
         (batch,) = table.slice(start, end - start).combine_chunks().to_batches()
         yield batch
 
 
-def _cuts(changes: FileChanges, stays: pa.ChunkedArray | None) -> list[int]:
-    """Where batches begin and end: an array of Arrow holds 2 GiB of text at most, and statistics may be long."""
+def _find_cuts(changes: FileChanges, stays: pa.ChunkedArray | None) -> list[int]:
+    """Return the boundaries of batches: an Arrow string array holds at most 2 GiB, and statistics may be long."""
     texts = changes.added["stats"]
     rows = len(texts) if stays is None else pc.sum(stays).as_py() or 0
     if texts.nbytes <= MOST_TEXT:

@@ -1,4 +1,4 @@
-"""What a scan asks of the files of a snapshot, and in which of four ways they are found."""
+"""A scan's request for the files of a snapshot, and which of four skipping strategies answers it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tamis.tables.delta.schema import TableMetadata
 NONE, PARTITION, DATA, LIMIT = "none", "partition", "data", "limit"
 
 NOTES = {
-    NONE: "way: none, every file is needed",
-    PARTITION: "way: partition only, statistics were not read",
-    DATA: "way: data, statistics of what partitions left",
-    LIMIT: "way: limit, as many files as hold enough rows",
+    NONE: "skipping: none (every file is needed)",
+    PARTITION: "skipping: partition (statistics were not read)",
+    DATA: "skipping: partition + statistics",
+    LIMIT: "skipping: limit (only as many files as hold enough rows)",
 }
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a scan asks of the files of a snapshot, worked out once."""
+    """A scan's request for the files of a snapshot."""
 
     predicate: Predicate
     partition_conjuncts: tuple[Conjunct, ...]
-    """Those of the filter, as far as partition values can answer them, then those that generated columns imply."""
+    """The conjuncts of the filter, then those on partition columns that generated columns imply."""
     data_columns: tuple[Column, ...]
     way: str
     by_partitions: bool
     by_statistics: bool
     with_rows: bool
     described: tuple[Column, ...] = ()
-    """Columns of which statistics come along with the files that are left. They do not travel to other processes."""
+    """Columns whose statistics are returned with the remaining files. They are not sent to other processes."""
 
     @staticmethod
     def of(
@@ -58,7 +58,7 @@ class Request:
             way = PARTITION
         else:
             way = NONE
-        conjuncts = (*predicate.conjuncts, *_implied(predicate, metadata)) if partition_columns else ()
+        conjuncts = (*predicate.conjuncts, *_derive_conjuncts(predicate, metadata)) if partition_columns else ()
         return Request(
             predicate,
             conjuncts,
@@ -71,12 +71,12 @@ class Request:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What to read of the log."""
+        """The columns to read from the log."""
         with_statistics = STATISTICS if self.with_rows else ()
         return ("path", "size", "deletion_vector", *PARTITION_VALUES, *with_statistics)
 
 
-def _implied(predicate: Predicate, metadata: TableMetadata) -> list[Conjunct]:
+def _derive_conjuncts(predicate: Predicate, metadata: TableMetadata) -> list[Conjunct]:
     generated = {name: text for name, text in metadata.generated.items() if name in metadata.partition_columns}
     if not generated or predicate.is_trivial:
         return []

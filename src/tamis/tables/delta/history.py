@@ -1,4 +1,4 @@
-"""The history of a table: what the writers of its commits say about them."""
+"""The history of a table, from the `commitInfo` actions of its commits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HISTORY = pa.schema(
         ("written_at", pa.timestamp("ms", "UTC")),
     ]
 )
-"""`timestamp` is the one that time travel goes by, `written_at` what the writer noted. Maps are texts of JSON."""
+"""`timestamp` is the one that time travel uses, `written_at` the one in `commitInfo`. Maps are JSON strings."""
 
 _NAMES = {
     "operation": "operation",
@@ -51,9 +51,9 @@ _NAMES = {
 def read_history(
     listing: LogListing, configuration: Mapping[str, str], version: int, limit: int | None = None
 ) -> pa.Table:
-    """A row for each commit up to a version that is still there, newest first; the columns are `HISTORY`.
+    """Return a row for each commit up to a version that is still in the log, newest first, with the columns `HISTORY`.
 
-    What a writer left out, or wrote as another type than is usual, is null.
+    Fields that a writer left out, or wrote with an unexpected type, are null.
     """
     storage = listing.storage
     commits = listing.commits(0, version)[::-1]
@@ -64,14 +64,15 @@ def read_history(
     infos = [info or {} for info in run_in_threads(read, commits, storage.threads, patience=patience)]
     versions = [commit.first for commit in commits]
     columns: dict[str, Sequence[Any]] = {
-        name: [_typed(info.get(logged), HISTORY.field(name).type) for info in infos] for name, logged in _NAMES.items()
+        name: [_to_type(info.get(logged), HISTORY.field(name).type) for info in infos]
+        for name, logged in _NAMES.items()
     }
     columns["version"] = versions
-    columns["timestamp"] = _times(listing, configuration, versions, infos)
+    columns["timestamp"] = _find_timestamps(listing, configuration, versions, infos)
     return pa.table([pa.array(columns[field.name], field.type) for field in HISTORY], schema=HISTORY)
 
 
-def _times(
+def _find_timestamps(
     listing: LogListing, configuration: Mapping[str, str], versions: Sequence[int], infos: Sequence[Mapping[str, Any]]
 ) -> list[int | None]:
     enabled = first_with_own_time(configuration)
@@ -85,7 +86,7 @@ def _times(
     ]
 
 
-def _typed(value: Any, data_type: pa.DataType) -> Any:
+def _to_type(value: Any, data_type: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_boolean(data_type):
@@ -94,5 +95,5 @@ def _typed(value: Any, data_type: pa.DataType) -> Any:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         return value if is_whole and -(2**63) <= value < 2**63 else None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # Half of a surrogate pair, which JSON can write, is no character.
+    # JSON can hold half of a surrogate pair, which UTF-8 cannot encode.
     return text.encode("utf-8", "replace").decode()

@@ -1,16 +1,16 @@
-"""The files of a Delta log: their names, and which of them make up a version.
+"""The files of a Delta log: their names, and the log segment that makes up a version.
 
 | name in `_delta_log`                          | what it is                                                       |
 |-----------------------------------------------|------------------------------------------------------------------|
-| `<version>.json`                              | a commit: the actions that lead from the version before to this  |
-| `<from>.<to>.compacted.json`                  | several commits as one                                           |
-| `<version>.checkpoint.parquet`                | the whole table at a version, in one file                        |
-| `<version>.checkpoint.<part>.<of>.parquet`    | the same in several files, which are good only together          |
-| `<version>.checkpoint.<uuid>.{json,parquet}`  | the same, most of it in files of `_sidecars`                     |
+| `<version>.json`                              | a commit: the actions that lead from the previous version to it  |
+| `<from>.<to>.compacted.json`                  | a log compaction: several commits as one                         |
+| `<version>.checkpoint.parquet`                | a classic checkpoint: the whole table at a version, in one file  |
+| `<version>.checkpoint.<part>.<of>.parquet`    | a multi-part checkpoint, usable only if all parts are there      |
+| `<version>.checkpoint.<uuid>.{json,parquet}`  | a V2 checkpoint, most of it in files of `_sidecars`              |
 
-A version is put together of the newest checkpoint that is not newer than it and all commits between the two. The log
-is always listed whole, since no file system of pyarrow lists from a name onwards; so `_last_checkpoint`, which says
-where a listing could begin, is never read, and cannot mislead anybody by being stale or damaged.
+A version consists of the newest checkpoint that is not newer than it, and of all commits after that checkpoint. The log
+is always listed whole, since no pyarrow file system can list from a name onwards. So `_last_checkpoint`, which says
+where a listing could start, is never read, and it does no harm if it is stale or damaged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CHECKPOINT = (
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file of the log, or of `_sidecars`: a path in the file system, its bytes, when it was written."""
+    """One file of the log, or of `_sidecars`: its path in the file system, size and modification time."""
 
     path: str
     size: int
@@ -63,14 +63,14 @@ class LogFile:
 
 
 MOST_MISSED = 64
-"""Where more commits than this are missing, that is how the log is."""
+"""Above this many missing commits, they are not looked up one by one: the log has a gap."""
 
 
 class CheckpointKind(IntEnum):
-    """In the order in which checkpoints of one version are preferred, the best last: parts are read side by side."""
+    """The kinds of checkpoints, the preferred one last: parts are read concurrently."""
 
     CLASSIC = 0
-    """One Parquet file. Where the table has V2 checkpoints it may name sidecars nevertheless."""
+    """One Parquet file. Where the table has V2 checkpoints, it may list sidecars nevertheless."""
     MULTI_PART = 1
     WITH_SIDECARS = 2
     """A V2 checkpoint, whose top file is JSON or Parquet."""
@@ -78,7 +78,7 @@ class CheckpointKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that has all of its own files; sidecars are named inside of it."""
+    """A checkpoint that has all of its own files; its sidecars are listed inside it."""
 
     version: int
     kind: CheckpointKind
@@ -87,7 +87,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """The files that make up a version: a checkpoint, and commits and compactions for every version after it."""
+    """The files that make up a version: a checkpoint, and commits or compactions for every version after it."""
 
     version: int
     checkpoint: Checkpoint | None
@@ -96,7 +96,7 @@ class LogSegment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogListing:
-    """What a log held at one moment. Commits are columns, in the order of their versions: there may be many."""
+    """One listing of a log. Commits are stored as columns, ordered by version, because there may be many."""
 
     storage: Storage
     versions: npt.NDArray[np.int64]
@@ -104,7 +104,7 @@ class LogListing:
     modified_ns: pa.Int64Array
     compactions: tuple[LogFile, ...]
     checkpoints: tuple[Checkpoint, ...]
-    """From old to new, and of one version the best one last."""
+    """The checkpoints from old to new; those of one version are ordered by preference, the best one last."""
 
     @property
     def folder(self) -> str:
@@ -116,13 +116,13 @@ class LogListing:
 
     @property
     def latest(self) -> int:
-        """The newest version of which anything is there."""
+        """The newest version that any file belongs to."""
         ends = [file.last for file in self.compactions] + [checkpoint.version for checkpoint in self.checkpoints]
         return max([*ends, int(self.versions[-1])] if len(self.versions) else ends)
 
     @property
     def oldest(self) -> int | None:
-        """The oldest version that can be put together, as far as the names of files tell."""
+        """The oldest version that can be loaded, judged by file names."""
         starts = [checkpoint.version for checkpoint in self.checkpoints]
         if len(self.versions) and self.versions[0] == 0:
             starts.append(0)
@@ -140,18 +140,18 @@ class LogListing:
         return LogFile(path, int(self.sizes[position]), self.modified_ns[position].as_py(), version, version)
 
     def commits(self, first: int, last: int) -> list[LogFile]:
-        """The commits from one version to another, of those that are there."""
+        """Return the existing commits from one version to another."""
         start, stop = np.searchsorted(self.versions, [first, last + 1])
         return [self._commit_at(position) for position in range(start, stop)]
 
 
 def list_log(storage: Storage) -> LogListing:
-    """One listing of the log. A folder without one is no Delta table."""
+    """List the log. A directory without one raises TableNotFound."""
     folder = f"{storage.root}/{FOLDER}"
     try:
         listing = list_directory(storage, folder)
     except MissingFile as error:
-        raise TableNotFound(f"no Delta table at '{storage.uri}': it has no folder {FOLDER}") from error
+        raise TableNotFound(f"no Delta table at '{storage.uri}': it has no directory {FOLDER}") from error
     names = pc.replace_substring_regex(listing.file_paths, r"(?s)^.*/", "")
     files = pa.table(
         {
@@ -167,16 +167,16 @@ def list_log(storage: Storage) -> LogListing:
         pc.cast(pc.utf8_slice_codeunits(commits["name"], 0, 20), pa.int64()).to_numpy(),
         commits["size"].to_numpy(),
         commits["modified_ns"].combine_chunks(),
-        _compactions(_named(files, ".compacted.", _COMPACTION)),
-        _checkpoints(_named(files, ".checkpoint", _CHECKPOINT)),
+        _to_compactions(_match_names(files, ".compacted.", _COMPACTION)),
+        _to_checkpoints(_match_names(files, ".checkpoint", _CHECKPOINT)),
     )
     if not (len(found.versions) or found.checkpoints or found.compactions):
         raise TableNotFound(f"no Delta table at '{storage.uri}': its {FOLDER} has neither a commit nor a checkpoint")
-    return _with_missed(found)
+    return _add_missed(found)
 
 
-def _with_missed(listing: LogListing) -> LogListing:
-    """The listing with commits that came to be while it was made: some stores tell a later one and not an earlier."""
+def _add_missed(listing: LogListing) -> LogListing:
+    """Add commits that were written during the listing: some stores list a later commit but not an earlier one."""
     versions = listing.versions
     start = max((checkpoint.version + 1 for checkpoint in listing.checkpoints), default=0)
     if not len(versions) or start > versions[-1]:
@@ -186,55 +186,55 @@ def _with_missed(listing: LogListing) -> LogListing:
         return listing
     missed = np.setdiff1d(np.arange(start, int(versions[-1])), versions)
     found = [(version, find_file(listing.storage, f"{listing.folder}/{version:020}.json")) for version in missed]
-    there = [(int(version), file) for version, file in found if file is not None]
-    if not there:
+    added = [(int(version), file) for version, file in found if file is not None]
+    if not added:
         return listing
-    places = np.searchsorted(versions, [version for version, _ in there])
-    written = np.insert(np.arange(len(versions)), places, range(len(versions), len(versions) + len(there)))
-    times = pa.concat_arrays([listing.modified_ns, pa.array([file.modified_ns for _, file in there], pa.int64())])
+    positions = np.searchsorted(versions, [version for version, _ in added])
+    order = np.insert(np.arange(len(versions)), positions, range(len(versions), len(versions) + len(added)))
+    times = pa.concat_arrays([listing.modified_ns, pa.array([file.modified_ns for _, file in added], pa.int64())])
     return replace(
         listing,
-        versions=np.insert(versions, places, [version for version, _ in there]),
-        sizes=np.insert(listing.sizes, places, [file.size for _, file in there]),
-        modified_ns=times.take(pa.array(written)),
+        versions=np.insert(versions, positions, [version for version, _ in added]),
+        sizes=np.insert(listing.sizes, positions, [file.size for _, file in added]),
+        modified_ns=times.take(pa.array(order)),
     )
 
 
-def _named(files: pa.Table, part: str, pattern: str) -> list[dict[str, object]]:
-    """The files whose names have a form, with the parts of their names. Those without a byte hold nothing."""
-    # Most logs have none, or few: to match all names of a long one would take longer than to look for a part of them.
+def _match_names(files: pa.Table, part: str, pattern: str) -> list[dict[str, object]]:
+    """Return the files whose names match a pattern, with its groups. Empty files are left out."""
+    # Most logs have few such files: searching for a substring first is faster than matching all names of a long log.
     files = files.filter(pc.match_substring(files["name"], part))
     if not files.num_rows:
         return []
     parts = pc.extract_regex(files["name"], pattern)
-    has_form = pc.and_(pc.is_valid(parts), pc.greater(files["size"], 0))
+    is_match = pc.and_(pc.is_valid(parts), pc.greater(files["size"], 0))
     return [
         row | row.pop("parts")
         for row in files.select(["path", "size", "modified_ns"])
         .append_column("parts", parts)
-        .filter(has_form)
+        .filter(is_match)
         .to_pylist()
     ]
 
 
-def _compactions(rows: Sequence[dict[str, object]]) -> tuple[LogFile, ...]:
-    files = [_log_file(row, str(row["first"]), str(row["last"])) for row in rows]
+def _to_compactions(rows: Sequence[dict[str, object]]) -> tuple[LogFile, ...]:
+    files = [_to_log_file(row, str(row["first"]), str(row["last"])) for row in rows]
     return tuple(file for file in files if file.first <= file.last)
 
 
-def _log_file(row: dict[str, object], first: str, last: str) -> LogFile:
+def _to_log_file(row: dict[str, object], first: str, last: str) -> LogFile:
     return LogFile(row["path"], row["size"], row["modified_ns"], int(first), int(last))  # type: ignore[arg-type]
 
 
-def _checkpoints(rows: Sequence[dict[str, object]]) -> tuple[Checkpoint, ...]:
+def _to_checkpoints(rows: Sequence[dict[str, object]]) -> tuple[Checkpoint, ...]:
     found: list[Checkpoint] = []
     parts: dict[tuple[int, int], dict[int, LogFile]] = defaultdict(dict)
     for row in rows:
-        file = _log_file(row, str(row["version"]), str(row["version"]))
+        file = _to_log_file(row, str(row["version"]), str(row["version"]))
         if row["uuid"]:
             found.append(Checkpoint(file.first, CheckpointKind.WITH_SIDECARS, (file,)))
         elif row["format"] == "json":
-            continue  # no writer makes one without a UUID
+            continue  # JSON checkpoints always have a UUID
         elif row["part"]:
             parts[file.first, int(str(row["of"]))][int(str(row["part"]))] = file
         else:
@@ -244,21 +244,21 @@ def _checkpoints(rows: Sequence[dict[str, object]]) -> tuple[Checkpoint, ...]:
             files = tuple(numbered[number] for number in sorted(numbered))
             found.append(Checkpoint(version, CheckpointKind.MULTI_PART, files))
         else:
-            logger.info("checkpoint %d has %d of %d parts, and is not used", version, len(numbered), of)
+            logger.info("checkpoint %d is not used: it has %d of %d parts", version, len(numbered), of)
     return tuple(sorted(found, key=lambda checkpoint: (checkpoint.version, checkpoint.kind, len(checkpoint.files))))
 
 
 def find_segment(storage: Storage, version: int | None = None) -> LogSegment:
-    """The files that make up a version (None: the newest), from one listing."""
+    """Return the files that make up a version (None: the newest), from one listing."""
     return next(candidate_segments(list_log(storage), version))
 
 
 def candidate_segments(listing: LogListing, version: int | None = None) -> Iterator[LogSegment]:
-    """The ways to put a version together, the one with the newest checkpoint first. At least one, or an error.
+    """Yield the log segments that make up a version, the one with the newest checkpoint first: at least one, or raise.
 
-    The others are for a checkpoint that turns out to be damaged: an older one and more commits say the same.
+    The others are for the case that a checkpoint is damaged: an older one and more commits hold the same actions.
     """
-    wanted = _known_version(listing, version)
+    wanted = _check_version(listing, version)
     usable = [checkpoint for checkpoint in reversed(listing.checkpoints) if checkpoint.version <= wanted]
     problem: CorruptFile | None = None
     is_any = False
@@ -273,63 +273,63 @@ def candidate_segments(listing: LogListing, version: int | None = None) -> Itera
     if not is_any:
         assert problem is not None
         if version is not None and not usable and listing.oldest is not None and version < listing.oldest:
-            raise _no_version(listing, version) from problem
+            raise _version_not_found(listing, version) from problem
         raise problem
 
 
-def _known_version(listing: LogListing, version: int | None) -> int:
+def _check_version(listing: LogListing, version: int | None) -> int:
     if version is None:
         return listing.latest
-    is_there = (
+    exists = (
         listing.commit(version) is not None
         or any(checkpoint.version == version for checkpoint in listing.checkpoints)
         or any(file.last == version for file in listing.compactions)
     )
-    # A version in the middle of those that are there is missing from the log, which is another error.
+    # A missing version between existing ones is a gap in the log, which is another error.
     oldest = listing.oldest
-    if not is_there and (oldest is None or not oldest < version < listing.latest):
-        raise _no_version(listing, version)
+    if not exists and (oldest is None or not oldest < version < listing.latest):
+        raise _version_not_found(listing, version)
     return version
 
 
-def _no_version(listing: LogListing, version: int) -> VersionNotFound:
+def _version_not_found(listing: LogListing, version: int) -> VersionNotFound:
     oldest = listing.oldest
-    known = f"versions {oldest} to {listing.latest} are there" if oldest is not None else "no version is whole"
+    known = f"versions {oldest} to {listing.latest} exist" if oldest is not None else "no version is complete"
     return VersionNotFound(f"no version {version} of '{listing.storage.uri}': {known}")
 
 
 def deltas_after(listing: LogListing, version: int, wanted: int) -> tuple[LogFile, ...]:
-    """Commits and compactions for every version after one up to another: as few as there can be."""
+    """Return the fewest commits and compactions that cover every version after `version` up to `wanted`."""
     starting: dict[int, list[LogFile]] = defaultdict(list)
     for file in (*listing.commits(version + 1, wanted), *listing.compactions):
         if version < file.first and file.last <= wanted:
             starting[file.first].append(file)
     following: dict[int, tuple[int, LogFile]] = {}
     for first in range(wanted, version, -1):
-        ways = [
+        paths = [
             (1 + (following[file.last + 1][0] if file.last < wanted else 0), file)
             for file in starting[first]
             if file.last == wanted or file.last + 1 in following
         ]
-        if ways:
-            following[first] = min(ways, key=lambda way: (way[0], -way[1].last))
+        if paths:
+            following[first] = min(paths, key=lambda path: (path[0], -path[1].last))
     deltas: list[LogFile] = []
     while version < wanted:
         if version + 1 not in following:
-            raise _gap(listing, _first_missing(starting, version), wanted)
+            raise _missing_commit(listing, _find_first_missing(starting, version), wanted)
         file = following[version + 1][1]
         if file.size == 0:
             raise CorruptFile(
-                f"the commit '{listing.storage.place(file.path)}' has no bytes: it was not written whole; "
-                "remove it if it is the last one and its writer failed"
+                f"the commit '{listing.storage.place(file.path)}' is empty: it was not written completely. "
+                "Remove it if it is the last one and its writer failed"
             )
         deltas.append(file)
         version = file.last
     return tuple(deltas)
 
 
-def _first_missing(starting: Mapping[int, Sequence[LogFile]], version: int) -> int:
-    """The first version that no file leads to, from a version on."""
+def _find_first_missing(starting: Mapping[int, Sequence[LogFile]], version: int) -> int:
+    """Return the first version after `version` that no chain of files reaches."""
     reached = {version}
     while reached:
         version = max(version, *reached)
@@ -337,13 +337,13 @@ def _first_missing(starting: Mapping[int, Sequence[LogFile]], version: int) -> i
     return version + 1
 
 
-def _gap(listing: LogListing, missing: int, wanted: int) -> CorruptFile:
+def _missing_commit(listing: LogListing, missing: int, wanted: int) -> CorruptFile:
     if missing == 0:
         return CorruptFile(
-            f"the log '{listing.place}' does not begin: version {wanted} needs a whole checkpoint or version 0, "
-            "and has neither; restore them from a backup"
+            f"delta log: version {wanted} needs a complete checkpoint or commit 0, and '{listing.place}' has neither. "
+            "Restore one of them from a backup"
         )
     return CorruptFile(
-        f"the log '{listing.place}' has a gap: version {missing} is missing, which version {wanted} needs; "
-        "restore it from a backup"
+        f"delta log: commit {missing} is missing in '{listing.place}', and version {wanted} needs it. Restore it from "
+        f"a backup, or open version {missing - 1}"
     )

@@ -1,8 +1,8 @@
-"""When versions were made, and which one a moment belongs to.
+"""Timestamps of versions, and the version at a timestamp.
 
-A commit tells by itself where the table has in-commit timestamps: `inCommitTimestamp`, from the version on at which
-they were enabled. All other commits are of the time at which their file was last written. Clocks differ and files are
-copied, so that such times may go backwards: each counts as at least a millisecond later than the one before it.
+Where a table has in-commit timestamps, the timestamp of a commit is its `inCommitTimestamp`, from the version on at
+which they were enabled. The timestamp of any other commit is the modification time of its file. Clocks differ and files
+are copied, so modification times may go backwards: each counts as at least a millisecond later than the one before it.
 """
 
 from __future__ import annotations
@@ -26,52 +26,53 @@ from tamis.tables.delta.log import LogFile, LogListing
 from tamis.tables.moments import EPOCH, moment_text
 
 HEAD = 64 * 1024
-"""So many bytes at the beginning, or the end, of a commit hold what its writer says about it."""
+"""The number of bytes at the start, or the end, of a large commit in which `commitInfo` is searched first."""
 
 
 def from_milliseconds(milliseconds: int) -> datetime:
     try:
         return EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as error:
-        raise CorruptFile(f"a commit is of the time {milliseconds}, in milliseconds, which no calendar has") from error
+        raise CorruptFile(f"a commit has the timestamp {milliseconds} ms, which is out of range") from error
 
 
 def first_with_own_time(configuration: Mapping[str, str]) -> int | None:
-    """The first version whose commits tell their time by themselves; None where none do."""
+    """Return the first version with in-commit timestamps; None where they are not enabled."""
     if str(configuration.get("delta.enableInCommitTimestamps", "false")).lower() != "true":
         return None
     text = configuration.get("delta.inCommitTimestampEnablementVersion", "0")
     try:
         return int(text)
     except ValueError as error:
-        raise CorruptFile(f"delta.inCommitTimestampEnablementVersion is {text!r}, which is no version") from error
+        raise CorruptFile(f"delta.inCommitTimestampEnablementVersion is {text!r}, expected a version number") from error
 
 
 def modification_times(listing: LogListing) -> npt.NDArray[np.int64]:
-    """For each commit of a listing when it was written, in milliseconds, made to grow."""
+    """Return the modification time of each commit of a listing in milliseconds, made strictly increasing."""
     if listing.modified_ns.null_count:
         raise UnsupportedFeature(
-            f"the file system of '{listing.storage.uri}' does not tell when files were written: ask for a version"
+            f"the file system of '{listing.storage.uri}' has no modification times: open the table by version"
         )
     written = pc.divide(listing.modified_ns, 1_000_000).to_numpy()
-    # At least one later than the one before is: at least as late as any before, with one for each step from there.
+    # Each time is at least one more than the one before. So it is the maximum, over all earlier ones, of that time plus
+    # one for each step since.
     steps = np.arange(len(written))
     return np.maximum.accumulate(written - steps) + steps
 
 
 def version_at_time(listing: LogListing, configuration: Mapping[str, str], milliseconds: int) -> int:
-    """The newest version that was there at a moment; `configuration` is that of the newest version."""
-    if _is_after_all(listing, milliseconds):
+    """Return the newest version at a timestamp; `configuration` is that of the newest version."""
+    if _is_after_latest(listing, milliseconds):
         return listing.latest
     versions = listing.versions
     enabled = first_with_own_time(configuration)
     split = len(versions) if enabled is None else int(np.searchsorted(versions, enabled))
     if split < len(versions):
 
-        def own_time(position: int) -> int:
-            return in_commit_timestamp(listing.storage, _commit(listing, position))
+        def read_timestamp(position: int) -> int:
+            return in_commit_timestamp(listing.storage, _get_commit(listing, position))
 
-        found = bisect_right(range(split, len(versions)), milliseconds, key=own_time)
+        found = bisect_right(range(split, len(versions)), milliseconds, key=read_timestamp)
         if found:
             return int(versions[split + found - 1])
     times = modification_times(listing)[:split] if split else np.empty(0, np.int64)
@@ -81,8 +82,9 @@ def version_at_time(listing: LogListing, configuration: Mapping[str, str], milli
     raise _too_early(listing, milliseconds, int(times[0]) if split else None)
 
 
-def _is_after_all(listing: LogListing, milliseconds: int) -> bool:
-    """Whether it is after the newest version, of which there is no commit any more: its checkpoint is no older."""
+def _is_after_latest(listing: LogListing, milliseconds: int) -> bool:
+    """Whether a timestamp is after the newest version, where that has no commit any more but a checkpoint, which is not
+    older than the commit."""
     if len(listing.versions) and listing.versions[-1] == listing.latest:
         return False
     files = [file for each in listing.checkpoints if each.version == listing.latest for file in each.files]
@@ -90,24 +92,24 @@ def _is_after_all(listing: LogListing, milliseconds: int) -> bool:
     return bool(times) and max(times) <= milliseconds * 1_000_000
 
 
-def _commit(listing: LogListing, position: int) -> LogFile:
+def _get_commit(listing: LogListing, position: int) -> LogFile:
     found = listing.commit(int(listing.versions[position]))
     assert found is not None
     return found
 
 
 def _too_early(listing: LogListing, milliseconds: int, first_time: int | None) -> VersionNotFound:
-    asked = moment_text(milliseconds)
+    timestamp = moment_text(milliseconds)
     if not len(listing.versions):
-        return VersionNotFound(f"no version of '{listing.storage.uri}' at {asked}: its log has no commit any more")
+        return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: its log has no commits any more")
     if first_time is None:
-        first_time = in_commit_timestamp(listing.storage, _commit(listing, 0))
-    oldest = f"the oldest one, {listing.versions[0]}, is of {moment_text(first_time)}"
-    return VersionNotFound(f"no version of '{listing.storage.uri}' at {asked}: {oldest}")
+        first_time = in_commit_timestamp(listing.storage, _get_commit(listing, 0))
+    oldest = f"the oldest version, {listing.versions[0]}, has the timestamp {moment_text(first_time)}"
+    return VersionNotFound(f"no version of '{listing.storage.uri}' at {timestamp}: {oldest}")
 
 
 def time_of_version(listing: LogListing, configuration: Mapping[str, str], version: int) -> int | None:
-    """When a version was made, in milliseconds; None where its commit is no longer there."""
+    """Return the timestamp of a version in milliseconds; None where its commit no longer exists."""
     commit = listing.commit(version)
     if commit is None:
         return None
@@ -118,19 +120,19 @@ def time_of_version(listing: LogListing, configuration: Mapping[str, str], versi
 
 
 def in_commit_timestamp(storage: Storage, commit: LogFile) -> int:
-    """The time that a commit has by its own account."""
+    """Read the in-commit timestamp of a commit, in milliseconds."""
     info = commit_info(storage, commit) or {}
     found = own_timestamp(info)
     if found is None:
         raise CorruptFile(
-            f"'{storage.place(commit.path)}' has no inCommitTimestamp, which the table's properties promise: "
-            "ask for a version instead of a time"
+            f"'{storage.place(commit.path)}' has no inCommitTimestamp, which the table's properties require: "
+            "open the table by version instead of by timestamp"
         )
     return found
 
 
 def own_timestamp(info: Mapping[str, Any]) -> int | None:
-    """The time in milliseconds that a commit has by its own account; None where that is no number of them."""
+    """Return the in-commit timestamp of a `commitInfo` in milliseconds; None where it is absent or not a number."""
     found = info.get("inCommitTimestamp")
     try:
         number = None if found is None or isinstance(found, bool) else int(found)
@@ -140,7 +142,7 @@ def own_timestamp(info: Mapping[str, Any]) -> int | None:
 
 
 def commit_info(storage: Storage, commit: LogFile) -> dict[str, Any] | None:
-    """What the writer of a commit says about it. It stands first, or last: of a large commit no more is read."""
+    """Return the `commitInfo` of a commit. It is the first or the last action, so a large commit is not read whole."""
     if commit.size > 4 * HEAD:
         with RangedFile(storage, commit.path, commit.size) as file:
             for start in (0, commit.size - HEAD):
@@ -152,7 +154,7 @@ def commit_info(storage: Storage, commit: LogFile) -> dict[str, Any] | None:
 
 
 def _find_info_on_several_lines(content: bytes) -> dict[str, Any] | None:
-    """What a commit of pretty-printed JSON says about itself."""
+    """Return the `commitInfo` of a commit of pretty-printed JSON."""
     if b'"commitInfo"' not in content or not re.search(rb"^\s*[^\s{]", content, re.MULTILINE):
         return None
     try:
@@ -160,7 +162,7 @@ def _find_info_on_several_lines(content: bytes) -> dict[str, Any] | None:
             if isinstance(value, dict) and isinstance(value.get("commitInfo"), dict):
                 return dict(value["commitInfo"])
     except (ValueError, RecursionError):
-        return None  # damaged, which is an error where the commit is read for its files
+        return None  # damaged: an error is raised where the commit's file actions are read
     return None
 
 
@@ -172,7 +174,7 @@ def _find_info(content: bytes) -> dict[str, Any] | None:
         try:
             parsed = json.loads(content[begin:end])
         except (ValueError, RecursionError):
-            parsed = None  # cut off by the bounds of what was read, or the name is in some text
+            parsed = None  # truncated by the range that was read, or the name occurs within a string
         if isinstance(parsed, dict) and isinstance(parsed.get("commitInfo"), dict):
             return dict(parsed["commitInfo"])
         start = content.find(b'"commitInfo"', end)

@@ -1,7 +1,7 @@
-"""Parts of a checkpoint pruned in an engine's executors: the function that runs there, and what it sends back.
+"""Pruning of checkpoint parts in an engine's executors: the function that runs there, and the format of its results.
 
-What an executor needs travels as data: the schema of the table, the filter, where the part is, and the keys of files of
-which newer commits speak. Commits themselves, which are in memory, are pruned by the caller.
+Executors get all they need as data: the table's schema, the filter, the path of the part, and the keys of files that
+newer commits add or remove. Commits are in memory and are pruned by the driver.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _OUTCOMES = ("of_partitions", "of_filter", "of_statistics")
 
 
 def choose_files_in(engine: Engine, snapshot: Snapshot, request: Request, name: str) -> Chosen:
-    """The files of a snapshot that may hold a matching row, as `choose_files` finds them in this process."""
+    """Return the files of a snapshot that may hold a matching row, like `choose_files` but in an engine's executors."""
     pruner = PartPruner(snapshot.metadata, request, snapshot.storage.threads)
     parts = snapshot.parts()
     sent = [part for part in parts if part.changes is None]
-    found = iter(_pruned_in(engine, snapshot, request, sent, name, pruner.nothing()))
+    found = iter(_run_job(engine, snapshot, request, sent, name, pruner.nothing()))
     each = [next(found) if part.changes is None else pruner.prune(part) for part in parts]
     return Chosen.joined([pruner.nothing(), *each])
 
 
 def unread_parts(snapshot: Snapshot, *, in_memory: bool) -> list[FilePart]:
-    """The files of a checkpoint that a plan has to read; with `in_memory`, those that an earlier one left aside."""
+    """Return the checkpoint parts that a plan has to read; with `in_memory`, without those that this process cached."""
     parts = [part for part in snapshot.parts() if part.changes is None]
     return [part for part in parts if kept_batches(part, snapshot.metadata) is None] if in_memory else parts
 
 
-def _pruned_in(
+def _run_job(
     engine: Engine, snapshot: Snapshot, request: Request, parts: Sequence[FilePart], name: str, nothing: Chosen
 ) -> list[Chosen]:
     if not parts:
@@ -66,16 +66,16 @@ def _pruned_in(
         "touched": None if touched is None or not len(touched) else _keys_to_text(touched),
     }
     what = f"read {counted(len(parts), 'checkpoint part')} of {name}@{snapshot.version}"
-    job = Job(FUNCTION, arguments, _schema(nothing), what, storage.counters)
+    job = Job(FUNCTION, arguments, _make_schema(nothing), what, storage.counters)
     files = [part.file for part in parts if part.file is not None]
     batches: list[list[pa.RecordBatch]] = [[] for _ in parts]
     for number, batch in engine.run(job, [Item.of_json(astuple(file), file.size) for file in files]):
         batches[number].append(batch)
-    return [_chosen(own, nothing) for own in batches]
+    return [_decode_result(own, nothing) for own in batches]
 
 
 def prune_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
-    """What is left of the files that a part of a checkpoint adds: an account of it, then the files."""
+    """Prune the files that a checkpoint part adds. Yield a batch of metrics, then a batch of the remaining files."""
     file = LogFile(*json.loads(item))
     part = FilePart(
         arguments.storage,
@@ -83,22 +83,22 @@ def prune_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
         arguments["version"],
         file.size,
         file,
-        touched=arguments.once(_touched),
+        touched=arguments.once(_read_touched),
     )
-    pruner = arguments.once(_pruner)
-    yield from _batches(pruner.prune(part), pruner.nothing())
+    pruner = arguments.once(_make_pruner)
+    yield from _encode_result(pruner.prune(part), pruner.nothing())
 
 
-def _pruner(arguments: Arguments) -> PartPruner:
+def _make_pruner(arguments: Arguments) -> PartPruner:
     metadata = metadata_from_json(arguments["metadata"])
     return PartPruner(metadata, _request_from_json(arguments["request"], metadata), threads=1, keep=False)
 
 
-# --- What travels ---------------------------------------------------------------------------------------------------
+# --- Serialisation ----------------------------------------------------------------------------------------------------
 
 
 def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
-    """The metadata of a table as values that `json` takes."""
+    """Convert a table's metadata to JSON values."""
     return {
         "id": metadata.id,
         "name": metadata.name,
@@ -111,7 +111,7 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
 
 
 def metadata_from_json(given: Mapping[str, Any]) -> TableMetadata:
-    """The metadata that `metadata_to_json` described."""
+    """Convert the result of `metadata_to_json` back to metadata."""
     fields = read_fields(given["schema_text"], given["place"], is_mapped=given["mapping_mode"] != "none")
     return TableMetadata(**{**given, "fields": fields, "partition_columns": tuple(given["partition_columns"])})
 
@@ -121,7 +121,7 @@ def _request_to_json(request: Request) -> dict[str, Any]:
     return {
         "predicate": predicate_to_json(request.predicate),
         "levels": [name for name, is_on in levels.items() if is_on],
-        # Parts tell how many rows their files have; which of them are enough shows when all are known.
+        # Executors only return row counts. The driver chooses the files once all counts are known.
         "limit": 0 if request.way == LIMIT else None,
         "with_rows": request.with_rows,
     }
@@ -136,25 +136,25 @@ def _keys_to_text(keys: pa.Array) -> str:
     return base64.b64encode(Item.of_table(pa.table({"key": keys})).value).decode()
 
 
-def _touched(arguments: Arguments) -> pa.Array | None:
+def _read_touched(arguments: Arguments) -> pa.Array | None:
     text = arguments["touched"]
     return None if text is None else read_table(base64.b64decode(text))["key"].combine_chunks()
 
 
-def _schema(nothing: Chosen) -> pa.Schema:
-    fields = [("account", types.STRING), ("files", pa.struct(list(CHOSEN))), ("matched", types.BOOLEAN)]
+def _make_schema(nothing: Chosen) -> pa.Schema:
+    fields = [("metrics", types.STRING), ("files", pa.struct(list(CHOSEN))), ("matched", types.BOOLEAN)]
     if nothing.partitions.num_columns:
         fields.append(("partitions", pa.struct(list(nothing.partitions.schema))))
     return pa.schema(fields)
 
 
-def _batches(chosen: Chosen, nothing: Chosen) -> Iterator[pa.RecordBatch]:
-    schema = _schema(nothing)
+def _encode_result(chosen: Chosen, nothing: Chosen) -> Iterator[pa.RecordBatch]:
+    schema = _make_schema(nothing)
     sizes = {name: asdict(getattr(chosen, name)) for name in _SIZES}
     outcomes = {name: [asdict(each) for each in getattr(chosen, name)] for name in _OUTCOMES}
     unreadable = {name: str(error) for name, error in chosen.unreadable.items()}
-    account = pa.array([json.dumps({**sizes, **outcomes, "unreadable": unreadable})])
-    yield pa.record_batch([account, *(pa.nulls(1, field.type) for field in list(schema)[1:])], schema=schema)
+    metrics = pa.array([json.dumps({**sizes, **outcomes, "unreadable": unreadable})])
+    yield pa.record_batch([metrics, *(pa.nulls(1, field.type) for field in list(schema)[1:])], schema=schema)
     rows = chosen.files.num_rows
     if not rows:
         return
@@ -168,16 +168,16 @@ def _as_struct(table: pa.Table) -> pa.StructArray:
     return pa.StructArray.from_arrays([column.combine_chunks() for column in table.columns], fields=list(table.schema))
 
 
-def _chosen(batches: Sequence[pa.RecordBatch], nothing: Chosen) -> Chosen:
-    """What a part sent back: its first batch is the account."""
-    account = json.loads(batches[0].column("account")[0].as_py())
-    found = pa.Table.from_batches(batches[1:], _schema(nothing))
+def _decode_result(batches: Sequence[pa.RecordBatch], nothing: Chosen) -> Chosen:
+    """Decode the result of a part: the first batch holds the metrics."""
+    metrics = json.loads(batches[0].column("metrics")[0].as_py())
+    found = pa.Table.from_batches(batches[1:], _make_schema(nothing))
     partitions = nothing.partitions
     if partitions.num_columns:
         partitions = _from_struct(found["partitions"], partitions.schema)
-    total, after_partitions, after_statistics = (Sizes(**account[name]) for name in _SIZES)
+    total, after_partitions, after_statistics = (Sizes(**metrics[name]) for name in _SIZES)
     of_partitions, of_filter, of_statistics = (
-        tuple(ConjunctOutcome(**each) for each in account[name]) for name in _OUTCOMES
+        tuple(ConjunctOutcome(**each) for each in metrics[name]) for name in _OUTCOMES
     )
     return Chosen(
         _from_struct(found["files"], CHOSEN),
@@ -189,7 +189,7 @@ def _chosen(batches: Sequence[pa.RecordBatch], nothing: Chosen) -> Chosen:
         of_partitions,
         of_filter,
         of_statistics,
-        {name: CorruptFile(text) for name, text in account["unreadable"].items()},
+        {name: CorruptFile(text) for name, text in metrics["unreadable"].items()},
     )
 
 

@@ -1,14 +1,14 @@
-"""Partition values: from the texts of the log to typed columns.
+"""Partition values: from the strings of the log to typed columns.
 
-The log has a map from physical names to texts for every file, and a value is the expression
-`partition_value(element_at(partitionValues, 'name'), 'type')` over it: see `tamis.expr.partition_values` for what texts
-mean. A name that the map lacks is NULL. What the path of a file says counts for nothing.
+The log has a map from physical column names to strings for every file. A partition value is the expression
+`partition_value(element_at(partitionValues, 'name'), 'type')` over that map: `tamis.expr.partition_values` defines how
+strings are parsed. A name that the map lacks is NULL. Partition values in a file's path are ignored.
 
-A text that the type of its column cannot represent (a date of the year 999999999, `abc` for an int) makes that column
-unreadable, and no other: queries that do not need it are answered.
+A string that is invalid for the type of its column (a date of the year 999999999, `abc` for an int) makes only that
+column unreadable: queries that do not need it are answered.
 
-Checkpoints may have the values in their types too, but as whoever wrote them understood the texts: a timestamp without
-a zone was read in the zone of that machine. So the texts are what counts wherever they are at hand.
+Checkpoints may also have typed values, but as their writer parsed the strings: a timestamp without a zone was parsed in
+the zone of that machine. So the strings take precedence wherever they exist.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ PARTITION_VALUES = Column(("partitionValues",))
 
 @dataclass(frozen=True, slots=True)
 class TypedPartitionValues:
-    """The partition values of files in their declared types, by the logical names of the columns."""
+    """The partition values of files in their declared types, by logical column name."""
 
     values: pa.Table
     wrong: Mapping[str, pa.StringArray]
-    """Columns with a text that their type cannot represent: the texts of such files, NULL for the others. In `values`
-    such a file has NULL, which is not its value."""
+    """The invalid strings of each column that has any; NULL for files with valid values. In `values`, a file with an
+    invalid string has NULL, which is not its value."""
 
 
 def typed_partition_values(
     values: pa.MapArray | None, parsed: pa.StructArray | None, metadata: TableMetadata
 ) -> TypedPartitionValues:
-    """A column in its declared type for each partition column, by its logical name.
+    """Return the partition columns in their declared types, by logical name.
 
-    `parsed` are the typed values of a checkpoint, by physical names, for rows whose map is null or was not read.
+    `parsed` holds the typed values of a checkpoint, by physical name, for rows whose map is null or was not read.
     """
     arrays: dict[str, pa.Array] = {}
     wrong: dict[str, pa.StringArray] = {}
     for name in metadata.partition_columns:
-        arrays[name], texts = _column(values, parsed, metadata.fields_by_name[name])
+        arrays[name], texts = _read_column(values, parsed, metadata.fields_by_name[name])
         if texts is not None and texts.null_count < len(texts):
             wrong[name] = texts
     if not arrays:
@@ -61,55 +61,55 @@ def typed_partition_values(
 
 
 def unreadable_value(text: str, name: str, metadata: TableMetadata) -> CorruptFile:
-    """The error for a query that needs a partition column with a text that its type cannot represent."""
+    """Return the error for a query that needs a partition column with a string that is invalid for its type."""
     data_type = metadata.fields_by_name[name].data_type
     return CorruptFile(
-        f"the partition value {text!r} of column {name!r} in the Delta table {metadata.place} is no "
-        f"{types.type_name(data_type)}. Queries that do not need the column can be answered"
+        f"the partition value {text!r} of column {name!r} in the Delta table {metadata.place} is not a valid "
+        f"{types.type_name(data_type)}. Only queries that do not need the column can be answered"
     )
 
 
 def partition_texts(values: pa.MapArray, metadata: TableMetadata) -> dict[str, pa.StringArray]:
-    """The texts of each partition column as they are in the log, by its logical name; an empty text is NULL."""
+    """Return the log's strings of each partition column, by logical name; an empty string is NULL."""
     if metadata.partition_columns and values.null_count:
         raise CorruptFile(
-            f"a checkpoint of the Delta table {metadata.place} has partition values in their types alone, and no texts "
-            "for a PartitionFilter to compare: filter with SQL, or have the table's writer make a checkpoint anew"
+            f"a checkpoint of the Delta table {metadata.place} has typed partition values only, and no strings for a "
+            "PartitionFilter to compare: filter with SQL, or write a new checkpoint"
         )
     return {
-        name: _evaluated(values, metadata.fields_by_name[name].physical_name, types.STRING)
+        name: _evaluate(values, metadata.fields_by_name[name].physical_name, types.STRING)
         for name in metadata.partition_columns
     }
 
 
 def partition_expression(physical_name: str, data_type: pa.DataType) -> Call:
-    """The value of a partition column, as an expression over the maps of the log."""
+    """Return the value of a partition column as an expression over the log's maps."""
     text = Call("element_at", (PARTITION_VALUES, Literal(physical_name, types.STRING)))
     return Call("partition_value", (text, Literal(types.type_name(data_type), types.STRING)))
 
 
 @lru_cache(maxsize=256)
-def _evaluator(physical_name: str, data_type: pa.DataType) -> Evaluator:
+def _make_evaluator(physical_name: str, data_type: pa.DataType) -> Evaluator:
     return Evaluator(partition_expression(physical_name, data_type))
 
 
-def _evaluated(values: pa.MapArray, physical_name: str, data_type: pa.DataType) -> pa.Array:
-    found = _evaluator(physical_name, data_type)(pa.record_batch([values], names=[PARTITION_VALUES.name]))
-    # Expressions know timestamps in UTC by their instants alone.
+def _evaluate(values: pa.MapArray, physical_name: str, data_type: pa.DataType) -> pa.Array:
+    found = _make_evaluator(physical_name, data_type)(pa.record_batch([values], names=[PARTITION_VALUES.name]))
+    # Expressions have a single type for UTC timestamps.
     return found if found.type == data_type else found.view(data_type)
 
 
-def _column(
+def _read_column(
     values: pa.MapArray | None, parsed: pa.StructArray | None, field: DeltaField
 ) -> tuple[pa.Array, pa.StringArray | None]:
-    """The values of a column, and the texts that are none where some are."""
+    """Return the values of a column, and its invalid strings where it has any."""
     if values is None:
-        assert parsed is not None, "neither texts nor typed values"
-        return _parsed_column(parsed, field)
-    read, wrong = _typed_texts(values, field)
+        assert parsed is not None, "neither strings nor typed values"
+        return _read_parsed_column(parsed, field)
+    read, wrong = _parse_texts(values, field)
     if parsed is None or not values.null_count:
         return read, wrong
-    typed, wrong_typed = _parsed_column(parsed, field)
+    typed, wrong_typed = _read_parsed_column(parsed, field)
     no_texts = pc.is_null(values)
     if wrong is not None or wrong_typed is not None:
         none = pa.nulls(len(read), types.STRING)
@@ -117,21 +117,21 @@ def _column(
     return pc.if_else(no_texts, typed, read), wrong
 
 
-def _typed_texts(values: pa.MapArray, field: DeltaField) -> tuple[pa.Array, pa.StringArray | None]:
+def _parse_texts(values: pa.MapArray, field: DeltaField) -> tuple[pa.Array, pa.StringArray | None]:
     try:
-        return _evaluated(values, field.physical_name, field.data_type), None
+        return _evaluate(values, field.physical_name, field.data_type), None
     except EvaluationError as error:
         if not isinstance(error.__cause__, WrongPartitionText):
             raise
-    texts = _evaluated(values, field.physical_name, types.STRING)
+    texts = _evaluate(values, field.physical_name, types.STRING)
     wrong = wrong_partition_texts(texts, field.data_type)
     right = pc.if_else(wrong.is_valid(), pa.scalar(None, types.STRING), texts)
     names = pa.array([field.physical_name] * len(texts), types.STRING)
     maps = pa.MapArray.from_arrays(pa.array(range(len(texts) + 1), pa.int32()), names, right)
-    return _evaluated(maps, field.physical_name, field.data_type), wrong
+    return _evaluate(maps, field.physical_name, field.data_type), wrong
 
 
-def _parsed_column(parsed: pa.StructArray, field: DeltaField) -> tuple[pa.Array, pa.StringArray | None]:
+def _read_parsed_column(parsed: pa.StructArray, field: DeltaField) -> tuple[pa.Array, pa.StringArray | None]:
     if parsed.type.get_field_index(field.physical_name) < 0:
         return pa.nulls(len(parsed), field.data_type), None
     found = pc.struct_field(parsed, [field.physical_name])
@@ -140,7 +140,7 @@ def _parsed_column(parsed: pa.StructArray, field: DeltaField) -> tuple[pa.Array,
     try:
         typed = found.cast(field.data_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # Which of them the type holds does not show, so none of them counts.
+        # Arrow does not say which of the values are invalid, so all of them count as invalid.
         shown = pa.array([None if each is None else str(each) for each in found.to_pylist()], types.STRING)
         return pa.nulls(len(parsed), field.data_type), shown
     if not types.is_text(typed.type):

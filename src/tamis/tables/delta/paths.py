@@ -1,9 +1,9 @@
-"""Where the files lie that a Delta log names: below the table's folder, or elsewhere where it gives an absolute URI.
+"""Resolution of paths in a Delta log: relative to the table's directory, or absolute URIs.
 
-Paths in a log are URIs, percent-encoded once: `a%2525b` is the file `a%25b`. Decoding comes before every check, so
-that `%2e%2e` is `..`, which no writer makes and no path may hold. A file outside of the table's folder is read only
-where the log gives its absolute path and the caller allows it: whoever can write to a log could otherwise have any file
-read that the reader has rights for.
+Paths in a log are URIs, percent-encoded once: `a%2525b` is the file `a%25b`. They are decoded before every check, so
+that `%2e%2e` is `..`, which no writer writes and which is rejected. A file outside the table's directory is read only
+where the log gives its absolute path and the caller allows it: otherwise anyone who can write to the log could make a
+reader read any file that the reader has access to.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from tamis.tables.delta.replay_keys import bytes_of, decoded_bytes
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", re.DOTALL)
 
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
-"""Schemes under which the same objects have the same names."""
+"""Schemes that are aliases of another one."""
 
 _BUCKETS = frozenset({"s3", "gs"})
-"""Stores whose paths start with the bucket, which a URI has in the place of the host."""
+"""Stores whose paths start with the bucket, which is the host of the URI."""
 
-_UPWARDS = frozenset({".."})
+_PARENT = frozenset({".."})
 
 
 def resolve_path(storage: Storage, path: str, *, allow_outside: bool = False) -> str:
-    """The path in the table's file system of a file as the log names it.
+    """Return the path, in the table's file system, of a path in the log.
 
     >>> from tamis.io.storage import open_storage
     >>> resolve_path(open_storage("/data/table"), "day=1/a%20b.parquet")
     '/data/table/day=1/a b.parquet'
     """
     if (match := _URI.fullmatch(path)) is not None:
-        return _inside(storage, _absolute(storage, path, *match.groups()), path, allow_outside)
-    decoded = _decoded(storage, path)
+        return _check_inside(storage, _resolve_uri(storage, path, *match.groups()), path, allow_outside)
+    decoded = _decode(storage, path)
     if decoded.startswith("/"):
-        return _inside(storage, _from_top(storage, decoded), path, allow_outside)
+        return _check_inside(storage, _resolve_absolute(storage, decoded), path, allow_outside)
     return below_root(storage, decoded)
 
 
@@ -49,24 +49,24 @@ _DOT = ord(".")
 _BLOCK = 64 * 1024
 
 _PLAIN = r"^[^/:][^:]*$"
-"""A relative path, already decoded: no scheme before it, not from the top."""
+"""A decoded relative path: without a scheme and not absolute."""
 
 
 def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: bool = False) -> pa.StringArray:
-    """The same for many paths: relative ones, which nearly all are, at once."""
+    """Return the paths, in the table's file system, of many paths in the log; relative ones are resolved together."""
     root = storage.root.rstrip("/")
     try:
-        # Parquet takes any bytes for a text. A million paths take 20 ms.
+        # Parquet allows any bytes in a string. Validating a million paths takes 20 ms.
         paths.validate(full=True)
     except pa.ArrowInvalid as error:
-        place = storage.place(storage.root)
-        raise CorruptFile(f"the log of '{place}' has a path that is no text: a checkpoint is damaged") from error
+        location = storage.place(storage.root)
+        raise CorruptFile(f"the log of '{location}' has a path that is not UTF-8: a checkpoint is damaged") from error
     if _are_plain(paths):
         return pc.binary_join_element_wise(root, paths, "/")
     try:
         decoded = decoded_bytes(paths).cast(pa.string())
     except pa.ArrowInvalid:
-        # Some name is not UTF-8: say which.
+        # Some path is not UTF-8: resolved one by one, the error names it.
         return pa.array([resolve_path(storage, path, allow_outside=allow_outside) for path in paths.to_pylist()])
     is_plain = pc.and_(pc.match_substring_regex(decoded, _PLAIN), pc.match_substring_regex(paths, _PLAIN))
     is_plain = pc.and_not(is_plain, pc.or_(pc.match_substring(decoded, ".."), pc.match_substring(decoded, "\0")))
@@ -81,7 +81,7 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
 
 
 def _are_plain(paths: pa.StringArray) -> bool:
-    """Whether all paths are relative and have nothing to decode or to refuse, seen from the bytes of all of them."""
+    """Whether all paths are relative and need neither decoding nor checks, judged by their bytes."""
     content = bytes_of(paths.cast(pa.binary()))
     blocks = (content[start : start + _BLOCK + 1] for start in range(0, len(content), _BLOCK))
     is_suspect = any(
@@ -94,58 +94,58 @@ def _are_plain(paths: pa.StringArray) -> bool:
 
 
 def below_root(storage: Storage, path: str) -> str:
-    """A path, already decoded, relative to the table's folder, which it may not leave."""
-    if _UPWARDS & set(path.split("/")):
+    """Join a decoded relative path to the table's directory, which it must not leave."""
+    if _PARENT & set(path.split("/")):
         raise CorruptFile(
-            f"the log of '{storage.place(storage.root)}' names {path!r}, which goes upwards: a path in a log must not"
+            f"the log of '{storage.place(storage.root)}' has the path {path!r}: a path in a log must not contain '..'"
         )
     return f"{storage.root.rstrip('/')}/{path}"
 
 
-def _absolute(storage: Storage, path: str, scheme: str, host: str | None, rest: str) -> str:
+def _resolve_uri(storage: Storage, path: str, scheme: str, host: str | None, rest: str) -> str:
     scheme = scheme.lower()
     if scheme == "file" and storage.is_local:
-        return _decoded(storage, rest)
+        return _decode(storage, rest)
     match = _URI.fullmatch(storage.uri)
     own_scheme, own_host = (match[1].lower(), match[2]) if match is not None else ("file", None)
     if _SAME_STORE.get(scheme, scheme) == _SAME_STORE.get(own_scheme, own_scheme):
         if _SAME_STORE.get(scheme, scheme) in _BUCKETS:
-            return f"{host}{_decoded(storage, rest)}"
+            return f"{host}{_decode(storage, rest)}"
         if host == own_host and match is not None:
-            # The root is what follows the host in the table's own URI, behind whatever the file system puts there.
-            return storage.root.rstrip("/").removesuffix(unquote(match[3].rstrip("/"))) + _decoded(storage, rest)
+            # The root ends with the path of the table's own URI; before it is the file system's own prefix.
+            return storage.root.rstrip("/").removesuffix(unquote(match[3].rstrip("/"))) + _decode(storage, rest)
     raise UnsupportedFeature(
-        f"the log of '{storage.place(storage.root)}' names {path!r}, which is in another file system: "
-        "Tamis reads the files of a table from one place; rewrite or clone the table into its own folder"
+        f"the log of '{storage.place(storage.root)}' has the path {path!r}, which is in another file system: Tamis "
+        "reads the files of a table from one file system; rewrite the table or clone it into its own directory"
     )
 
 
-def _from_top(storage: Storage, decoded: str) -> str:
+def _resolve_absolute(storage: Storage, decoded: str) -> str:
     match = _URI.fullmatch(storage.uri)
     if match is not None and _SAME_STORE.get(match[1].lower(), match[1].lower()) in _BUCKETS:
         return f"{match[2]}{decoded}"
     return decoded
 
 
-def _inside(storage: Storage, path: str, given: str, allow_outside: bool) -> str:
+def _check_inside(storage: Storage, path: str, given: str, allow_outside: bool) -> str:
     root = f"{storage.root.rstrip('/')}/"
     if path.startswith(root):
         return below_root(storage, path.removeprefix(root))
-    if not allow_outside or _UPWARDS & set(path.split("/")):
+    if not allow_outside or _PARENT & set(path.split("/")):
         raise UnsupportedFeature(
-            f"the log of '{storage.place(storage.root)}' names {given!r}, which lies outside of the table's folder: "
-            "such a file is read only where that is allowed (allow_outside=True), and never by a path with '..'"
+            f"the log of '{storage.place(storage.root)}' has the path {given!r}, which is outside of the table's "
+            "directory: pass allow_outside=True to read such files; a path with '..' is never read"
         )
     return path
 
 
-def _decoded(storage: Storage, text: str) -> str:
+def _decode(storage: Storage, text: str) -> str:
     try:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError as error:
         raise CorruptFile(
-            f"the log of '{storage.place(storage.root)}' names {text!r}, which is not percent-encoded UTF-8"
+            f"the log of '{storage.place(storage.root)}' has the path {text!r}, which is not percent-encoded UTF-8"
         ) from error
     if not decoded or "\0" in decoded:
-        raise CorruptFile(f"the log of '{storage.place(storage.root)}' names {text!r}, which is no path")
+        raise CorruptFile(f"the log of '{storage.place(storage.root)}' has the invalid path {text!r}")
     return decoded

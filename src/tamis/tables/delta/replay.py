@@ -1,8 +1,8 @@
-"""Replay: of all actions about the same file the newest one holds.
+"""Action reconciliation: of all actions with the same key, the newest one holds.
 
-Actions are rows in the order of the log, so the newest is the one in the last row. What commits say about files is
-worked out once, in memory, by one look-up of every key among all keys. What a checkpoint says then holds for files of
-which no commit after it speaks, and that is asked of every batch by itself.
+Actions are rows in the order of the log, so the newest action of a key is the one in the last row. Commits are
+reconciled in memory, by one look-up of every key among all keys. An `add` of a checkpoint then holds if no later commit
+has an action with its key, which is tested batch by batch.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tamis.tables.delta.replay_keys import replay_keys
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileChanges:
-    """What a run of commits did to the files of a table, whatever was there before."""
+    """The reconciled file actions of a run of commits."""
 
     added: pa.Table
-    """The files that are there at the end because of them: the columns are `ADD`."""
+    """The files that the commits add and do not remove, with the columns `ADD`."""
     added_keys: pa.ChunkedArray
     touched: pa.Array
-    """The keys of all files that they speak of. What an older source says of those no longer holds."""
+    """The keys of all files that the commits add or remove. Older actions with these keys no longer hold."""
     identity: Hashable = field(default_factory=object, repr=False)
-    """Stands for these very rows in this order: the same commits may be put together in another one."""
+    """A key that identifies these rows in this order: the same commits may be reconciled in another order."""
 
     @property
     def weight(self) -> int:
-        """How many bytes it takes, about."""
+        """The approximate size in memory, in bytes."""
         return int(self.added.nbytes + self.added_keys.nbytes + self.touched.nbytes)
 
     @staticmethod
@@ -42,7 +42,7 @@ class FileChanges:
         return FileChanges(ADD.empty_table(), pa.chunked_array([], pa.binary()), pa.array([], pa.binary()))
 
     def then(self, newer: FileChanges) -> FileChanges:
-        """These changes followed by newer ones."""
+        """Return these changes followed by newer ones."""
         if not len(newer.touched):
             return self
         stays = still_holds(self.added_keys, newer.touched)
@@ -58,41 +58,42 @@ class FileChanges:
 
 
 def still_holds(keys: pa.Array | pa.ChunkedArray, touched: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """For each key whether nothing newer speaks of it."""
+    """Return for each key whether it is not among the keys that newer commits touch."""
     return pc.invert(pc.is_in(keys, value_set=touched))
 
 
 def reconcile(actions: pa.Table, lines: ActionLines) -> FileChanges:
-    """The changes that actions amount to; `actions` are those of `lines`, from old to new.
+    """Reconcile the file actions of `lines`, given as `actions` from old to new.
 
-    A file that one commit adds twice is a CorruptFile: nobody knows which of the two holds. So is a compaction that
-    speaks of one file twice: it should be reconciled, and the order of its actions is not that of its commits.
+    A commit that adds one file twice raises CorruptFile: it is unknown which of the two actions holds. So does a
+    compaction with two actions of one file: compactions are reconciled already, and the order of their actions is not
+    that of their commits.
     """
     if not actions.num_rows:
         return FileChanges.none()
     pairs = actions.select(["path", "deletion_vector"]).to_batches()
     keys = pa.concat_arrays([replay_keys(*batch.columns) for batch in pairs])
     holds, touched = actions["is_add"], keys
-    _refuse_not_reconciled(actions, keys, lines)
+    _check_compactions(actions, keys, lines)
     rows = np.arange(len(keys))
     first_rows = pc.index_in(keys, value_set=keys).to_numpy()
     if not np.array_equal(first_rows, rows):
-        _refuse_twice_added(actions, keys, lines)
+        _check_duplicate_adds(actions, keys, lines)
         last_rows = np.zeros(len(keys), np.int64)
         np.maximum.at(last_rows, first_rows, rows)
         holds = pc.and_(holds, pa.array(last_rows[first_rows] == rows))
         touched = keys.filter(pa.array(first_rows == rows))
     added, added_keys = actions.select(ADD.names), keys
     if not pc.all(holds).as_py():
-        added, added_keys = added.filter(holds), keys.filter(_one_array(holds))
+        added, added_keys = added.filter(holds), keys.filter(_concatenate(holds))
     return FileChanges(added.combine_chunks(), pa.chunked_array([added_keys]), touched)
 
 
-def _one_array(values: pa.ChunkedArray) -> pa.Array:
+def _concatenate(values: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(values.chunks)
 
 
-def _refuse_not_reconciled(actions: pa.Table, keys: pa.Array, lines: ActionLines) -> None:
+def _check_compactions(actions: pa.Table, keys: pa.Array, lines: ActionLines) -> None:
     compactions = [number for number, file in enumerate(lines.files) if file.is_compaction]
     if not compactions:
         return
@@ -108,11 +109,11 @@ def _refuse_not_reconciled(actions: pa.Table, keys: pa.Array, lines: ActionLines
             first = twice.sort_by("origin").slice(0, 1).to_pylist()[0]
             raise CorruptFile(
                 f"the compaction '{lines.place(first['origin'])}' is not reconciled: it has {first['path_count']} "
-                f"actions about the file {first['path_min']!r}. Its commits are read instead where they are all there"
+                f"actions for the file {first['path_min']!r}. Its commits are read instead where all of them exist"
             )
 
 
-def _refuse_twice_added(actions: pa.Table, keys: pa.Array, lines: ActionLines) -> None:
+def _check_duplicate_adds(actions: pa.Table, keys: pa.Array, lines: ActionLines) -> None:
     added = pa.table({"key": keys, "path": actions["path"], "origin": actions["origin"]}).filter(actions["is_add"])
     counts = added.group_by(["key", "origin"], use_threads=False).aggregate([("path", "min"), ("path", "count")])
     twice = counts.filter(pc.greater(counts["path_count"], 1))

@@ -1,12 +1,12 @@
-"""Row groups of a checkpoint that need not be read: their own statistics rule out every file that they tell of.
+"""Row group skipping in checkpoints: the Parquet statistics of a row group may rule out all files that it lists.
 
-Some checkpoints have the partition values and the statistics of files in their types too, in columns of their own, and
-Parquet keeps the smallest and the largest value of those for each row group. Few types are safe to judge by:
+Some checkpoints also have typed partition values and statistics of files (`partitionValues_parsed`, `stats_parsed`),
+and Parquet has min/max bounds of these columns for each row group. They are reliable only for:
 
-- Partition values of whole numbers, dates and texts, where every file of the row group has one that is not NULL. Not
-  timestamps, which the writer of the checkpoint may have read in another zone.
-- Statistics of whole numbers and dates, where every file of the row group has them. Others are rounded, cut, or say
-  nothing of NaN.
+- Partition values that are integers, dates or strings, where every file of the row group has one that is not NULL. Not
+  timestamps, which the checkpoint's writer may have parsed in another zone.
+- Statistics of integers and dates, where every file of the row group has them. Those of other types are rounded,
+  truncated, or ignore NaN.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tamis.tables.delta.schema import TableMetadata
 from tamis.types import is_text
 
 _PARTITIONS = ("add", "partitionValues_parsed")
-_SMALLEST = ("add", "stats_parsed", "minValues")
-_LARGEST = ("add", "stats_parsed", "maxValues")
+_MIN_VALUES = ("add", "stats_parsed", "minValues")
+_MAX_VALUES = ("add", "stats_parsed", "maxValues")
 
 
 class RowGroupSkipper:
-    """Decides for the row groups of one part of a checkpoint, and remembers which it left out."""
+    """Decides which row groups of one checkpoint part to read, and records the skipped ones."""
 
     def __init__(
         self, metadata: TableMetadata, conjuncts: Sequence[Conjunct], *, by_partitions: bool, by_statistics: bool
@@ -49,38 +49,39 @@ class RowGroupSkipper:
         self.skipped: set[int] = set()
 
     def keeps(self, footer: Footer, row_group: int) -> bool:
-        """Whether a row group may hold a file that is wanted."""
+        """Whether a row group may hold a file that the filter keeps."""
         if self._keeps is None:
-            self._judge(footer)
+            self._prune(footer)
         assert self._keeps is not None
         if not self._keeps[row_group]:
             self.skipped.add(row_group)
         return bool(self._keeps[row_group])
 
     def outcomes(self) -> tuple[ConjunctOutcome, ...]:
-        """How many files each conjunct left out with their row groups."""
+        """Return how many files each conjunct skipped with their row groups."""
         files = np.array(self._files)
-        left_out = np.isin(np.arange(len(files)), list(self.skipped))
+        is_skipped = np.isin(np.arange(len(files)), list(self.skipped))
         return tuple(
-            ConjunctOutcome(conjunct.text, int(files[left_out & ~kept].sum()), None)
+            ConjunctOutcome(conjunct.text, int(files[is_skipped & ~kept].sum()), None)
             for conjunct, kept in zip(self._conjuncts, self._by_conjunct, strict=True)
         )
 
-    def _judge(self, footer: Footer) -> None:
+    def _prune(self, footer: Footer) -> None:
         groups = footer.metadata.num_row_groups
-        known = self._known(footer)
-        if not known:
+        bounds = self._collect_bounds(footer)
+        if not bounds:
             self._keeps = np.ones(groups, bool)
             return
-        units = pa.record_batch(known)
+        units = pa.record_batch(bounds)
         self._by_conjunct = [np.asarray(prune(units, [each], with_matches=False).selection) for each in self._conjuncts]
         self._keeps = np.all([np.ones(groups, bool), *self._by_conjunct], axis=0)
-        counted = _null_counts(footer, ("add", "path"))
+        null_counts = _read_null_counts(footer, ("add", "path"))
         rows = [footer.metadata.row_group(group).num_rows for group in range(groups)]
-        self._files = [count - (nulls or 0) for count, nulls in zip(rows, counted or [0] * groups, strict=True)]
+        self._files = [count - (nulls or 0) for count, nulls in zip(rows, null_counts or [0] * groups, strict=True)]
 
-    def _known(self, footer: Footer) -> dict[str, pa.Array]:
-        """Bounds of columns in all row groups, without row counts: rows of a checkpoint are no rows of the table."""
+    def _collect_bounds(self, footer: Footer) -> dict[str, pa.Array]:
+        """Return bounds of columns in all row groups, without row counts: rows of a checkpoint are actions, not rows of
+        the table."""
         found: dict[str, pa.Array] = {}
         for column in self._columns:
             if column.type is None:
@@ -88,21 +89,21 @@ class RowGroupSkipper:
             physical = self._metadata.physical(column.path)
             if column.path[0] in self._metadata.partition_columns:
                 path = (*_PARTITIONS, *physical)
-                is_safe = is_text(column.type) or _is_whole(column.type)
+                is_safe = is_text(column.type) or _is_integer_or_date(column.type)
                 if self._by_partitions and is_safe and _all_files_have(footer, path):
-                    found |= _bounds(footer, column, path, ("lower", "upper"))
-            elif self._by_statistics and _is_whole(column.type):
-                for path, kind in (((*_SMALLEST, *physical), "lower"), ((*_LARGEST, *physical), "upper")):
+                    found |= _read_bounds(footer, column, path, ("lower", "upper"))
+            elif self._by_statistics and _is_integer_or_date(column.type):
+                for path, kind in (((*_MIN_VALUES, *physical), "lower"), ((*_MAX_VALUES, *physical), "upper")):
                     if _all_files_have(footer, path):
-                        found |= _bounds(footer, column, path, (kind,))
+                        found |= _read_bounds(footer, column, path, (kind,))
         return found
 
 
-def _is_whole(data_type: pa.DataType) -> bool:
+def _is_integer_or_date(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_integer(data_type) or pa.types.is_date(data_type))
 
 
-def _bounds(footer: Footer, column: Column, path: FieldPath, kinds: Iterable[str]) -> dict[str, pa.Array]:
+def _read_bounds(footer: Footer, column: Column, path: FieldPath, kinds: Iterable[str]) -> dict[str, pa.Array]:
     if path not in footer.schema.leaves:
         return {}
     units = row_group_metadata(footer.metadata, [column], names={column.path: path})
@@ -111,18 +112,18 @@ def _bounds(footer: Footer, column: Column, path: FieldPath, kinds: Iterable[str
 
 
 def _all_files_have(footer: Footer, path: FieldPath) -> bool:
-    """Whether a column is NULL only in rows that add no file."""
-    nulls, others = _null_counts(footer, path), _null_counts(footer, ("add", "path"))
+    """Whether a column is NULL only in rows without an `add` action."""
+    nulls, others = _read_null_counts(footer, path), _read_null_counts(footer, ("add", "path"))
     return nulls is not None and others is not None and None not in nulls and nulls == others
 
 
-def _null_counts(footer: Footer, path: FieldPath) -> list[int | None] | None:
+def _read_null_counts(footer: Footer, path: FieldPath) -> list[int | None] | None:
     leaf = footer.schema.leaves.get(path)
     if leaf is None:
         return None
     found = []
     for group in range(footer.metadata.num_row_groups):
         statistics = footer.metadata.row_group(group).column(leaf.index).statistics
-        is_counted = statistics is not None and statistics.has_null_count
-        found.append(statistics.null_count if is_counted else None)
+        has_count = statistics is not None and statistics.has_null_count
+        found.append(statistics.null_count if has_count else None)
     return found

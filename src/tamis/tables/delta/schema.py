@@ -1,9 +1,8 @@
-"""The metadata of a Delta table: its schema in Arrow, its partition columns, and how its columns are mapped.
+"""The metadata of a Delta table: its Arrow schema, its partition columns, and its column mapping.
 
-A column has two names: the logical one, which people use, and the physical one, which data files, statistics and
-partition values use. They differ where the table maps columns, and then at every level of nesting.
-All fields may be NULL in Arrow, whatever the table demands of its writers: a file that was written before a column was
-added has none of it.
+A column has two names: the logical one, which users see, and the physical one, which data files, statistics and
+partition values use. They differ where the table uses column mapping, and then at every level of nesting. All fields
+are nullable in Arrow, whatever the table requires of its writers: a file that is older than a column does not have it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class TableMetadata:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns by their logical names, in the types of Spark."""
+        """The columns by logical name, in the Arrow equivalents of Spark's types."""
         return pa.schema([pa.field(each.name, each.data_type) for each in self.fields])
 
     @cached_property
@@ -51,7 +50,7 @@ class TableMetadata:
 
     @cached_property
     def collations(self) -> Mapping[tuple[str, ...], str]:
-        """The paths of texts that are not compared byte by byte, and by which collation they are."""
+        """The collations of strings that are not compared byte by byte, by path."""
         found: dict[tuple[str, ...], str] = {}
         waiting: list[tuple[tuple[str, ...], DeltaField]] = [((each.name,), each) for each in self.fields]
         while waiting:
@@ -62,19 +61,19 @@ class TableMetadata:
         return found
 
     def field(self, path: Sequence[str]) -> DeltaField | None:
-        """The field at a logical path; parts of lists and maps are called `element`, `key` and `value`."""
-        line = self._line(path)
-        return line[-1] if line else None
+        """Return the field at a logical path; the parts of lists and maps are `element`, `key` and `value`."""
+        fields = self._find_fields(path)
+        return fields[-1] if fields else None
 
     def physical(self, path: Sequence[str]) -> tuple[str, ...]:
-        """The path of physical names at which data files and statistics have a field of the table."""
-        line = self._line(path)
-        if line is None:
+        """Return the physical path of a logical path, as in data files and statistics."""
+        fields = self._find_fields(path)
+        if fields is None:
             raise KeyError(".".join(path))
-        return tuple(each.physical_name for each in line)
+        return tuple(each.physical_name for each in fields)
 
     def field_id(self, path: Sequence[str]) -> int | None:
-        """The id of a field, where the table maps columns."""
+        """Return the field id of a path, where the table uses column mapping."""
         found = self.field(path)
         return None if found is None else found.field_id
 
@@ -82,73 +81,81 @@ class TableMetadata:
     def fields_by_name(self) -> dict[str, DeltaField]:
         return {each.name: each for each in self.fields}
 
-    def _line(self, path: Sequence[str]) -> list[DeltaField] | None:
-        """The field and those around it, outermost first."""
-        line: list[DeltaField] = []
+    def _find_fields(self, path: Sequence[str]) -> list[DeltaField] | None:
+        """Return the fields along a logical path, outermost first."""
+        fields: list[DeltaField] = []
         for part in path:
-            found = line[-1].child(part) if line else self.fields_by_name.get(part)
+            found = fields[-1].child(part) if fields else self.fields_by_name.get(part)
             if found is None:
                 return None
-            line.append(found)
-        return line
+            fields.append(found)
+        return fields
 
 
-def parse_metadata(action: Mapping[str, Any], place: str, *, has_column_mapping: bool = True) -> TableMetadata:
-    """The metadata that a `metaData` action declares, from JSON or from a checkpoint's row.
+def parse_metadata(action: Mapping[str, Any], location: str, *, has_column_mapping: bool = True) -> TableMetadata:
+    """Parse a `metaData` action, from JSON or from a checkpoint's row.
 
-    `has_column_mapping` is the protocol's: where it does not have the feature, the property that turns it on is idle.
+    `has_column_mapping` is the protocol's: without the feature, the table property that enables it has no effect.
     """
-    configuration = table_configuration(action.get("configuration"), place)
+    configuration = table_configuration(action.get("configuration"), location)
     data_format = action.get("format") or {}
     if not isinstance(data_format, Mapping):
-        raise CorruptFile(f"the format of the Delta table {place} is no object: {str(data_format)[:80]!r}")
+        raise CorruptFile(f"the format of the Delta table {location} is not an object: {str(data_format)[:80]!r}")
     provider = data_format.get("provider", "parquet")
     if provider != "parquet":
-        raise UnsupportedFeature(f"the data files of the Delta table {place} are {provider!r}; Tamis reads parquet")
+        raise UnsupportedFeature(f"the Delta table {location} has {provider!r} data files; Tamis supports parquet")
     mode = configuration.get("delta.columnMapping.mode", "none").lower() if has_column_mapping else "none"
     if mode not in ("none", "id", "name"):
-        raise UnsupportedFeature(f"the Delta table {place} maps columns by {mode!r}; Tamis knows none, id and name")
+        raise UnsupportedFeature(
+            f"the Delta table {location} has the column mapping mode {mode!r}; Tamis supports none, id and name"
+        )
     text = action.get("schemaString")
-    fields = read_fields(text, place, is_mapped=mode != "none", by_id=mode == "id")
+    fields = read_fields(text, location, is_mapped=mode != "none", by_id=mode == "id")
     return TableMetadata(
         id=action.get("id"),
         name=action.get("name"),
         fields=fields,
-        partition_columns=_partition_columns(action.get("partitionColumns"), fields, place, is_mapped=mode != "none"),
-        mapping_mode=mode,  # type: ignore[arg-type]  # one of the three, which mypy does not see
+        partition_columns=_parse_partition_columns(
+            action.get("partitionColumns"), fields, location, is_mapped=mode != "none"
+        ),
+        mapping_mode=mode,  # type: ignore[arg-type]  # mypy does not narrow it to one of the three
         configuration=configuration,
-        place=place,
+        place=location,
         description=action.get("description"),
         created_time=action.get("createdTime"),
         schema_text=text or "",
     )
 
 
-def table_configuration(given: Any, place: str) -> dict[str, str]:
-    # A checkpoint has a map, which Arrow gives as pairs.
+def table_configuration(given: Any, location: str) -> dict[str, str]:
+    # A checkpoint has a map, which Arrow converts to pairs.
     pairs = given.items() if isinstance(given, Mapping) else given or ()
     try:
         return {str(key): str(value) for key, value in pairs if value is not None}
     except (TypeError, ValueError) as error:
-        raise CorruptFile(f"the configuration of the Delta table {place} is no map of texts: {given!r}") from error
+        raise CorruptFile(
+            f"the configuration of the Delta table {location} is not a map of strings: {given!r}"
+        ) from error
 
 
-def _partition_columns(given: Any, fields: tuple[DeltaField, ...], place: str, *, is_mapped: bool) -> tuple[str, ...]:
+def _parse_partition_columns(
+    given: Any, fields: tuple[DeltaField, ...], location: str, *, is_mapped: bool
+) -> tuple[str, ...]:
     if not isinstance(given, list | None):
-        raise CorruptFile(f"the partitionColumns of the Delta table {place} are no list: {str(given)[:80]!r}")
+        raise CorruptFile(f"the partitionColumns of the Delta table {location} are not a list: {str(given)[:80]!r}")
     found = []
     for name in given or ():
         match = next((each for each in fields if each.name == name), None)
         match = match or next((each for each in fields if each.name.lower() == str(name).lower()), None)
         if match is None:
-            raise CorruptFile(f"the Delta table {place} is partitioned by {name!r}, which is no column of its schema")
+            raise CorruptFile(f"the Delta table {location} is partitioned by {name!r}, which is not in its schema")
         if match.name != name and not is_mapped:
-            # The log keeps values under one of the two spellings, and under the other one all of them would be NULL.
+            # The log has the values under one of the two spellings; under the other one all of them would be NULL.
             raise CorruptFile(
-                f"the Delta table {place} is partitioned by {name!r}, and its schema spells that column "
+                f"the Delta table {location} is partitioned by {name!r}, and its schema spells that column "
                 f"{match.name!r}: write its metadata again with one spelling"
             )
         if match.kind != "value":
-            raise CorruptFile(f"the Delta table {place} is partitioned by {name!r}, which is a {match.kind}")
+            raise CorruptFile(f"the Delta table {location} is partitioned by {name!r}, which is a {match.kind}")
         found.append(match.name)
     return tuple(found)

@@ -1,7 +1,7 @@
-"""Which values of a column can be in a row for which a predicate is TRUE: a few ranges, as narrow as can be told.
+"""The ranges of a column's values for which a predicate can be TRUE.
 
-`x >= 5` is a range as it stands. `year(ts) = 2024` is one because `year` keeps the order: its ends are found by
-bisection, which asks the same kernels that rows are evaluated with, so there is no inverse of any function to write.
+`x >= 5` is a range directly. `year(ts) = 2024` is a range because `year` is monotone: its ends are found by bisection,
+which calls the same kernels that evaluate rows, so that no function needs an inverse.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tamis.parquet.old_calendar import beyond_old, first_new
 from tamis.types import UNITS_PER_SECOND, integer_range, is_text
 
 Range = tuple[Literal | None, Literal | None]
-"""No smaller than the first, no larger than the second; None: without such an end."""
+"""An inclusive lower and upper end; None for an open end."""
 
 _PROBES = 256
 
 _MOST_SEARCHES = 16
-"""So many items of a list are looked up by bisection; of more, only the smallest and the largest."""
+"""Up to this many items of a list are searched by bisection; of longer lists only the smallest and the largest."""
 
 
 def source_of(leaf: Expr) -> Column | None:
-    """The one column that a comparison, a list, or a test of a prefix is about."""
+    """Return the only column of a comparison, an IN list, a NULL test or a prefix test; None for other predicates."""
     match leaf:
         case Call("=" | "<" | "<=" | ">" | ">=" | "<=>" | "in", (value, *items)):
-            return _column_of(value) if all(isinstance(item, Literal) for item in items) else None
+            return _find_column(value) if all(isinstance(item, Literal) for item in items) else None
         case Call("is_null" | "is_not_null", (Column() as column,)):
             return column
         case Call("startswith" | "like", (Column() as column, Literal(), *_)):
@@ -43,7 +43,7 @@ def source_of(leaf: Expr) -> Column | None:
             return None
 
 
-def _column_of(value: Expr) -> Column | None:
+def _find_column(value: Expr) -> Column | None:
     while isinstance(value, Call):
         monotone = monotone_argument(value)
         if monotone is None or not monotone.keeps_order:
@@ -53,22 +53,22 @@ def _column_of(value: Expr) -> Column | None:
 
 
 def ranges_of(leaf: Expr, column: Column) -> list[Range] | None:
-    """The ranges of the column, if it may not have any value; a column without an order here has none.
+    """Return the ranges of the column; None where it may have any value, or where its type is not supported.
 
-    What a partition value was made of may be named by another calendar than the row: ends of long ago are moved out, as
-    `tamis.parquet.old_calendar` derives.
+    A partition value may have been derived in another calendar than that of the row: ends before the Gregorian calendar
+    are moved out, as `tamis.parquet.old_calendar` derives.
     """
-    found = _ranges_of(leaf, column)
+    found = _find_ranges(leaf, column)
     if found is None or column.type is None or not _may_be_old(column.type):
         return found
-    return [(_beyond_old(low, up=False), _beyond_old(high, up=True)) for low, high in found]
+    return [(_move_end(low, up=False), _move_end(high, up=True)) for low, high in found]
 
 
 def _may_be_old(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_date32(data_type) or (pa.types.is_timestamp(data_type) and data_type.tz is not None))
 
 
-def _beyond_old(end: Literal | None, *, up: bool) -> Literal | None:
+def _move_end(end: Literal | None, *, up: bool) -> Literal | None:
     if end is None or end.value >= first_new(end.type):
         return end
     counts = pa.array([end.value], pa.int32() if pa.types.is_date32(end.type) else pa.int64())
@@ -76,8 +76,8 @@ def _beyond_old(end: Literal | None, *, up: bool) -> Literal | None:
     return Literal(physical_value(moved[0]), end.type) if moved[0].is_valid else None
 
 
-def _ranges_of(leaf: Expr, column: Column) -> list[Range] | None:
-    if not (_is_counted(column.type) or is_text(column.type)):
+def _find_ranges(leaf: Expr, column: Column) -> list[Range] | None:
+    if not (_is_integral(column.type) or is_text(column.type)):
         return None
     match leaf:
         case Call("in", (value, *items)):
@@ -86,11 +86,13 @@ def _ranges_of(leaf: Expr, column: Column) -> list[Range] | None:
                 return [(item, item) for item in present]
             if len(present) > _MOST_SEARCHES:
                 ordered = sorted(present, key=lambda item: item.value)
-                return _both(_searched(">=", value, ordered[0], column), _searched("<=", value, ordered[-1], column))
-            found = [_compared("=", value, item, column) for item in present]
+                return _intersect_two(
+                    _search_range(">=", value, ordered[0], column), _search_range("<=", value, ordered[-1], column)
+                )
+            found = [_to_range("=", value, item, column) for item in present]
             return None if any(each is None for each in found) else [each for each in found if each is not None]
         case Call("=" | "<" | "<=" | ">" | ">=" | "<=>" as operator, (value, Literal() as item)) if not item.is_null:
-            one = _compared("=" if operator == "<=>" else operator, value, item, column)
+            one = _to_range("=" if operator == "<=>" else operator, value, item, column)
             return None if one is None else [one]
         case Call("like", (_, Literal(value=str() as pattern))):
             parsed = parse_like(pattern, DEFAULT_ESCAPE)
@@ -103,7 +105,7 @@ def _ranges_of(leaf: Expr, column: Column) -> list[Range] | None:
 
 
 def prefix_of(leaf: Expr) -> str | None:
-    """What every text starts with for which a test of a prefix is TRUE."""
+    """Return the prefix of all strings for which a prefix test is TRUE; None for other predicates."""
     match leaf:
         case Call("startswith", (Column(), Literal(value=str() as prefix))):
             return prefix
@@ -114,50 +116,50 @@ def prefix_of(leaf: Expr) -> str | None:
 
 
 def intersected(one: list[Range] | None, other: list[Range] | None) -> list[Range] | None:
-    """The ranges that are in both; of two long lists only the shorter, which is no less."""
+    """Return the intersection of two lists of ranges; of two long lists the shorter one, which contains it."""
     if one is None or other is None:
         return one if other is None else other
     if len(one) > 1 and len(other) > 1:
         return min(one, other, key=len)
-    pairs = [(_tighter(a[0], b[0], max), _tighter(a[1], b[1], min)) for a in one for b in other]
+    pairs = [(_choose_tighter(a[0], b[0], max), _choose_tighter(a[1], b[1], min)) for a in one for b in other]
     return [(low, high) for low, high in pairs if low is None or high is None or low.value <= high.value]
 
 
-def _tighter(one: Literal | None, other: Literal | None, choose: Callable[..., Any]) -> Literal | None:
+def _choose_tighter(one: Literal | None, other: Literal | None, choose: Callable[..., Any]) -> Literal | None:
     if one is None or other is None:
         return one if other is None else other
     chosen: Literal = choose(one, other, key=lambda literal: literal.value)
     return chosen
 
 
-def _both(one: Range | None, other: Range | None) -> list[Range] | None:
+def _intersect_two(one: Range | None, other: Range | None) -> list[Range] | None:
     return intersected(None if one is None else [one], None if other is None else [other])
 
 
-def _compared(operator: str, value: Expr, item: Literal, column: Column) -> Range | None:
+def _to_range(operator: str, value: Expr, item: Literal, column: Column) -> Range | None:
     if value != column:
-        return _searched(operator, value, item, column)
-    # Between two neighbours of a type that counts there is nothing.
-    step = 1 if _is_counted(column.type) else 0
+        return _search_range(operator, value, item, column)
+    # An integral type has no values between two neighbours.
+    step = 1 if _is_integral(column.type) else 0
     match operator:
         case "=":
             return item, item
         case "<":
-            return None, _moved(item, -step)
+            return None, _move(item, -step)
         case "<=":
             return None, item
         case ">":
-            return _moved(item, step), None
+            return _move(item, step), None
         case _:
             return item, None
 
 
-def _moved(item: Literal, step: int) -> Literal:
+def _move(item: Literal, step: int) -> Literal:
     return Literal(item.value + step, item.type) if step else item
 
 
-def _is_counted(data_type: pa.DataType | None) -> bool:
-    """Whether values are whole numbers inside: those themselves, dates and timestamps."""
+def _is_integral(data_type: pa.DataType | None) -> bool:
+    """Whether values are stored as integers: integers, dates and timestamps."""
     return data_type is not None and bool(
         pa.types.is_integer(data_type) or pa.types.is_date32(data_type) or pa.types.is_timestamp(data_type)
     )
@@ -166,19 +168,23 @@ def _is_counted(data_type: pa.DataType | None) -> bool:
 # --- Bisection --------------------------------------------------------------------------------------------------------
 
 
-def _searched(operator: str, value: Expr, item: Literal, column: Column) -> Range | None:
-    """The range of the column in which a function of it that keeps the order compares so; None where it fails."""
-    if not _is_counted(column.type) or not can_evaluate(value):
+def _search_range(operator: str, value: Expr, item: Literal, column: Column) -> Range | None:
+    """Search the range of the column in which a monotone function of it satisfies the comparison; None on an error."""
+    if not _is_integral(column.type) or not can_evaluate(value):
         return None
-    smallest, largest = _domain(column.type)
+    smallest, largest = _get_domain(column.type)
     try:
         lower = (
-            _first(">" if operator == ">" else ">=", value, item, column) if operator in ("=", ">", ">=") else smallest
+            _find_first(">" if operator == ">" else ">=", value, item, column)
+            if operator in ("=", ">", ">=")
+            else smallest
         )
-        after = _first(">=" if operator == "<" else ">", value, item, column) if operator in ("=", "<", "<=") else None
+        after = (
+            _find_first(">=" if operator == "<" else ">", value, item, column) if operator in ("=", "<", "<=") else None
+        )
     except EvaluationError:
         return None
-    # Beyond the domain the order still holds: what is not reached at its end is reached, if at all, after it.
+    # The function is monotone beyond the domain too: a value not reached at the end can only be reached after it.
     start = largest if lower is None else lower
     end = None if after is None else max(after - 1, smallest)
     return (
@@ -187,27 +193,28 @@ def _searched(operator: str, value: Expr, item: Literal, column: Column) -> Rang
     )
 
 
-def _first(operator: str, value: Expr, item: Literal, column: Column) -> int | None:
-    """The first value of the column, in its domain, from which on the function of it compares so with the item."""
+def _find_first(operator: str, value: Expr, item: Literal, column: Column) -> int | None:
+    """Return the first value of the column, in its domain, from which on the comparison holds; None if there is
+    none."""
     probe = Column(("probe",), type=column.type)
     compared = transform(Call(operator, (value, item)), lambda node: probe if node == column else node)
     is_reached = Evaluator(compared)
-    low, high = _domain(column.type)
+    low, high = _get_domain(column.type)
     while True:
-        # Its ends and what lies between them in equal steps: few rounds of many values cost less than many of one.
+        # Probes both ends and equal steps between them: few rounds of many values cost less than many rounds of one.
         steps = min(_PROBES, high - low)
         probes = [low + (high - low) * step // steps for step in range(steps + 1)] if steps else [low]
         counts = pa.array(probes, pa.int32() if pa.types.is_date32(column.type) else pa.int64())
         values = counts.cast(column.type) if pa.types.is_integer(column.type) else counts.view(column.type)
-        place = int(pc.index(is_reached(pa.record_batch({"probe": values})), True).as_py())
-        if place < 0:
+        position = int(pc.index(is_reached(pa.record_batch({"probe": values})), True).as_py())
+        if position < 0:
             return None
-        if place == 0 or probes[place] == probes[place - 1] + 1:
-            return probes[place]
-        low, high = probes[place - 1] + 1, probes[place]
+        if position == 0 or probes[position] == probes[position - 1] + 1:
+            return probes[position]
+        low, high = probes[position - 1] + 1, probes[position]
 
 
-def _domain(data_type: pa.DataType) -> tuple[int, int]:
+def _get_domain(data_type: pa.DataType) -> tuple[int, int]:
     if pa.types.is_integer(data_type):
         return integer_range(data_type)
     first, last = days_of(1, 1, 1), days_of(9999, 12, 31)

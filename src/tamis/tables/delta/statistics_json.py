@@ -1,18 +1,18 @@
-"""Statistics of files in JSON text: whole columns of it, into structs as checkpoints have them.
+"""File statistics in JSON: whole columns of strings, parsed to structs like those in checkpoints.
 
-The values buffer of a column of texts, JSON objects back to back, goes through Arrow's JSON reader as it is, with a
-schema of the wanted columns only; the rest is skipped over. It goes in pieces that end where a text ends, so that the
-reader has no ends to look for, which would be a fifth of its work. Texts that it does not take are tried again in
-halves, and the few that remain are read one by one: what is wrong with one text costs only the statistics of its file.
-Before all that, where texts are many, those that are laid out alike are read without a parser, in half of the time: see
+The values buffer of a string column, JSON objects back to back, goes to Arrow's JSON reader without a copy, with a
+schema of the wanted columns only; other fields are skipped. It goes in blocks that end where a string ends, so that the
+reader need not search for line ends, which would be a fifth of its work. Strings that the reader rejects are retried in
+halves, and the last few are parsed one by one: an invalid string loses only the statistics of its own file. Before all
+that, where there are many strings, those with the same layout are read without a parser, in half of the time: see
 `tamis.tables.delta.statistics_layout`.
 
-| column                 | read as                       | because                                                    |
-|------------------------|-------------------------------|------------------------------------------------------------|
-| whole numbers          | `int64`                       | statistics may be older than a wider type of the column    |
-| floats                 | the column's type             | the nearest value to the shortest text is the value itself |
-| decimals               | 76 digits, the column's scale | Arrow overflows silently where fewer digits are asked for  |
-| texts, dates and times | `string`                      | Arrow's reader knows too few forms of times                |
+| column                   | read as                       | because                                                   |
+|--------------------------|-------------------------------|-----------------------------------------------------------|
+| integers                 | `int64`                       | statistics may be older than a widening of the column     |
+| floats                   | the column's type             | the shortest decimal text parses to the value itself      |
+| decimals                 | 76 digits, the column's scale | Arrow overflows silently where fewer digits are asked for |
+| strings, dates and times | `string`                      | Arrow's reader supports too few formats of times          |
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ MIN_VALUES, MAX_VALUES, NULL_COUNT = "minValues", "maxValues", "nullCount"
 
 Path = tuple[str, ...]
 
-_PIECE = 4 << 20
-"""So many bytes of text are read at once."""
-_WORTH_COMPARING = 256
-"""From so many texts on their layouts are compared."""
-_LAYOUTS = 3
-"""In so many ways texts may be laid out before the rest goes to the parser."""
+_BLOCK_BYTES = 4 << 20
+"""The number of bytes of JSON that one block holds."""
+_MIN_STRINGS_TO_COMPARE = 256
+"""The layouts of strings are compared from this many strings on."""
+_MOST_LAYOUTS = 3
+"""The number of layouts to try before the remaining strings go to the parser."""
 _PATIENCE = 0.25
-"""So many seconds a thread reads alone: mostly the other processors have parts of the same log to read."""
+"""The seconds that one thread reads alone before others help: they usually have parts of the same log to read."""
 _ONE_BY_ONE = 16
-"""So few texts are read one by one rather than halved again."""
-_NOT_IN_JSON = ((':"NaN"', ":null"), (':"Infinity"', ":Infinity"), (':"-Infinity"', ":-Infinity"))
-"""Jackson quotes the numbers that JSON does not have. A colon and a quote cannot stand together inside a text, where
-quotes are escaped, so that these are whole values."""
+"""Up to this many strings are parsed one by one rather than halved again."""
+_QUOTED_NON_FINITE = ((':"NaN"', ":null"), (':"Infinity"', ":Infinity"), (':"-Infinity"', ":-Infinity"))
+"""Jackson quotes the numbers that JSON does not have. A colon cannot precede a quote within a string, where quotes are
+escaped, so these are whole values."""
 _DECIMAL_DIGITS = 76
 _EXACT = Context(prec=3 * _DECIMAL_DIGITS)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The columns whose statistics are asked for, by paths of physical names."""
+    """The columns whose statistics are requested, by physical path."""
 
     bounds: Mapping[Path, pa.DataType]
-    """Each with the type of the table, which has an order."""
+    """Columns with their types in the table, which are ordered."""
     null_counts: tuple[Path, ...]
 
     @cached_property
     def schema(self) -> pa.Schema:
-        bounds = {path: _carrier(data_type) for path, data_type in self.bounds.items()}
+        bounds = {path: _choose_json_type(data_type) for path, data_type in self.bounds.items()}
         parts = {
-            MIN_VALUES: _nested(bounds),
-            MAX_VALUES: _nested(bounds),
-            NULL_COUNT: _nested(dict.fromkeys(self.null_counts, types.LONG)),
+            MIN_VALUES: _nest(bounds),
+            MAX_VALUES: _nest(bounds),
+            NULL_COUNT: _nest(dict.fromkeys(self.null_counts, types.LONG)),
         }
         present = [(name, data_type) for name, data_type in parts.items() if data_type.num_fields]
         return pa.schema([(NUM_RECORDS, types.LONG), (TIGHT_BOUNDS, types.BOOLEAN), *present])
@@ -82,7 +82,7 @@ class Wanted:
         return any(pa.types.is_floating(data_type) for data_type in self.bounds.values())
 
 
-def _carrier(data_type: pa.DataType) -> pa.DataType:
+def _choose_json_type(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_integer(data_type):
         return types.LONG
     if pa.types.is_floating(data_type):
@@ -92,38 +92,38 @@ def _carrier(data_type: pa.DataType) -> pa.DataType:
     return types.STRING
 
 
-def _nested(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
+def _nest(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
     inner: dict[str, dict[Path, pa.DataType]] = {}
     for path, data_type in leaves.items():
         inner.setdefault(path[0], {})[path[1:]] = data_type
-    return pa.struct([(name, below[()] if () in below else _nested(below)) for name, below in inner.items()])
+    return pa.struct([(name, below[()] if () in below else _nest(below)) for name, below in inner.items()])
 
 
 def read_json(texts: pa.Array, wanted: Wanted) -> pa.StructArray:
-    """The statistics that texts hold, a struct each with the fields of `wanted`; null where a text holds none."""
+    """Parse strings to structs with the fields of `wanted`; null where a string is not valid."""
     texts = texts.cast(types.STRING) if not pa.types.is_string(texts.type) else texts
     if not texts.null_count:
-        return _read_pieces(texts, wanted)
+        return _read_blocks(texts, wanted)
     present = texts.is_valid()
-    found = _read_pieces(texts.filter(present), wanted)
+    found = _read_blocks(texts.filter(present), wanted)
     position = pc.subtract(pc.cumulative_sum(present.cast(pa.int64())), 1)
     return found.take(pc.if_else(present, position, pa.scalar(None, pa.int64())))
 
 
-def _read_pieces(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
-    count = max(1, len(texts) * _PIECE // max(1, _values(texts).size))
-    pieces = [texts.slice(start, count) for start in range(0, len(texts), count)]
-    found = run_in_threads(lambda piece: _read_piece(piece, wanted), pieces, os.cpu_count(), patience=_PATIENCE)
-    return pa.concat_arrays(found) if found else _unreadable(0, wanted)
+def _read_blocks(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
+    count = max(1, len(texts) * _BLOCK_BYTES // max(1, _get_values_buffer(texts).size))
+    blocks = [texts.slice(start, count) for start in range(0, len(texts), count)]
+    found = run_in_threads(lambda block: _read_block(block, wanted), blocks, os.cpu_count(), patience=_PATIENCE)
+    return pa.concat_arrays(found) if found else _make_nulls(0, wanted)
 
 
-def _read_piece(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
+def _read_block(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
     found: list[pa.StructArray] = []
     rows: list[npt.NDArray[np.int64]] = []
     left = np.arange(len(texts))
     rest = texts
-    for _ in range(_LAYOUTS):
-        alike = read_alike(rest, wanted.schema) if len(rest) >= _WORTH_COMPARING else None
+    for _ in range(_MOST_LAYOUTS):
+        alike = read_alike(rest, wanted.schema) if len(rest) >= _MIN_STRINGS_TO_COMPARE else None
         if alike is None:
             break
         values, is_alike = alike
@@ -140,27 +140,27 @@ def _read_piece(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
 
 
 def _read_all(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray:
-    found = _read_at_once(texts, wanted)
+    found = _read_with_arrow(texts, wanted)
     if found is None and wanted.has_floats:
         repaired = texts
-        for quoted, plain in _NOT_IN_JSON:
+        for quoted, plain in _QUOTED_NON_FINITE:
             repaired = pc.replace_substring(repaired, quoted, plain)
-        found = _read_at_once(repaired, wanted)
+        found = _read_with_arrow(repaired, wanted)
     if found is not None:
         return found
     if len(texts) <= _ONE_BY_ONE:
-        return _read_one_by_one(texts.to_pylist(), wanted) if _is_utf8(texts) else _unreadable(len(texts), wanted)
+        return _read_one_by_one(texts.to_pylist(), wanted) if _is_utf8(texts) else _make_nulls(len(texts), wanted)
     half = len(texts) // 2
     return pa.concat_arrays([_read_all(texts.slice(0, half), wanted), _read_all(texts.slice(half), wanted)])
 
 
-def _read_at_once(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray | None:
-    """The statistics of texts that are one JSON object each; None where one of them is something else."""
+def _read_with_arrow(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray | None:
+    """Parse strings that are one JSON object each; None where one of them is not."""
     objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
     if not pc.all(objects, min_count=0).as_py():
-        # Several objects in one text and none in another would shift the rows between.
+        # Several objects in one string and none in another would shift the rows between them.
         return None
-    values = _values(texts)
+    values = _get_values_buffer(texts)
     try:
         table = pa.json.read_json(
             pa.BufferReader(values),
@@ -177,7 +177,7 @@ def _read_at_once(texts: pa.StringArray, wanted: Wanted) -> pa.StructArray | Non
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
-def _values(texts: pa.StringArray) -> pa.Buffer:
+def _get_values_buffer(texts: pa.StringArray) -> pa.Buffer:
     _, offsets, values = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]]
     return values.slice(int(ends[0]), int(ends[1] - ends[0]))
@@ -191,7 +191,7 @@ def _is_utf8(texts: pa.StringArray) -> bool:
     return True
 
 
-def _unreadable(count: int, wanted: Wanted) -> pa.StructArray:
+def _make_nulls(count: int, wanted: Wanted) -> pa.StructArray:
     return pa.nulls(count, pa.struct(list(wanted.schema)))
 
 
@@ -205,60 +205,60 @@ def _read_one_by_one(texts: Sequence[str], wanted: Wanted) -> pa.StructArray:
 
 def _read_one(text: str, data_type: pa.StructType) -> dict[str, Any] | None:
     try:
-        root = json.loads(text, parse_float=Decimal, object_pairs_hook=_without_duplicates)
+        root = json.loads(text, parse_float=Decimal, object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError, InvalidOperation):
         return None
     if not isinstance(root, dict):
         return None
-    found = {field.name: _part(root.get(field.name), field.type, field.name) for field in data_type}
+    found = {field.name: _convert(root.get(field.name), field.type, field.name) for field in data_type}
     if root.get(TIGHT_BOUNDS) not in (None, True):
         found[TIGHT_BOUNDS] = False
     return found
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name twice in one object")
+        raise ValueError("a key occurs twice in one object")
     return found
 
 
-def _part(value: Any, data_type: pa.DataType, statistic: str) -> Any:
-    """A value as one of the type, or None where it is none."""
+def _convert(value: Any, data_type: pa.DataType, statistic: str) -> Any:
+    """Convert a JSON value to a type; None where it is not valid."""
     if not pa.types.is_struct(data_type):
-        return _READERS[data_type.id](value, data_type, statistic)
+        return _CONVERTERS[data_type.id](value, data_type, statistic)
     if not isinstance(value, dict):
         return None
-    return {field.name: _part(value.get(field.name), field.type, statistic) for field in data_type}
+    return {field.name: _convert(value.get(field.name), field.type, statistic) for field in data_type}
 
 
-def _boolean(value: Any, data_type: pa.DataType, statistic: str) -> bool | None:
+def _to_boolean(value: Any, data_type: pa.DataType, statistic: str) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _whole(value: Any, data_type: pa.DataType, statistic: str) -> int | None:
-    number = _number(value)
+def _to_integer(value: Any, data_type: pa.DataType, statistic: str) -> int | None:
+    number = _parse_number(value)
     smallest, largest = types.integer_range(data_type)
     if number is None or not smallest <= number <= largest or number != int(number):
         return None
     return int(number)
 
 
-def _float(value: Any, data_type: pa.DataType, statistic: str) -> float | None:
+def _to_float(value: Any, data_type: pa.DataType, statistic: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         return None
     try:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    # A number beyond the largest reads as infinite, which no value of the file needs to be.
+    # A number out of range parses as infinity, although no value of the file may be infinite.
     is_infinite = number in (math.inf, -math.inf)
-    says_so = isinstance(value, float) or (isinstance(value, str) and "inf" in value.lower())
-    return None if number != number or (is_infinite and not says_so) else number
+    is_explicit = isinstance(value, float) or (isinstance(value, str) and "inf" in value.lower())
+    return None if number != number or (is_infinite and not is_explicit) else number
 
 
-def _decimal(value: Any, data_type: pa.DataType, statistic: str) -> Decimal | None:
-    number = _number(value)
+def _to_decimal(value: Any, data_type: pa.DataType, statistic: str) -> Decimal | None:
+    number = _parse_number(value)
     if number is None:
         return None
     step = Decimal((0, (1,), -data_type.scale))
@@ -267,8 +267,8 @@ def _decimal(value: Any, data_type: pa.DataType, statistic: str) -> Decimal | No
     return rounded if len(rounded.as_tuple().digits) <= _DECIMAL_DIGITS else None
 
 
-def _number(value: Any) -> Decimal | None:
-    """The number that a value is or spells, unless it is far beyond what any column holds."""
+def _parse_number(value: Any) -> Decimal | None:
+    """Return a number, given as a number or a string; None where it is out of the range of any column."""
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         return None
     try:
@@ -279,21 +279,21 @@ def _number(value: Any) -> Decimal | None:
     return number if is_short or number == 0 else None
 
 
-def _text(value: Any, data_type: pa.DataType, statistic: str) -> str | None:
+def _to_string(value: Any, data_type: pa.DataType, statistic: str) -> str | None:
     if not isinstance(value, str):
         return None
     try:
         value.encode()
-    except UnicodeEncodeError:  # half a pair of surrogates is no character
+    except UnicodeEncodeError:  # half of a surrogate pair
         return None
     return value
 
 
-_READERS: dict[int, Callable[[Any, pa.DataType, str], Any]] = {
-    types.BOOLEAN.id: _boolean,
-    types.LONG.id: _whole,
-    pa.float32().id: _float,
-    types.DOUBLE.id: _float,
-    pa.decimal256(_DECIMAL_DIGITS, 0).id: _decimal,
-    types.STRING.id: _text,
+_CONVERTERS: dict[int, Callable[[Any, pa.DataType, str], Any]] = {
+    types.BOOLEAN.id: _to_boolean,
+    types.LONG.id: _to_integer,
+    pa.float32().id: _to_float,
+    types.DOUBLE.id: _to_float,
+    pa.decimal256(_DECIMAL_DIGITS, 0).id: _to_decimal,
+    types.STRING.id: _to_string,
 }

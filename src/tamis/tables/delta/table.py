@@ -1,4 +1,4 @@
-"""A Delta table at one version, as a scan sees it."""
+"""A Delta table at one version, as a source of a scan."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from tamis.tables.source import FileIndex, FileListing
 
 @dataclass(frozen=True)
 class DeltaTable:
-    """A Delta table at the version of a snapshot, which later commits do not change."""
+    """A Delta table at the version of a snapshot; later commits do not change it."""
 
     snapshot: Snapshot
     allow_outside: bool = False
-    """Whether files are read that the log places outside of the table's folder."""
+    """Whether to read files that are outside of the table's directory."""
     planning: Planning | None = None
-    """Where parts of a checkpoint are pruned; None: in this process."""
+    """The engine that prunes checkpoint parts; None: this process."""
     index: FileIndex | None = None
-    """What was noted of the files besides what the log tells."""
+    """An index with more statistics of the files than the log has."""
 
     @staticmethod
     def open(
@@ -90,24 +90,25 @@ class DeltaTable:
         if metadata.mapping_mode == "none":
             return None
         by_id = metadata.mapping_mode == "id"
-        return _field_names(metadata.schema_text, by_id, metadata.fields, metadata.partition_columns)
+        return _make_field_names(metadata.schema_text, by_id, metadata.fields, metadata.partition_columns)
 
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
-        """The files that may hold a matching row, by partition values and then by statistics."""
+        """Return the files that may hold a matching row, pruned by partition values and then by statistics."""
         request = Request.of(predicate, self.snapshot.metadata, levels, limit, with_rows)
         chosen = self._choose_files(request)
         if request.way == LIMIT and limit is not None and chosen.matched.all():
-            chosen = chosen.take(_enough(chosen, limit))
-        return self._listing(chosen, request, levels)
+            chosen = chosen.take(_choose_enough(chosen, limit))
+        return self._make_listing(chosen, request, levels)
 
     def list_described(self, predicate: Predicate, levels: Collection[str], columns: Sequence[Column]) -> FileListing:
-        """The files that may hold a matching row, with statistics of columns."""
+        """Return the files that may hold a matching row, with their statistics of `columns`."""
         request = Request.of(predicate, self.snapshot.metadata, levels, None, with_rows=True)
-        return self._listing(choose_files(self.snapshot, replace(request, described=tuple(columns))), request, levels)
+        chosen = choose_files(self.snapshot, replace(request, described=tuple(columns)))
+        return self._make_listing(chosen, request, levels)
 
-    def _listing(self, chosen: Chosen, request: Request, levels: Collection[str]) -> FileListing:
+    def _make_listing(self, chosen: Chosen, request: Request, levels: Collection[str]) -> FileListing:
         files = chosen.files
         metadata = self.snapshot.metadata
         mark = never_changes(f"{metadata.id} {metadata.created_time}")
@@ -120,7 +121,7 @@ class DeltaTable:
         unsized = int(pc.sum(pc.fill_null(pc.less_equal(sizes, 0), True)).as_py() or 0)
         if unsized:
             sizes = look_up_sizes(self.storage, one_array(paths), one_array(sizes))
-            notes.append(f"the log has no size of {counted(unsized, 'file')}: looked up")
+            notes.append(f"looked up the size of {counted(unsized, 'file')}, which the log does not have")
         listed = pa.table(
             {
                 "path": paths,
@@ -142,8 +143,8 @@ class DeltaTable:
     def _choose_files(self, request: Request) -> Chosen:
         engine = None
         if self.planning is not None:
-            pieces = unread_parts(self.snapshot, in_memory=self.planning.mode != SPARK)
-            engine = self.planning.engine_for(self.storage, len(pieces), sum(part.size for part in pieces))
+            parts = unread_parts(self.snapshot, in_memory=self.planning.mode != SPARK)
+            engine = self.planning.engine_for(self.storage, len(parts), sum(part.size for part in parts))
         if engine is None:
             return choose_files(self.snapshot, request)
         return choose_files_in(engine, self.snapshot, request, self.name)
@@ -151,7 +152,7 @@ class DeltaTable:
     def deleted_rows(
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
-        """The rows that deletion vectors delete. Those of one file of vectors are read together."""
+        """Return the deleted rows of the files with deletion vectors, by position in `files`."""
         has_vector = np.flatnonzero(np.asarray(pc.is_valid(files["deletion_vector"])))
         if not len(has_vector):
             return {}
@@ -168,7 +169,7 @@ class DeltaTable:
 
     def at(self, version: str | None = None, timestamp: datetime | str | None = None) -> DeltaTable:
         if version is not None and not version.isdecimal():
-            raise InvalidArgument(f"a version of a Delta table is a number, not {version!r}")
+            raise InvalidArgument(f"the version of a Delta table is a number, not {version!r}")
         wanted = None if version is None else int(version)
         return replace(self, snapshot=Snapshot.load(self.storage, wanted, timestamp))
 
@@ -179,8 +180,8 @@ class DeltaTable:
         return (mine.segment, mine.metadata) == (theirs.segment, theirs.metadata)
 
 
-def _enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:
-    """The files that together hold so many rows, those of which the number of rows is known first."""
+def _choose_enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:
+    """Return the files that together hold `limit` rows, those with known row counts first."""
     rows = chosen.files["logical_rows"].combine_chunks()
     is_known = np.asarray(rows.is_valid())
     known = np.flatnonzero(is_known)
@@ -191,29 +192,32 @@ def _enough(chosen: Chosen, limit: int) -> npt.NDArray[np.int64]:
 
 
 @lru_cache(maxsize=64)
-def _field_names(
+def _make_field_names(
     schema_text: str, by_id: bool, fields: tuple[DeltaField, ...], partition_columns: tuple[str, ...]
 ) -> FieldNames:
-    """The same object for the same schema, so that what is worked out of files with it is found again."""
-    return FieldNames(_names(fields, by_id, of_log=partition_columns), by_id)
+    """Return the field names of a schema: the same object for the same schema, so that caches keyed by it hit."""
+    return FieldNames(_map_fields(fields, by_id, from_log=partition_columns), by_id)
 
 
-def _names(fields: Sequence[DeltaField], by_id: bool, of_log: Collection[str] = ()) -> dict[Hashable, FieldName]:
-    """`of_log` are fields that no file is asked for, and that may be in it in any way."""
+def _map_fields(fields: Sequence[DeltaField], by_id: bool, from_log: Collection[str] = ()) -> dict[Hashable, FieldName]:
+    """Return the names of fields by key. Fields in `from_log` are never read from files, which may have anything under
+    their names."""
     return {
-        _key(each, by_id): FieldName(
-            each.name, _inner(each, by_id), called=each.physical_name if by_id and each.name not in of_log else None
+        _get_key(each, by_id): FieldName(
+            each.name,
+            _map_children(each, by_id),
+            called=each.physical_name if by_id and each.name not in from_log else None,
         )
         for each in fields
     }
 
 
-def _inner(field: DeltaField, by_id: bool) -> dict[Hashable, FieldName]:
+def _map_children(field: DeltaField, by_id: bool) -> dict[Hashable, FieldName]:
     if field.kind == "struct":
-        return _names(field.children, by_id)
-    # The parts of lists and maps have no names of their own: `element`, `key`, `value`.
-    return {each.name: FieldName(each.name, _inner(each, by_id)) for each in field.children}
+        return _map_fields(field.children, by_id)
+    # The parts of lists and maps have fixed names: `element`, `key`, `value`.
+    return {each.name: FieldName(each.name, _map_children(each, by_id)) for each in field.children}
 
 
-def _key(field: DeltaField, by_id: bool) -> Hashable:
+def _get_key(field: DeltaField, by_id: bool) -> Hashable:
     return field.field_id if by_id else field.physical_name

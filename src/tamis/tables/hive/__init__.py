@@ -1,1 +1,1 @@
-"""Hive-style tables: directories named `column=value` with Parquet files in them; a folder or a file alone, too."""
+"""Hive-style tables: directories named `column=value` with Parquet files, a flat directory, or a single file."""

@@ -1,4 +1,4 @@
-"""Learn the partition columns of a table, and their types, from as few listings as will do."""
+"""Discovery of a table's partition columns and their types, with as few listings as possible."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tamis.tables.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Direc
 from tamis.types import type_from_name
 
 INFERENCE_LISTINGS = 64
-"""How many directories discovery lists, about: a level with more of them is sampled evenly, and the sample decides."""
+"""The approximate number of directories that discovery lists: a level with more of them is sampled evenly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The way from the root to the first leaf: its directories, the root included, and one column less than those.
+    """The path from the root to the first leaf: its directories, starting with the root, and one column fewer.
 
-    `sample` is the first data file of the leaf; None where the table has no file at all.
+    `sample` is the first data file of the leaf; None where the table has no files.
     """
 
     columns: tuple[str, ...]
@@ -31,7 +31,7 @@ class Branch:
     sample: FileEntry | None = None
 
     def step(self, column: str, path: str) -> Branch:
-        """One directory further down. Names that differ only by case would be one column for a query."""
+        """Return the branch one directory further down. Column names must differ by more than case."""
         for known, directory in zip(self.columns, self.directories[1:], strict=True):
             if known.lower() == column.lower():
                 raise PartitionLayoutError(
@@ -42,23 +42,23 @@ class Branch:
 
 
 def find_branch(tree: DirectoryTree) -> Branch:
-    """The first branch, by name, that ends in a data file.
+    """Return the first branch, by name, that ends in a data file.
 
-    Empty directories are passed over, one by one at first; where that takes many listings, whole levels are
-    listed at once. A table without any file has the columns of its deepest branch.
+    Empty directories are skipped, one by one at first; where that takes many listings, whole levels are listed
+    together. A table without files has the columns of its deepest branch.
     """
     root = Branch((), (tree.storage.root,))
     waiting = [(root, root.directories[0])]
     deepest = root
     while waiting and tree.listed < INFERENCE_LISTINGS:
         branch, path = waiting.pop()
-        found, below = _look_into(tree, [(branch, path)])
+        found, below = _search_directories(tree, [(branch, path)])
         if found is not None:
             return found
         deepest = max(deepest, branch, key=lambda candidate: len(candidate.columns))
         waiting.extend(reversed(below))
     while waiting:
-        found, below = _look_into(tree, waiting)
+        found, below = _search_directories(tree, waiting)
         if found is not None:
             return found
         deepest = max(deepest, *(branch for branch, _ in waiting), key=lambda candidate: len(candidate.columns))
@@ -66,15 +66,17 @@ def find_branch(tree: DirectoryTree) -> Branch:
     return deepest
 
 
-def _look_into(tree: DirectoryTree, places: list[tuple[Branch, str]]) -> tuple[Branch | None, list[tuple[Branch, str]]]:
-    """The branch of the first data file in the given directories, else the directories below them.
+def _search_directories(
+    tree: DirectoryTree, positions: list[tuple[Branch, str]]
+) -> tuple[Branch | None, list[tuple[Branch, str]]]:
+    """Return the branch of the first data file in the given directories, else the directories below them.
 
-    A place is a branch and the directory where the search stands: the end of the branch, or a plain directory below.
+    A position is a branch and the directory of the search: the end of the branch, or a plain directory below it.
     """
-    children = tree.children([path for _, path in places])
+    children = tree.children([path for _, path in positions])
     files, partitions = children.files, children.partitions
     if files.num_rows:
-        branch, path = places[files["parent"][0].as_py()]
+        branch, path = positions[files["parent"][0].as_py()]
         beside = partitions.filter(pc.equal(partitions["parent"], files["parent"][0]))
         if beside.num_rows:
             raise tree.conflict(FILES_BESIDE_PARTITIONS, files["path"][0].as_py(), beside["path"][0].as_py())
@@ -84,13 +86,13 @@ def _look_into(tree: DirectoryTree, places: list[tuple[Branch, str]]) -> tuple[B
     for column, path, parent in zip(
         *(partitions[name].to_pylist() for name in ("column", "path", "parent")), strict=True
     ):
-        branch, above = places[parent]
+        branch, above = positions[parent]
         if above != branch.directories[-1]:
             raise tree.conflict(FILES_BESIDE_PARTITIONS, above, path)
         below.append((branch.step(column, path), path))
     for path, parent in zip(*(children.plain[name].to_pylist() for name in ("path", "parent")), strict=True):
-        branch, _ = places[parent]
-        # The root of a partitioned table has no plain directories with data; those of a leaf belong to it.
+        branch, _ = positions[parent]
+        # The root of a partitioned table has no plain directories with data; plain directories of a leaf belong to it.
         if branch.columns:
             if path.count("/") - branch.directories[-1].count("/") > DEEPEST_PLAIN:
                 raise tree.too_deep(path)
@@ -99,7 +101,7 @@ def _look_into(tree: DirectoryTree, places: list[tuple[Branch, str]]) -> tuple[B
 
 
 def check_partitioning(partitioning: object) -> Mapping[str, str | pa.DataType]:
-    """The declared types, of which there may be none; an error where they are no mapping of names to types."""
+    """Return the declared types, which may be empty; raise InvalidArgument unless they map names to types."""
     if partitioning is None:
         return {}
     if not isinstance(partitioning, Mapping):
@@ -108,7 +110,7 @@ def check_partitioning(partitioning: object) -> Mapping[str, str | pa.DataType]:
         )
     for name, given in partitioning.items():
         if not isinstance(name, str):
-            raise InvalidArgument(f"partitioning has the column {name!r}: a name is a text, as in {{'day': 'date'}}")
+            raise InvalidArgument(f"partitioning has the column {name!r}: a name is a string, as in {{'day': 'date'}}")
         if not isinstance(given, str | pa.DataType):
             raise InvalidArgument(
                 f"partitioning has the type {given!r} for {name!r}: give its name, as in {{{name!r}: 'int'}}, or an "
@@ -120,13 +122,13 @@ def check_partitioning(partitioning: object) -> Mapping[str, str | pa.DataType]:
 def declared_types(
     columns: tuple[str, ...], partitioning: Mapping[str, str | pa.DataType] | None
 ) -> dict[str, pa.DataType]:
-    """The types that the user declared, by the names that the directories have."""
+    """Return the types that the user declared, by the column names of the directories."""
     declared: dict[str, pa.DataType] = {}
     for name, given in check_partitioning(partitioning).items():
         matches = [column for column in columns if column.lower() == name.lower()]
         if not matches:
             known = f"Partition columns: {', '.join(columns)}" if columns else "The table has no partition columns"
-            raise InvalidArgument(f"partitioning declares {name!r}, which is no partition column. {known}")
+            raise InvalidArgument(f"partitioning declares {name!r}, which is not a partition column. {known}")
         data_type = type_from_name(given) if isinstance(given, str) else given
         check_declared(name, data_type)
         declared[matches[0]] = data_type
@@ -135,14 +137,14 @@ def declared_types(
 
 @dataclass(frozen=True)
 class PartitionTypes:
-    """The partition columns of a table with their types, and what these were inferred from."""
+    """The partition columns of a table with their types, and the strings that these were inferred from."""
 
     schema: pa.Schema
     seen: Mapping[str, pa.StringArray]
-    """The texts from which the type of a column was inferred; declared columns have none."""
+    """The strings from which the type of a column was inferred, without declared columns."""
 
     def fitted_to(self, stored: pa.Schema) -> PartitionTypes:
-        """The same, with the types that files store columns in where all the texts can have them."""
+        """Return the same columns with the types of files that store them, where all strings are valid for these."""
         by_name = {field.name.lower(): field.type for field in stored}
         types = {field.name: field.type for field in self.schema}
         for column, raw in self.seen.items():
@@ -154,20 +156,20 @@ class PartitionTypes:
 
     @property
     def note(self) -> str | None:
-        """What a report says of columns whose texts begin with zeros that their numbers do not have."""
+        """A note for the report on columns whose strings have leading zeros that their numbers lose."""
         columns = [name for name, raw in self.seen.items() if loses_zeros(raw, self.schema.field(name).type)]
         if not columns:
             return None
         names = " and ".join(f"'{name}'" for name in columns)
         declared = ", ".join(f'"{name}": "string"' for name in columns)
         return (
-            f"directories of {names} have leading zeros, which their numbers lose: declare text to keep them, with "
+            f"directories of {names} have leading zeros, which their numbers lose: declare strings to keep them, with "
             f"partitioning={{{declared}}} or --partitioning {columns[0]}=string"
         )
 
 
 def infer_types(tree: DirectoryTree, branch: Branch, declared: Mapping[str, pa.DataType]) -> PartitionTypes:
-    """The partition columns with their types: declared, or inferred from the names of directories."""
+    """Return the partition columns with their types: declared, or inferred from directory names."""
     undeclared = [level for level, column in enumerate(branch.columns) if column not in declared]
     inferred: dict[str, pa.DataType] = {}
     seen: dict[str, pa.StringArray] = {}
@@ -186,7 +188,7 @@ def infer_types(tree: DirectoryTree, branch: Branch, declared: Mapping[str, pa.D
 
 
 def _sample(tree: DirectoryTree, paths: list[str], budget: int) -> list[str]:
-    """As many directories as the budget allows to list, evenly spread, and those that cost nothing any more."""
+    """Return evenly spread directories within the budget of listings, and those that are listed already."""
     unlisted = [path for path in paths if not tree.is_listed(path)]
     if len(unlisted) <= budget:
         return paths

@@ -1,4 +1,4 @@
-"""Is it a Hive-style table at all? Reading the files of a Delta or an Iceberg table would bring back deleted rows."""
+"""Detection of table formats: reading a Delta or Iceberg table as plain files would return deleted rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SMALL = 16 * 1024 * 1024
 
 
 def looks_like(storage: Storage) -> TableFormat:
-    """The format that the names in a directory tell; `hive` where they tell nothing."""
+    """Return the format of a directory, judged by the names in it; `hive` where they indicate no other."""
     root = list_directory(storage, storage.root)
     if _has(root.directory_paths, _DELTA_LOG):
         return "delta"
@@ -31,15 +31,15 @@ def looks_like(storage: Storage) -> TableFormat:
 
 
 def is_delta(storage: Storage) -> bool:
-    """Whether there is a Delta table at a place: its log is looked up, and nothing else."""
+    """Whether there is a Delta table at a location; only its log directory is looked up."""
     if storage.root.endswith(".parquet"):
-        # A single file, most likely; a folder of that name costs a listing more.
+        # Most likely a single file; a directory of that name costs one more listing.
         return False
     return has_directory(storage, f"{storage.root.rstrip('/')}/{_DELTA_LOG}")
 
 
 def is_iceberg(storage: Storage) -> bool:
-    """Whether there is an Iceberg table at a place: a folder of metadata files."""
+    """Whether there is an Iceberg table at a location: a directory with metadata files."""
     if storage.root.endswith(".parquet"):
         return False
     if re.search(r"(^|[/.])metadata\.json(\.gz)?$", storage.root) is not None:
@@ -49,7 +49,7 @@ def is_iceberg(storage: Storage) -> bool:
 
 
 def table_inside(storage: Storage, folder: str) -> str | None:
-    """What a folder is, where it is a table with a log: somebody may have named the folder around it."""
+    """Return the format of a directory that is a Delta or Iceberg table itself: the user may have given its parent."""
     found = list_directory(storage, folder).directory_paths
     if _has(found, _DELTA_LOG):
         return "a Delta table"
@@ -58,26 +58,26 @@ def table_inside(storage: Storage, folder: str) -> str | None:
 
 
 def refuse_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:
-    """An error that names the format where the root is one of another format.
+    """Raise an error that names the format where the root is a Delta or Iceberg table.
 
-    An Iceberg table has no data in its root, so that only a folder without any costs the second listing.
+    An Iceberg table has no data files in its root, so only a directory without any costs the second listing.
     """
     if _has(root.directory_paths, _DELTA_LOG):
         raise UnsupportedFeature(
-            f"'{storage.uri}' is a Delta table (it has {_DELTA_LOG}), whose files alone are not its rows: open it "
+            f"'{storage.uri}' is a Delta table (it has {_DELTA_LOG}), whose files may hold deleted rows: open it "
             "without format=, or with format='delta'"
         )
     if not has_data and _has_iceberg_metadata(storage, root):
         raise UnsupportedFeature(
             f"'{storage.uri}' is an Iceberg table (it has {_ICEBERG_METADATA}/*.metadata.json), "
-            "whose files alone are not its rows: open it without format=, or with format='iceberg'"
+            "whose files may hold deleted rows: open it without format=, or with format='iceberg'"
         )
 
 
 def refuse_inside_of_a_table(storage: Storage) -> None:
-    """An error where a folder lies inside of a table with a log: it has files of all versions, and deleted rows.
+    """Raise an error where a directory is inside a Delta or Iceberg table: its files may hold deleted rows.
 
-    To look into every folder above costs a request each where the storage is remote, so there nobody does.
+    Only local directories are checked: on remote storage every parent directory would cost a request.
     """
     if not storage.is_local or not Path(storage.root).is_dir():
         return
@@ -86,8 +86,8 @@ def refuse_inside_of_a_table(storage: Storage) -> None:
         if is_delta_table or next((folder / _ICEBERG_METADATA).glob("*.metadata.json*"), None) is not None:
             kind = "Delta" if is_delta_table else "Iceberg"
             raise UnsupportedFeature(
-                f"'{storage.uri}' lies inside of the {kind} table '{folder}', whose files alone are not its rows: open "
-                "the table and filter it, or say format='hive' for the files as they are"
+                f"'{storage.uri}' is inside the {kind} table '{folder}', whose files may hold deleted rows: open the "
+                "table and filter it, or pass format='hive' to read all files"
             )
 
 
@@ -106,11 +106,11 @@ def _has_metadata_file(storage: Storage, folder: str) -> bool:
     if pc.any(pc.match_substring_regex(files, r"\.metadata\.json(\.gz)?$"), min_count=0).as_py():
         return True
     plain = files.filter(pc.match_substring_regex(files, r"/metadata\.json(\.gz)?$")).to_pylist()
-    return any(_is_of_iceberg(storage, path) for path in plain)
+    return any(_is_iceberg_metadata(storage, path) for path in plain)
 
 
-def _is_of_iceberg(storage: Storage, path: str) -> bool:
-    """Whether a file of a name that others use as well is metadata of Iceberg."""
+def _is_iceberg_metadata(storage: Storage, path: str) -> bool:
+    """Whether a file with the common name metadata.json is Iceberg metadata."""
     with RangedFile(storage, path) as file:
         content = bytes(file.read([(0, min(file.size, _SMALL))])[0])
     if content.startswith(b"\x1f\x8b"):

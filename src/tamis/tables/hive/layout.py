@@ -1,13 +1,13 @@
-"""A Hive-style table as its directories tell it: partition columns, their types, and the files below.
+"""The directory layout of a Hive-style table: partition columns, their types, and the data files.
 
-Directories are listed level by level, and what a filter rejects at one level is never listed at the next:
+Directories are listed level by level, and a directory that a filter rejects is never listed:
 
     region=eu ── day=2024-03-03 ── part-0.parquet      keep(region) once for all regions,
     region=us    day=2024-03-04    part-1.parquet      keep(region, day) once for all days of the kept regions
 
-The layout is the one that Spark reads, and what Spark refuses is refused here, naming both paths: different columns
-at one level, files beside partition directories, leaves at different depths. Only what is listed can be checked.
-Where a leaf holds plain directories their files belong to it, at any depth.
+The layout is the one that Spark reads. Layouts that Spark rejects are errors that name both paths: different columns at
+one level, files beside partition directories, leaves at different depths. Only listed directories are checked. Files in
+plain directories below a leaf belong to the leaf, at any depth.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from tamis.tables.planning import Planning
 logger = logging.getLogger("tamis")
 
 Keep = Callable[[pa.Table], pa.BooleanArray]
-"""Which directories to keep: a table of partition columns, a row a directory, to a boolean each; null keeps."""
+"""A function from partition columns, one row per directory, to a mask of the directories to keep; null keeps."""
 
 _NAME_IN_CATALOG = re.compile(r"(?:^|/)\w+(?:\.\w+)+(?<!\.parquet)$")
 
 FILE_COLUMNS = ("path", "size", "modified_ns")
-"""The first columns of `HiveLayout.files`; partition columns follow, and may have these very names."""
+"""The first columns of `HiveLayout.files`; partition columns follow, and may have the same names."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelCount:
-    """Directories of one level: those that were found below the kept ones above, and those that were kept."""
+    """The directories of one level: the number found below kept parents, and the number kept."""
 
     column: str
     total: int
@@ -54,10 +54,10 @@ class LevelCount:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectories:
-    """The leaf directories that were kept, a row each in `paths`, `values` and `raw`.
+    """The leaf directories that were kept, one row each in `paths`, `values` and `raw`.
 
-    `values` has the partition columns with their types, `raw` their texts. Without partitions there is one path
-    and no column. A column with a text that its type cannot represent is not in `values`, but in `unreadable`.
+    `values` has the typed partition columns, `raw` their strings. Without partitions there is one path and no column. A
+    column with a string that is invalid for its type is not in `values`, but in `unreadable`.
     """
 
     paths: pa.StringArray
@@ -72,7 +72,7 @@ class PartitionDirectories:
 
 
 class HiveLayout:
-    """The directories of one table at one moment; made with `discover`."""
+    """The directories of one table when they were first listed; made with `discover`."""
 
     def __init__(
         self,
@@ -95,20 +95,20 @@ class HiveLayout:
         partitioning: Mapping[str, str | pa.DataType] | None = None,
         planning: Planning | None = None,
     ) -> HiveLayout:
-        """Learn the partition columns from the first branch with a file, and their types from further names.
+        """Find the partition columns from the first branch with a file, and their types from more directory names.
 
-        With every type declared only that branch is listed. Types that are not declared are inferred from all
-        names of their level if these take few listings (`discovery.INFERENCE_LISTINGS`), else from a sample of them.
+        Where every type is declared, only that branch is listed. Other types are inferred from all names of their level
+        if these take few listings (`discovery.INFERENCE_LISTINGS`), else from a sample of them.
         """
         tree = DirectoryTree(storage, planning)
         if not storage.is_local and storage.root.endswith(NAMES_OF_FILES):
-            # A remote listing takes a round trip. A directory may have such a name too, and an empty object beside it.
+            # Saves a remote listing. A directory may have such a name too, with an empty object beside it.
             file = find_file(storage, storage.root)
             if file is not None and file.size:
-                return cls._of_single_file(tree, partitioning, file)
-        root = _children_of_root(tree)
+                return cls._from_single_file(tree, partitioning, file)
+        root = _list_root(tree)
         if root is None:
-            return cls._of_single_file(tree, partitioning, find_file(storage, storage.root))
+            return cls._from_single_file(tree, partitioning, find_file(storage, storage.root))
         refuse_other_formats(storage, tree.listings([storage.root])[0], has_data=bool(root.files.num_rows))
         if not root.partitions.num_rows:
             _check_flat(storage, root)
@@ -117,7 +117,7 @@ class HiveLayout:
         return cls(tree, infer_types(tree, branch, declared), branch)
 
     @classmethod
-    def _of_single_file(
+    def _from_single_file(
         cls, tree: DirectoryTree, partitioning: Mapping[str, str | pa.DataType] | None, file: FileEntry | None
     ) -> HiveLayout:
         storage = tree.storage
@@ -129,7 +129,7 @@ class HiveLayout:
         return cls(tree, PartitionTypes(pa.schema([]), {}), Branch((), (storage.root,), file), file)
 
     def fitted_to(self, stored: pa.Schema) -> HiveLayout:
-        """The layout with the types in which files store partition columns, where they do: see `partition_types`."""
+        """Return the layout with the types of files that also store partition columns: see `partition_types`."""
         return HiveLayout(self._tree, self.partition_types.fitted_to(stored), self._branch, self._single_file)
 
     @property
@@ -147,21 +147,21 @@ class HiveLayout:
 
     @property
     def note(self) -> str | None:
-        """What a report says of directories that a folder of files has beside them."""
+        """A note for the report on directories that are ignored in a flat directory of files."""
         if self._single_file is not None or self._branch.columns:
             return None
         plain = self._tree.children([self.storage.root]).plain["path"]
         if not len(plain):
             return None
         first = self.storage.place(plain[0].as_py())
-        return f"{len(plain):,} of the folder's directories not read, such as '{first}': open it by itself"
+        return f"not read: {len(plain):,} of its subdirectories, such as '{first}'; open it as a table of its own"
 
     def directories(self, keep: Keep | None = None, *, keep_raw: Keep | None = None) -> PartitionDirectories:
-        """The leaf directories that `keep` (of typed values) and `keep_raw` (of texts) let pass at every level.
+        """Return the leaf directories that `keep` (typed values) and `keep_raw` (strings) keep at every level.
 
-        Each is called once a level with the columns known so far, those of upper levels included, so it must
-        keep what a column that is not there yet might still decide. It is not called without partitions. A column
-        whose texts do not all parse is never among the typed values.
+        Each is called once per level with the columns of that level and those above, so it must keep a directory that a
+        column of a lower level may decide. It is not called without partitions. A column with a string that does not
+        parse is never among the typed values.
         """
         paths = pa.array([self.storage.root], pa.string())
         raw: dict[str, pa.Array] = {}
@@ -169,7 +169,7 @@ class HiveLayout:
         unreadable: dict[str, PartitionLayoutError] = {}
         levels: list[LevelCount] = []
         for level, column in enumerate(self.partition_schema):
-            found = self._partitions_below(paths, level)
+            found = self._list_partitions(paths, level)
             parent, text = (found[name].combine_chunks() for name in ("parent", "value"))
             if not types.is_text(column.type):
                 text = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
@@ -180,17 +180,17 @@ class HiveLayout:
             except PartitionLayoutError as error:
                 unreadable[column.name] = error
             paths = found["path"].combine_chunks()
-            mask = _kept(keep, values, keep_raw, raw, len(paths))
+            mask = _compute_mask(keep, values, keep_raw, raw, len(paths))
             total = len(paths)
             if mask is not None:
                 paths = paths.filter(mask)
                 raw = {name: each.filter(mask) for name, each in raw.items()}
                 values = {name: each.filter(mask) for name, each in values.items()}
             levels.append(LevelCount(column.name, total, len(paths)))
-        return PartitionDirectories(paths, _table(values), _table(raw), tuple(levels), unreadable)
+        return PartitionDirectories(paths, _make_table(values), _make_table(raw), tuple(levels), unreadable)
 
     def files(self, directories: PartitionDirectories) -> pa.Table:
-        """The data files of leaf directories, ordered by path: `FILE_COLUMNS`, then the typed partition columns."""
+        """Return the data files of leaf directories, ordered by path: `FILE_COLUMNS`, then typed partition columns."""
         if self._single_file is not None:
             return self._single_file_table
         files = leaf_files(self._tree, directories.paths, descend=bool(self.partition_schema.names))
@@ -201,8 +201,8 @@ class HiveLayout:
         ]
         return pa.table(columns, names=[*FILE_COLUMNS, *directories.values.column_names])
 
-    def _partitions_below(self, paths: pa.StringArray, level: int) -> pa.Table:
-        """The partition directories of one level, checked against what the first branch taught."""
+    def _list_partitions(self, paths: pa.StringArray, level: int) -> pa.Table:
+        """Return the partition directories of one level, after checking their columns against the first branch."""
         parents = paths.to_pylist()
         children = self._tree.children(parents)
         expected = self._branch.directories[level + 1]
@@ -212,7 +212,7 @@ class HiveLayout:
             below = self._tree.children(children.plain["path"].to_pylist())
             if not below.is_empty:
                 raise self._tree.conflict(
-                    "a directory that is not column=value lies beside partition directories",
+                    "a directory that is not named column=value is beside partition directories",
                     children.plain["path"][0].as_py(),
                     expected,
                 )
@@ -225,19 +225,20 @@ class HiveLayout:
 
 
 def nothing_at(storage: Storage) -> TableNotFound:
-    """The error for a place without a table."""
+    """Return the error for a location without a table."""
     plain = re.match(r"[^*?\[]*(?=[*?\[])", storage.uri)
     if plain is not None:
         folder = plain[0].rpartition("/")[0]
         return TableNotFound(
-            f"nothing at '{storage.uri}': patterns are not taken. Give the folder '{folder}', whose files are all read"
+            f"nothing at '{storage.uri}': patterns are not supported. Give the directory '{folder}', whose files are "
+            "all read"
         )
-    in_catalog = ", or catalog= for a table of a catalog" if _NAME_IN_CATALOG.search(storage.uri) else ""
-    return TableNotFound(f"nothing at '{storage.uri}': give the folder of a table, or a Parquet file{in_catalog}")
+    in_catalog = ", or catalog= for a table in a catalog" if _NAME_IN_CATALOG.search(storage.uri) else ""
+    return TableNotFound(f"nothing at '{storage.uri}': give the directory of a table, or a Parquet file{in_catalog}")
 
 
 def file_table(files: Sequence[FileEntry]) -> pa.Table:
-    """Files as a table of `FILE_COLUMNS`."""
+    """Return files as a table of `FILE_COLUMNS`."""
     return pa.table(
         {
             "path": pa.array([file.path for file in files], pa.string()),
@@ -248,7 +249,7 @@ def file_table(files: Sequence[FileEntry]) -> pa.Table:
 
 
 def leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> pa.Table:
-    """The data files in leaf directories, and if `descend` in the plain directories below them.
+    """Return the data files in leaf directories and, if `descend`, in the plain directories below them.
 
     The column `parent` is the position of the leaf in `paths`.
     """
@@ -259,11 +260,11 @@ def leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> 
         if descend and children.partitions.num_rows:
             deeper = children.partitions.slice(0, 1)
             raise tree.conflict(
-                "leaf directories lie at different depths",
+                "leaf directories are at different depths",
                 deeper["path"][0].as_py(),
                 paths[deeper["parent"][0].as_py()].as_py(),
             )
-        found.append(_with_parent(children.files, leaves))
+        found.append(_set_parent(children.files, leaves))
         if not descend or not children.plain.num_rows:
             return pa.concat_tables(found)
         leaves = leaves.take(children.plain["parent"].combine_chunks())
@@ -271,32 +272,32 @@ def leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> 
     raise tree.too_deep(paths[0].as_py())
 
 
-def _with_parent(files: pa.Table, leaves: pa.Int64Array) -> pa.Table:
+def _set_parent(files: pa.Table, leaves: pa.Int64Array) -> pa.Table:
     position = files.schema.get_field_index("parent")
     return files.set_column(position, "parent", leaves.take(files["parent"].combine_chunks()))
 
 
-def _kept(
+def _compute_mask(
     keep: Keep | None, values: Mapping[str, pa.Array], keep_raw: Keep | None, raw: Mapping[str, pa.Array], count: int
 ) -> pa.BooleanArray | None:
-    asked = [(keep_raw, raw)]
+    calls = [(keep_raw, raw)]
     if values:
-        asked = [(keep, values), *asked]
-    masks = [ask(_table(columns)) for ask, columns in asked if ask is not None]
+        calls = [(keep, values), *calls]
+    masks = [function(_make_table(columns)) for function, columns in calls if function is not None]
     if not masks:
         return None
     for mask in masks:
         if len(mask) != count:
-            raise InvalidArgument(f"keep() gave {len(mask)} booleans for {count} directories")
+            raise InvalidArgument(f"keep() returned {len(mask)} booleans, expected {count}: one for each directory")
     filled = [pc.fill_null(mask, True) for mask in masks]
     return filled[0] if len(filled) == 1 else pc.and_(*filled)
 
 
-def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
+def _make_table(columns: Mapping[str, pa.Array]) -> pa.Table:
     return pa.table(list(columns.values()), names=list(columns))
 
 
-def _children_of_root(tree: DirectoryTree) -> Children | None:
+def _list_root(tree: DirectoryTree) -> Children | None:
     try:
         return tree.children([tree.storage.root])
     except TableNotFound:
@@ -313,11 +314,11 @@ def _check_flat(storage: Storage, root: Children) -> None:
             what = f"is {table}: open that" if table else "is not named column=value"
             hint = f": the directory '{storage.place(first)}' {what}"
         raise TableNotFound(
-            f"no data files in '{storage.uri}'{hint}. Files that start with _ or . and files of 0 bytes do not count"
+            f"no data files in '{storage.uri}'{hint}. Empty files and names that start with _ or . are ignored"
         )
     if len(plain):
         logger.warning(
-            "'%s' is a folder of files: its directories are ignored, as '%s' (%d in all)",
+            "'%s' is a directory of files: its subdirectories are ignored, such as '%s' (%d in all)",
             storage.uri,
             storage.place(plain[0].as_py()),
             len(plain),

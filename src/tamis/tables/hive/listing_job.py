@@ -1,4 +1,4 @@
-"""Directories listed in an engine's executors, where there are many of them."""
+"""Listing of many directories in an engine's executors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.tables.planning import SMALL_READ, Planning
 FUNCTION = "tamis.tables.hive.listing_job:list_some"
 
 TOGETHER = 256
-"""How many directories one call lists."""
+"""The number of directories that one call lists."""
 
 _SCHEMA = pa.schema(
     [
@@ -29,20 +29,20 @@ _SCHEMA = pa.schema(
         ("modified_ns", types.LONG),
     ]
 )
-"""What directories hold; `directory` is the position of theirs among the paths of the call."""
+"""The entries of directories; `directory` is the position of the parent directory among the paths of the call."""
 
 
 @dataclass(frozen=True)
 class Lister:
-    """Lists the directories of a table, many of them where `planning` says; None: in this process."""
+    """Lists the directories of a table, in the engine that `planning` chooses; None: in this process."""
 
     storage: Storage
     planning: Planning | None = None
 
     def list(self, paths: Sequence[str]) -> list[Listing]:
-        """The listing of each directory, in the order of the paths."""
+        """Return the listing of each directory, in the order of the paths."""
         engine = None
-        # One directory is listed before anybody else could begin, and discovery goes down one by one.
+        # Listing one directory takes less time than starting a job, and discovery descends one by one.
         if self.planning is not None and len(paths) > 1:
             calls = -(-len(paths) // TOGETHER)
             engine = self.planning.engine_for(self.storage, calls, len(paths) * SMALL_READ)
@@ -50,18 +50,18 @@ class Lister:
 
 
 def list_in(engine: Engine, storage: Storage, paths: Sequence[str]) -> list[Listing]:
-    """What `list_directories` gives, listed by an engine."""
+    """Return the same as `list_directories`, listed by an engine."""
     calls = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
     what = f"list {len(paths):,} {'directory' if len(paths) == 1 else 'directories'} of {storage.uri}"
     job = Job(FUNCTION, storage_arguments(storage), _SCHEMA, what, storage.counters)
     batches: list[list[pa.RecordBatch]] = [[] for _ in calls]
     for number, batch in engine.run(job, [Item.of_json(call, len(call) * SMALL_READ) for call in calls]):
         batches[number].append(batch)
-    return [listing for call, own in zip(calls, batches, strict=True) for listing in _listings(own, len(call))]
+    return [listing for call, own in zip(calls, batches, strict=True) for listing in _decode_listings(own, len(call))]
 
 
 def list_some(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
-    """What some directories hold: of each its files, then its directories, both ordered by name."""
+    """Yield the entries of some directories: for each its files, then its directories, both ordered by name."""
     for number, listing in enumerate(list_directories(arguments.storage, json.loads(item))):
         files, directories = len(listing.file_paths), len(listing.directory_paths)
         if not files + directories:
@@ -79,7 +79,7 @@ def list_some(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _listings(batches: Sequence[pa.RecordBatch], count: int) -> list[Listing]:
+def _decode_listings(batches: Sequence[pa.RecordBatch], count: int) -> list[Listing]:
     found = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
     directory = found["directory"].to_numpy()
     is_file = found["is_file"].to_numpy().astype(bool)

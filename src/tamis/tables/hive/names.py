@@ -1,12 +1,12 @@
-"""Names of partition directories: `day=2024-03-01`, escaped as Hive and Spark do, or as pyarrow, Polars and DuckDB do.
+"""Names of partition directories such as `day=2024-03-01`, escaped by Hive and Spark or by pyarrow, Polars and DuckDB.
 
-| in the name      | stands for                                                                                     |
+| in the name      | is decoded to                                                                                  |
 |------------------|------------------------------------------------------------------------------------------------|
 | `%C3%B1`         | `ñ`: a run of bytes of 0x80 and above that is valid UTF-8, as pyarrow, Polars and DuckDB write |
 | any other `%XX`  | the one character with that code, as in Hive: `%3A` is `:`, `%FF` is `ÿ`                       |
 | any other `%`    | itself                                                                                         |
 
-Spark and Hive never escape a character beyond ASCII, so the first rule takes nothing away from what they write.
+Spark and Hive never escape a character beyond ASCII, so the first rule does not affect the names that they write.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a directory whose rows have NULL (or, on Hive and Spark, the empty text) in the column."""
+"""The value of a directory whose rows have NULL (or, with Hive and Spark, the empty string) in the column."""
 
 _ESCAPED = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+|%[0-7][0-9A-Fa-f]")
 _TO_ESCAPE = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
@@ -27,7 +27,7 @@ _DIRECTORY = r"(?s)^(?P<column>[^=]*)=(?P<value>.*)$"
 
 
 def unescape(text: str) -> str:
-    """The text that was escaped; applied once, so that `%2541` is `%41`.
+    """Unescape a string once, so that `%2541` becomes `%41`.
 
     >>> unescape("10%3A30"), unescape("100%"), unescape("%zz%20"), unescape("%C3%B1"), unescape("%F1")
     ('10:30', '100%', '%zz ', 'ñ', 'ñ')
@@ -40,12 +40,12 @@ def _unescape_run(match: re.Match[str]) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        # Latin-1 has the characters whose codes are the bytes.
+        # In Latin-1 each byte is the code of its character.
         return content.decode("latin-1")
 
 
 def escape(text: str) -> str:
-    """The text as Hive and Spark write it: space, `+` and letters of any script stay as they are.
+    """Escape a string like Hive and Spark: space, `+` and letters of any script are not escaped.
 
     >>> escape("10:30 a=b"), escape("é")
     ('10%3A30 a%3Db', 'é')
@@ -54,7 +54,7 @@ def escape(text: str) -> str:
 
 
 def directory_name(column: str, value: str | None) -> str:
-    """The name of the directory of a value. Hive has no empty values: they are written as NULL.
+    """Return the directory name of a value. Hive has no empty values: they are written as NULL.
 
     >>> directory_name("at", "10:30"), directory_name("at", None)
     ('at=10%3A30', 'at=__HIVE_DEFAULT_PARTITION__')
@@ -63,9 +63,9 @@ def directory_name(column: str, value: str | None) -> str:
 
 
 def split_directory_name(name: str) -> tuple[str, str | None] | None:
-    """Column and value of a partition directory, both unescaped; None for any other directory.
+    """Return the column and value of a partition directory, both unescaped; None for any other directory.
 
-    The first `=` divides, since an escaped column name has none. The value is None for NULL, and may be empty.
+    The first `=` separates them, since an escaped column name has none. The value is None for NULL, and may be empty.
 
     >>> split_directory_name("a=b=c"), split_directory_name(f"a={HIVE_NULL}"), split_directory_name("data")
     (('a', 'b=c'), ('a', None), None)
@@ -75,9 +75,10 @@ def split_directory_name(name: str) -> tuple[str, str | None] | None:
 
 
 def split_directory_names(names: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
-    """Columns and values of many partition directories, unescaped; a value is null where the directory says NULL.
+    """Return the columns and values of many partition directories, unescaped; a value is null for NULL.
 
-    Both are null for a name without `=`. An escaped `%5F_HIVE_DEFAULT_PARTITION__` is that text, as DuckDB writes it.
+    Both are null for a name without `=`. DuckDB writes the string `__HIVE_DEFAULT_PARTITION__` itself with an escape,
+    as `%5F_HIVE_DEFAULT_PARTITION__`.
     """
     parts = pc.extract_regex(names, _DIRECTORY)
     columns, values = pc.struct_field(parts, "column"), pc.struct_field(parts, "value")
@@ -86,7 +87,7 @@ def split_directory_names(names: pa.StringArray) -> tuple[pa.StringArray, pa.Str
 
 
 def unescape_all(texts: pa.StringArray) -> pa.StringArray:
-    """`unescape` of every text. Few names are escaped: Python sees only those, each distinct one once."""
+    """Unescape every string. Few names are escaped: Python handles only those, each distinct one once."""
     escaped = pc.fill_null(pc.match_substring(texts, "%"), False)
     if not pc.any(escaped, min_count=0).as_py():
         return texts

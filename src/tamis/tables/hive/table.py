@@ -1,4 +1,4 @@
-"""A Hive-style table: directories `name=value` over Parquet files, a flat folder of them, or a single file."""
+"""A Hive-style table: directories `name=value` with Parquet files, a flat directory of them, or a single file."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from tamis.tables.source import FileIndex, FileListing
 NOT_A_PARTITION_COLUMN = "not a partition column"
 
 _NO_PARTITION_VALUES = pa.Table.from_arrays([pa.nulls(1, pa.string())], names=[""])
-"""One row, as a filter sees a table without partitions: every column is missing."""
+"""The partition values of a table without partitions: one row, in which every column is missing."""
 
 
 @dataclass(frozen=True)
 class HiveTable:
-    """A table whose only metadata are its directories. It is read as it was when its directories were first listed."""
+    """A table whose only metadata are its directories. Each directory is listed once and then cached."""
 
     storage: Storage
     layout: HiveLayout
     schema: pa.Schema
     version: int | None = None
     planning: Planning | None = None
-    """Where directories are listed and footers are read; None: in this process."""
+    """The engine that lists directories and reads footers; None: this process."""
     index: FileIndex | None = None
-    """What was noted of the files beforehand."""
+    """An index with statistics of the files."""
     has_all_columns: bool = True
-    """Whether the schema is that of all files, or of the first alone."""
+    """Whether the schema is that of all files, or only of the first one."""
     reopen: Callable[[], HiveTable] | None = field(default=None, compare=False, repr=False)
     """Opens the same location again, with the same options."""
 
@@ -69,23 +69,24 @@ class HiveTable:
         if sample is None:
             raise TableNotFound(f"no data files in '{storage.uri}'")
         index = None if find_index is None or layout.is_single_file else find_index()
-        # An index keeps the schema without physical types, so that it cannot tell what a wall clock would be.
-        of_files = None if index is None or int96 != "instant" else index.schema_of(sample)
-        if of_files is None:
+        # An index has the schema without physical types, so it does not show which columns are INT96.
+        data_schema = None if index is None or int96 != "instant" else index.schema_of(sample)
+        if data_schema is None:
             footer, _ = load_footer(storage, sample.path, sample.size, sample.modified_ns)
-            of_files = footer.schema.arrow_with(int96)
+            data_schema = footer.schema.arrow_with(int96)
         if merge_schema:
-            of_files = merge_schemas([(of_files, storage.place(sample.path)), *_schemas(storage, layout, int96)])
-        layout = layout.fitted_to(of_files)
-        schema = with_partition_columns(of_files, layout.partition_schema)
+            others = _read_schemas(storage, layout, int96)
+            data_schema = merge_schemas([(data_schema, storage.place(sample.path)), *others])
+        layout = layout.fitted_to(data_schema)
+        schema = with_partition_columns(data_schema, layout.partition_schema)
         repeated = [name for name, count in Counter(schema.names).items() if count > 1]
         if repeated:
             raise UnsupportedFeature(
-                f"'{storage.place(sample.path)}' has several columns {repeated[0]!r}: nobody can say which one is meant"
+                f"'{storage.place(sample.path)}' has several columns named {repeated[0]!r}: rename all but one"
             )
 
         def reopen() -> HiveTable:
-            # Nothing that was opened before is what is there now.
+            # Files that are open may have been replaced.
             return HiveTable.open(
                 replace(storage, open_files=OpenFiles()),
                 partitioning,
@@ -107,8 +108,8 @@ class HiveTable:
         )
 
     def refresh(self) -> HiveTable:
-        """The table as its directories and files are now."""
-        assert self.reopen is not None, "made with HiveTable.open"
+        """Open the table again, with its current directories and files."""
+        assert self.reopen is not None, "not made with HiveTable.open"
         return self.reopen()
 
     @property
@@ -125,7 +126,7 @@ class HiveTable:
 
     @property
     def field_names(self) -> None:
-        """Files have the names of the table."""
+        """None: files have the table's column names."""
         return None
 
     def deleted_rows(
@@ -136,12 +137,12 @@ class HiveTable:
     def list_files(
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
-        """Prune directories before they are listed, then list what is left."""
+        """Prune directories before they are listed, then list the files of those that remain."""
         pruner = _DirectoryPruner(predicate, self.layout.partition_schema, enabled="partitions" in levels)
         keep_raw = None
         if predicate.partition_filter is not None:
             resolved = resolve_columns(predicate.partition_filter, self.partition_columns, self.name)
-            keep_raw = pruner.counted(resolved, self.partition_columns)
+            keep_raw = pruner.make_filter(resolved, self.partition_columns)
         directories = self.layout.directories(pruner.keep, keep_raw=keep_raw)
         for column in predicate.mentioned:
             if column.path[0] in directories.unreadable:
@@ -155,7 +156,7 @@ class HiveTable:
         reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
         size = pc.sum(files["size"]).as_py() or 0
         is_on = "files" in levels
-        outcomes = _file_outcomes(predicate, self.partition_columns) if is_on else ()
+        outcomes = _make_file_outcomes(predicate, self.partition_columns) if is_on else ()
         notes = [each for each in (None if is_on else SWITCHED_OFF, self.layout.note) if each]
         note = "; ".join(notes) or None
         reports.append(LevelReport("files", len(files), len(files), size, size, outcomes, note))
@@ -163,8 +164,8 @@ class HiveTable:
         return listing if self.index is None else self.index.narrow(listing, predicate, levels, with_rows=with_rows)
 
 
-def _schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tuple[pa.Schema, str]]:
-    """The schemas of all files, each distinct one with the first file that has it."""
+def _read_schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tuple[pa.Schema, str]]:
+    """Return the distinct schemas of all files, each with the location of the first file that has it."""
 
     def read(file: dict[str, Any]) -> pa.Schema:
         footer, _ = load_footer(storage, file["path"], file["size"], file["modified_ns"])
@@ -177,8 +178,8 @@ def _schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tuple[p
     return list(distinct.items())
 
 
-def _file_outcomes(predicate: Predicate, partition_columns: Collection[str]) -> tuple[ConjunctOutcome, ...]:
-    """A listing tells nothing of files but their partition values, which have been used up."""
+def _make_file_outcomes(predicate: Predicate, partition_columns: Collection[str]) -> tuple[ConjunctOutcome, ...]:
+    """Return outcomes without skipped files: a listing has partition values only, which have pruned directories."""
     return tuple(
         ConjunctOutcome(each.text, 0, None if names <= set(partition_columns) else NO_STATISTICS)
         for each in predicate.conjuncts
@@ -187,7 +188,7 @@ def _file_outcomes(predicate: Predicate, partition_columns: Collection[str]) -> 
 
 
 class _DirectoryPruner:
-    """Decides level by level which directories are worth listing, and remembers what each conjunct did."""
+    """Decides level by level which directories to list, and records the outcome of each conjunct."""
 
     def __init__(self, predicate: Predicate, partitions: pa.Schema, *, enabled: bool) -> None:
         self._conjuncts = predicate.partition_conjuncts
@@ -197,7 +198,7 @@ class _DirectoryPruner:
         self._filtered: tuple[ConjunctOutcome, ...] = ()
 
     def keep(self, values: pa.Table) -> pa.BooleanArray:
-        """Which directories to keep, by the partition values known at their level."""
+        """Return a mask of the directories to keep, by the partition values known at their level."""
         if not self._enabled or not values.num_rows:
             return pa.repeat(pa.scalar(True), values.num_rows)
         one_row = pa.repeat(pa.scalar(1, types.LONG), values.num_rows)
@@ -208,12 +209,12 @@ class _DirectoryPruner:
         self._outcomes = merge_outcomes(self._outcomes, pruned.outcomes)
         return pruned.selection
 
-    def counted(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
-        """What a partition filter keeps at each level, with the account of it."""
-        keeps = known_parts(partition_filter, columns)
+    def make_filter(self, partition_filter: PartitionFilter, columns: tuple[str, ...]) -> Keep:
+        """Return a function that applies a partition filter at each level and records its outcome."""
+        evaluate = known_parts(partition_filter, columns)
 
         def keep(raw: pa.Table) -> pa.BooleanArray:
-            kept = keeps(raw)
+            kept = evaluate(raw)
             text = f"partition filter {partition_filter.to_json()}"
             outcome = ConjunctOutcome(text, len(kept) - kept.true_count, None)
             self._filtered = merge_outcomes(self._filtered, (outcome,))
@@ -222,7 +223,7 @@ class _DirectoryPruner:
         return keep
 
     def report(self, directories: PartitionDirectories, note: str | None) -> LevelReport:
-        """A directory that was skipped counts once, however many partitions are below it: nobody looked."""
+        """Return the report of the partition level. A skipped directory counts once: what is below it is not listed."""
         skipped = sum(level.total - level.kept for level in directories.levels)
         kept = directories.num_directories
         by_predicate = tuple(
@@ -232,5 +233,5 @@ class _DirectoryPruner:
             for conjunct, outcome in zip(self._conjuncts, self._outcomes, strict=False)
         )
         notes = [each for each in (None if self._enabled else SWITCHED_OFF, note) if each]
-        accounts = (*by_predicate, *self._filtered)
-        return LevelReport("partitions", kept + skipped, kept, by_predicate=accounts, note="; ".join(notes) or None)
+        outcomes = (*by_predicate, *self._filtered)
+        return LevelReport("partitions", kept + skipped, kept, by_predicate=outcomes, note="; ".join(notes) or None)

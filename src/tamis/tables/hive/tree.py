@@ -1,8 +1,7 @@
-"""The directories of a table, listed on demand and each at most once, seen the way Spark sees them.
+"""The directories of a table, listed lazily and each at most once, with the visibility rules of Spark.
 
-Hidden, and so not there: names that begin with `.`, names that begin with `_` and have no `=`, and files that a
-copy has not finished (`._COPYING_`). Files without a byte hold no rows, and Parquet's summary files
-(`_metadata`, `_common_metadata`) are not data.
+Hidden names are ignored: names that start with `.`, names that start with `_` and have no `=`, and files of unfinished
+copies (`._COPYING_`). Empty files and Parquet's summary files (`_metadata`, `_common_metadata`) are ignored too.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _HIDDEN_FILE = rf"{_HIDDEN}|^_(?:common_)?metadata"
 _DIRECTORY_PART = r"(?s)^.*/"
 
 DEEPEST_PLAIN = 8
-"""How deep plain directories may nest below a leaf; a link that leads back up would nest without end."""
+"""The most levels of plain directories below a leaf; a link that leads back up would nest without end."""
 
-FILES_BESIDE_PARTITIONS = "data files lie beside partition directories"
+FILES_BESIDE_PARTITIONS = "data files are beside partition directories"
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What several directories hold together, a row each; `parent` is the position of the directory it lies in.
+    """The entries of several directories, one row each; `parent` is the position of the directory of an entry.
 
     | table        | columns                                                                                      |
     |--------------|----------------------------------------------------------------------------------------------|
-    | `partitions` | `path`, `parent`, `column` and `value` (its text, unescaped; null for NULL)                   |
+    | `partitions` | `path`, `parent`, `column` and `value` (an unescaped string; null for NULL)                   |
     | `plain`      | `path`, `parent`: directories that are not `column=value`                                     |
     | `files`      | `path`, `parent`, `size`, `modified_ns`                                                       |
     """
@@ -53,7 +52,7 @@ class Children:
 
 
 class DirectoryTree:
-    """Listings of one table's directories. What was listed once stays as it was: the plan is of one moment."""
+    """Cached listings of one table's directories, so that all plans see the same state."""
 
     def __init__(self, storage: Storage, planning: Planning | None = None) -> None:
         self.storage = storage
@@ -63,7 +62,7 @@ class DirectoryTree:
 
     @property
     def listed(self) -> int:
-        """How many directories were listed so far."""
+        """The number of directories listed so far."""
         return len(self._listings)
 
     def is_listed(self, path: str) -> bool:
@@ -72,12 +71,13 @@ class DirectoryTree:
     def listings(self, paths: Sequence[str]) -> list[Listing]:
         missing = [path for path in dict.fromkeys(paths) if path not in self._listings]
         for path, listing in zip(missing, self._lister.list(missing), strict=True):
-            # Of two threads that list a directory at once the first counts, for both.
+            # If two threads list a directory concurrently, both use the first result.
             self._listings.setdefault(path, listing)
         return [self._listings[path] for path in paths]
 
     def children(self, paths: Sequence[str]) -> Children:
-        """What directories hold. That of a single one is kept: every query passes the root, and most one way down."""
+        """Return the entries of directories. Those of a single directory are cached: every query visits the root, and
+        most follow one branch."""
         if len(paths) != 1:
             return self._read_children(paths)
         found = self._children.get(paths[0])
@@ -90,44 +90,44 @@ class DirectoryTree:
         directories = pa.table(
             {
                 "path": _concatenate([listing.directory_paths for listing in listings], pa.string()),
-                "parent": _parents([len(listing.directory_paths) for listing in listings]),
+                "parent": _make_parents([len(listing.directory_paths) for listing in listings]),
             }
         )
         files = pa.table(
             {
                 "path": _concatenate([listing.file_paths for listing in listings], pa.string()),
-                "parent": _parents([len(listing.file_paths) for listing in listings]),
+                "parent": _make_parents([len(listing.file_paths) for listing in listings]),
                 "size": _concatenate([listing.file_sizes for listing in listings], pa.int64()),
                 "modified_ns": _concatenate([listing.file_modified_ns for listing in listings], pa.int64()),
             }
         )
-        found = self._sorted_out(directories, files)
-        self._refuse_links_outside(paths, found)
+        found = self._classify(directories, files)
+        self._check_links(paths, found)
         return found
 
-    def _refuse_links_outside(self, paths: Sequence[str], found: Children) -> None:
+    def _check_links(self, paths: Sequence[str], found: Children) -> None:
         outside = frozenset().union(*(self.storage.links_outside(path) for path in paths))
         if outside:
-            # What is hidden leads nowhere.
+            # Links among hidden names are not followed.
             for entries in (found.partitions, found.plain, found.files):
                 for path in entries["path"].to_pylist():
                     if path in outside:
                         raise leads_outside(path)
 
     def conflict(self, problem: str, first: str, second: str) -> PartitionLayoutError:
-        place = self.storage.place
+        locate = self.storage.place
         return PartitionLayoutError(
-            f"{problem}: '{place(first)}' and '{place(second)}'. "
+            f"{problem}: '{locate(first)}' and '{locate(second)}'. "
             "Move one of them out of the table, or open its directory as a table of its own"
         )
 
     def too_deep(self, path: str) -> PartitionLayoutError:
         return PartitionLayoutError(
-            f"directories nest deeper than {DEEPEST_PLAIN} below a partition: '{self.storage.place(path)}'. "
-            "Is it a link that leads back up? Remove it"
+            f"more than {DEEPEST_PLAIN} levels of directories below a partition: '{self.storage.place(path)}'. "
+            "If it is a link that leads back up, remove it"
         )
 
-    def _sorted_out(self, directories: pa.Table, files: pa.Table) -> Children:
+    def _classify(self, directories: pa.Table, files: pa.Table) -> Children:
         is_hidden = pc.match_substring_regex(base_names(files["path"].combine_chunks()), _HIDDEN_FILE)
         # A size that the file system does not know may be any.
         has_bytes = pc.not_equal(pc.fill_null(files["size"].combine_chunks(), 1), 0)
@@ -139,16 +139,16 @@ class DirectoryTree:
         is_partition = pc.match_substring(names, "=")
         columns, values = split_directory_names(names.filter(is_partition))
         partitions = directories.filter(is_partition)
-        self._refuse_nameless(partitions["path"], columns)
+        self._check_column_names(partitions["path"], columns)
         partitions = partitions.append_column("column", columns).append_column("value", values)
         return Children(partitions, directories.filter(pc.invert(is_partition)), files)
 
-    def _refuse_nameless(self, paths: pa.ChunkedArray, columns: pa.StringArray) -> None:
+    def _check_column_names(self, paths: pa.ChunkedArray, columns: pa.StringArray) -> None:
         is_empty = pc.equal(columns, "")
         if pc.any(is_empty, min_count=0).as_py():
             path = paths.filter(is_empty)[0].as_py()
             raise PartitionLayoutError(
-                f"the directory '{self.storage.place(path)}' names no partition column: rename it to column=value"
+                f"the directory '{self.storage.place(path)}' has no column name before '=': rename it to column=value"
             )
 
 
@@ -160,5 +160,5 @@ def _concatenate(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
     return pa.concat_arrays(arrays) if arrays else pa.array([], data_type)
 
 
-def _parents(lengths: list[int]) -> pa.Int64Array:
+def _make_parents(lengths: list[int]) -> pa.Int64Array:
     return pa.array(np.repeat(np.arange(len(lengths), dtype=np.int64), lengths))
