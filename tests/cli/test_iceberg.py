@@ -51,7 +51,7 @@ def test_snapshots_by_id_by_ref_and_by_moment(table: IcebergFolder, run: Run) ->
         (["--snapshot-id", "1", "--ref", "main"], "--snapshot-id and --ref exclude each other", 2),
         (["--version", "1"], "choose a snapshot with --snapshot-id, --ref or --timestamp;", 1),
         (["--ref", "other"], "no branch or tag 'other'", 1),
-        (["--no-relocate"], "leave --no-relocate away", 1),
+        (["--no-relocate"], "omit --no-relocate", 1),
         (["--catalog", "type=sql"], "the catalog cannot be opened", 1),
     ],
 )
@@ -124,4 +124,4 @@ def test_I10_a_table_that_was_moved_and_registered_anew_is_refused_where_that_is
     catalog.register_table("ns.t", str(table.save()))
     given = ["--catalog", "name=here", "--catalog", f"uri=sqlite:///{tmp_path}/catalog.db"]
     assert run("count", "ns.t", *given).output == "4\n"
-    assert "leave --no-relocate away" in run("count", "ns.t", "--no-relocate", *given).output
+    assert "omit --no-relocate" in run("count", "ns.t", "--no-relocate", *given).output

@@ -79,7 +79,7 @@ def test_an_integer_of_more_than_38_digits_is_an_error_that_names_the_column(dia
     ],
     ids=str,
 )
-def test_values_have_the_types_that_they_mean(value: str, data_type: pa.DataType, expected: Any, dialect: str) -> None:
+def test_values_have_their_natural_types(value: str, data_type: pa.DataType, expected: Any, dialect: str) -> None:
     session = attached(f"CREATE TABLE t AS SELECT {value} AS x UNION ALL SELECT NULL")
     found = session.sql("SELECT x FROM db.t", dialect=dialect).to_arrow()
     assert found["x"].type == data_type
@@ -96,7 +96,7 @@ def test_intervals_compare_as_intervals(dialect: str) -> None:
 @pytest.mark.parametrize(
     "value", ["'10:00:00+02'::TIMETZ", "['10:00:00+02'::TIMETZ]", "union_value(a := 1)", "1::VARIANT"]
 )
-def test_a_column_of_a_type_that_has_no_equal_here_is_refused_by_name(value: str, dialect: str) -> None:
+def test_a_column_of_an_unsupported_type_is_rejected_by_name(value: str, dialect: str) -> None:
     session = attached(f"CREATE TABLE t AS SELECT {value} AS x, 1 AS one")
     assert rows(session, "SELECT one FROM db.t", dialect) == [{"one": 1}]
     for query in ("SELECT x FROM db.t", "SELECT max(x) FROM db.t", "SELECT one FROM db.t ORDER BY x"):
@@ -104,14 +104,14 @@ def test_a_column_of_a_type_that_has_no_equal_here_is_refused_by_name(value: str
             rows(session, query, dialect)
 
 
-def test_uuids_and_enums_are_asked_about_as_texts() -> None:
+def test_uuids_and_enums_are_filtered_as_strings() -> None:
     session = attached("CREATE TABLE t AS SELECT unnest(['b', 'a'])::ENUM('b', 'a') AS e")
     query = "SELECT e FROM db.t WHERE e >= 'b'"
     assert rows(session, query, "spark") == [{"e": "b"}]
     assert """WHERE (CAST("t1"."e" AS VARCHAR) COLLATE "C") >= 'b'""" in session.explain(query)
 
 
-def test_a_view_of_a_table_that_is_gone_is_an_error_that_names_the_database(tmp_path: Path) -> None:
+def test_a_view_of_a_dropped_table_is_an_error_that_names_the_database(tmp_path: Path) -> None:
     place = tmp_path / "shop.duckdb"
     with duckdb.connect(str(place)) as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS x; CREATE VIEW v AS SELECT x FROM t; DROP TABLE t")

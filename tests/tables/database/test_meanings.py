@@ -59,7 +59,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Case(request.param, path, write(path))
 
 
-def test_the_rows_of_a_table_come_back(case: Case) -> None:
+def test_all_rows_of_a_table_are_read(case: Case) -> None:
     found = case.read(case.handle).sort_by("id")
     assert found.schema.names == case.rows.schema.names
     # -0.0 and 0.0 are equal, so they are compared as they are written.
@@ -121,7 +121,7 @@ def logic(rows: pa.Table) -> Iterator[Expr]:
 
 
 @pytest.mark.parametrize("predicates", [comparisons, text_tests, pairs, logic], ids=lambda each: each.__name__)
-def test_a_predicate_is_true_false_or_null_there_where_it_is_here(case: Case, predicates: Any) -> None:
+def test_pushed_down_predicates_have_the_same_result(case: Case, predicates: Any) -> None:
     wanted = [case.bound(each) for each in predicates(case.rows)]
     wanted = [each for each in wanted if isinstance(each, Call)]
     written = [each for each in wanted if case.connector._can_test(case.handle, each)]
@@ -158,7 +158,7 @@ def _truths(case: Case, predicates: list[Expr]) -> pa.Table:
 
 @pytest.mark.parametrize("nulls_first", [True, False])
 @pytest.mark.parametrize("descending", [True, False])
-def test_rows_are_ordered_there_as_they_are_here(case: Case, descending: bool, nulls_first: bool) -> None:
+def test_pushed_down_orders_have_the_same_result(case: Case, descending: bool, nulls_first: bool) -> None:
     for name in case.rows.column_names:
         key = SortKey(Column((name,)), descending, nulls_first)
         pushed = case.connector.push_top_n(case.handle, [key, SortKey(Column(("id",)))], 50)
@@ -186,7 +186,7 @@ def _ordered(value: Any) -> Any:
     return value
 
 
-def test_groups_are_made_there_as_they_are_here(case: Case) -> None:
+def test_pushed_down_groups_have_the_same_result(case: Case) -> None:
     for name in case.rows.column_names:
         data_type = case.rows.schema.field(name).type
         key = Named("key", Column((name,), type=data_type))
@@ -239,7 +239,7 @@ def _hashed(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["inner", "left"])
-def test_rows_meet_there_as_they_do_here(case: Case, kind: Any) -> None:
+def test_pushed_down_joins_have_the_same_result(case: Case, kind: Any) -> None:
     for name in case.rows.column_names:
         column = Column((name,), type=case.rows.schema.field(name).type)
         pushed = case.connector.push_join(case.handle, case.handle, kind, [(column, column)])

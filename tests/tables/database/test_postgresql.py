@@ -28,7 +28,7 @@ def read(connector: DatabaseConnector, handle: object) -> pa.Table:
     return pa.Table.from_batches(connector.read(handle), connector.columns(handle))
 
 
-def test_what_has_no_type_here_is_read_as_text_and_not_asked_about(postgresql: str) -> None:
+def test_unsupported_types_are_read_as_text_and_not_pushed_down(postgresql: str) -> None:
     run(
         postgresql,
         "DROP TABLE IF EXISTS odd",
@@ -58,7 +58,7 @@ def test_what_has_no_type_here_is_read_as_text_and_not_asked_about(postgresql: s
     assert read(connector, pushed.handle).num_rows == 1
 
 
-def test_numbers_of_odd_types_are_numbers_and_a_timetz_is_not_read(postgresql: str) -> None:
+def test_oid_and_money_are_numbers_and_timetz_is_unsupported(postgresql: str) -> None:
     run(
         postgresql,
         "DROP TABLE IF EXISTS amounts",
@@ -73,7 +73,7 @@ def test_numbers_of_odd_types_are_numbers_and_a_timetz_is_not_read(postgresql: s
         session.sql("SELECT z FROM pg.amounts").to_arrow()
 
 
-def test_a_number_that_does_not_fit_is_an_error(postgresql: str) -> None:
+def test_a_number_out_of_range_is_an_error(postgresql: str) -> None:
     run(postgresql, "DROP TABLE IF EXISTS wide", "CREATE TABLE wide (n numeric)", "INSERT INTO wide VALUES ('NaN')")
     connector = DatabaseConnector("pg", open_database(postgresql))
     with pytest.raises(TableError, match="'n'"):
@@ -82,7 +82,7 @@ def test_a_number_that_does_not_fit_is_an_error(postgresql: str) -> None:
 
 @pytest.mark.parametrize("value", ["infinity", "-infinity", "294276-12-31 00:00:00"])
 @pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
-def test_moments_that_cannot_be_counted_are_errors(postgresql: str, kind: str, value: str) -> None:
+def test_infinite_dates_and_timestamps_are_errors(postgresql: str, kind: str, value: str) -> None:
     run(
         postgresql,
         "DROP TABLE IF EXISTS ends",
@@ -117,7 +117,7 @@ def test_schemas_and_names_of_any_case(postgresql: str) -> None:
     assert connector.table(("nothing; DROP TABLE t; --'",)) is None
 
 
-def test_it_only_reads_and_instants_are_in_utc(postgresql: str) -> None:
+def test_connections_are_read_only_and_in_utc(postgresql: str) -> None:
     run(
         postgresql,
         "DROP TABLE IF EXISTS moments",
@@ -136,7 +136,7 @@ def test_it_only_reads_and_instants_are_in_utc(postgresql: str) -> None:
     assert read(connector, pushed.handle)["at"].cast(types.LONG).to_pylist() == [1709287200000000]
 
 
-def test_what_is_abandoned_in_the_middle_does_no_harm(postgresql: str) -> None:
+def test_an_abandoned_query_does_no_harm(postgresql: str) -> None:
     run(postgresql, "DROP TABLE IF EXISTS many", "CREATE TABLE many AS SELECT generate_series(1, 300000) AS n")
     connector = DatabaseConnector("pg", open_database(postgresql))
     handle = connector.table(("many",))
@@ -148,7 +148,7 @@ def test_what_is_abandoned_in_the_middle_does_no_harm(postgresql: str) -> None:
     assert all(one.equals(other) for one, other in both)
 
 
-def test_a_connection_that_the_server_let_go_is_made_anew(postgresql: str) -> None:
+def test_a_connection_closed_by_the_server_is_reopened(postgresql: str) -> None:
     run(postgresql, "DROP TABLE IF EXISTS one", "CREATE TABLE one AS SELECT 1 AS n")
     connector = DatabaseConnector("pg", open_database(postgresql))
     handle = connector.table(("one",))
@@ -183,7 +183,7 @@ def test_policies_follow_a_database_that_is_attached_with_another_search_path(po
         assert connection.sql(f"SELECT id FROM {name}").to_arrow().to_pylist() == [{"id": 1}], name
 
 
-def test_tables_of_other_schemas_are_listed_with_theirs(postgresql: str) -> None:
+def test_tables_of_other_schemas_are_listed_with_their_schema(postgresql: str) -> None:
     run(
         postgresql,
         "CREATE SCHEMA elsewhere",

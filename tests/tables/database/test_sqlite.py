@@ -49,7 +49,7 @@ def filtered(connector: DatabaseConnector, handle: object, text: str) -> pa.Tabl
     return read(connector, pushed.handle)
 
 
-def test_types_follow_from_declarations(write: Write) -> None:
+def test_declarations_determine_types(write: Write) -> None:
     connector = write(
         "CREATE TABLE t (a BIGINT, b VARCHAR(5), c DOUBLE PRECISION, d BLOB, e BOOLEAN, f DATE, g DATETIME, "
         "h DECIMAL(9, 2))",
@@ -77,7 +77,7 @@ def test_types_follow_from_declarations(write: Write) -> None:
         ("NUMERIC", "9007199254740993", "c > 1.5"),
     ],
 )
-def test_a_value_that_is_not_of_the_declared_type_is_an_error_and_never_another_value(
+def test_a_value_of_another_type_is_an_error_and_is_never_converted(
     write: Write, declared: str, value: str, condition: str
 ) -> None:
     connector = write(f"CREATE TABLE t (id INTEGER, c {declared})", f"INSERT INTO t VALUES (1, {value}), (2, NULL)")
@@ -100,7 +100,7 @@ def test_a_value_that_is_not_of_the_declared_type_is_an_error_and_never_another_
     assert read(connector, narrow.handle)["id"].to_pylist() == [1, 2]
 
 
-def test_a_file_that_changed_is_looked_through_again(write: Write, tmp_path: Path) -> None:
+def test_a_changed_file_is_checked_again(write: Write, tmp_path: Path) -> None:
     connector = write("CREATE TABLE t (c INTEGER)", "INSERT INTO t VALUES (1), (9)")
     handle = connector.table(("t",))
     assert filtered(connector, handle, "c > 5")["c"].to_pylist() == [9]
@@ -111,7 +111,7 @@ def test_a_file_that_changed_is_looked_through_again(write: Write, tmp_path: Pat
         filtered(connector, handle, "c < 5")
 
 
-def test_columns_without_a_type_have_that_of_their_values(write: Write) -> None:
+def test_columns_without_a_type_have_the_common_type_of_their_values(write: Write) -> None:
     connector = write(
         "CREATE TABLE t (a, b, c, d)",
         "INSERT INTO t VALUES (1, 1, 'x', NULL), (2, 2.5, NULL, NULL)",
@@ -127,7 +127,7 @@ def test_columns_without_a_type_have_that_of_their_values(write: Write) -> None:
 @pytest.mark.parametrize(
     "values", ["(1, 1), (2, 'x')", "(1, 'x'), (2, x'00')", "(1, 2.5), (2, '7')", "(1, x'00'), (2, 7)"]
 )
-def test_a_column_with_values_of_several_types_refuses_only_queries_that_need_it(write: Write, values: str) -> None:
+def test_a_column_with_mixed_types_fails_only_queries_that_need_it(write: Write, values: str) -> None:
     connector = write("CREATE TABLE u (id INTEGER, a)", f"INSERT INTO u VALUES {values}")
     handle = connector.table(("u",))
     narrow = connector.push_projection(handle, [Named("id", Column(("id",)))])
@@ -142,7 +142,7 @@ def test_a_column_with_values_of_several_types_refuses_only_queries_that_need_it
         filtered(connector, handle, "a > 0")
 
 
-def test_types_hold_where_the_first_rows_are_all_null(write: Write) -> None:
+def test_types_are_right_if_the_first_rows_are_all_null(write: Write) -> None:
     connector = write(
         "CREATE TABLE t (n INTEGER, s TEXT, x REAL, b BLOB)",
         "WITH RECURSIVE k(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < 3000) "
@@ -169,7 +169,7 @@ def test_tables_and_columns_may_have_any_name(write: Write) -> None:
     assert read(connector, ordered.handle).to_pylist() == [{column: "it's", "select": 1}]
 
 
-def test_a_long_list_becomes_a_range_and_stays_above(write: Write) -> None:
+def test_a_long_list_is_pushed_as_a_range_and_tested_above(write: Write) -> None:
     connector = write("CREATE TABLE t (n INTEGER)", "INSERT INTO t VALUES (-5), (3), (99999)")
     handle = connector.table(("t",))
     items = [Literal(number, types.LONG) for number in range(MOST_ITEMS + 1)]
@@ -183,7 +183,7 @@ def test_a_long_list_becomes_a_range_and_stays_above(write: Write) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "a\udfff"])
-def test_texts_that_cannot_stand_in_a_query_are_tested_here(write: Write, text: str) -> None:
+def test_strings_that_cannot_be_literals_are_tested_by_tamis(write: Write, text: str) -> None:
     connector = write("CREATE TABLE t (s TEXT)")
     handle = connector.table(("t",))
     for function in ("=", "in", "like", "startswith"):
@@ -191,7 +191,7 @@ def test_texts_that_cannot_stand_in_a_query_are_tested_here(write: Write, text: 
         assert connector.push_filter(handle, condition) is None
 
 
-def test_calls_without_effect_return_nothing(write: Write) -> None:
+def test_pushdowns_without_effect_return_none(write: Write) -> None:
     connector = write("CREATE TABLE t (n INTEGER, s TEXT)")
     handle = connector.table(("t",))
     assert connector.push_filter(handle, bind(parse_sql("upper(s) = 'A'"), connector.columns(handle))) is None
@@ -213,13 +213,13 @@ def test_calls_without_effect_return_nothing(write: Write) -> None:
 @pytest.mark.parametrize(
     "function", [("avg", types.DOUBLE), ("sum", pa.decimal128(38, 0)), ("stddev", types.DOUBLE), ("first", types.LONG)]
 )
-def test_aggregates_that_could_differ_are_not_taken(write: Write, function: tuple[str, pa.DataType]) -> None:
+def test_aggregates_that_may_differ_are_not_pushed_down(write: Write, function: tuple[str, pa.DataType]) -> None:
     connector = write("CREATE TABLE t (n INTEGER)")
     call = AggregateCall("a", function[0], (Column(("n",), type=types.LONG),), type=function[1])
     assert connector.push_aggregation(connector.table(("t",)), False, [], [call]) is None
 
 
-def test_at_most_so_many_rows_are_known_without_a_look_at_them(write: Write) -> None:
+def test_row_counts_are_estimated_without_reading(write: Write) -> None:
     connector = write(
         "CREATE TABLE t (n INTEGER)",
         "INSERT INTO t VALUES (1), (2), (3), (4)",
@@ -235,7 +235,7 @@ def test_at_most_so_many_rows_are_known_without_a_look_at_them(write: Write) -> 
     assert connector.properties(limited.handle).rows == 2
 
 
-def test_a_database_is_found_by_its_path_or_uri(write: Write, tmp_path: Path) -> None:
+def test_a_database_is_opened_by_path_or_uri(write: Write, tmp_path: Path) -> None:
     write("CREATE TABLE t (n INTEGER)")
     (tmp_path / "a file?.db").rename(tmp_path / "x.db")
     for place in (tmp_path / "x.db", f"sqlite:///{tmp_path}/x.db", f"sqlite:////{str(tmp_path)[1:]}/x.db"):

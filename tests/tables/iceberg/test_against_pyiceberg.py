@@ -106,7 +106,7 @@ def check(table: Table, folder: Path, where: list[BooleanExpression]) -> None:
     ("kind", "transform"),
     [pytest.param(*each, marks=[] if each in AT_ONCE else pytest.mark.interop) for each in PARTITIONED],
 )
-def test_O3_I1_I11_no_more_files_than_pyiceberg_plans(tmp_path: Path, kind: str, transform: str) -> None:
+def test_O3_I1_I11_plan_has_no_more_files_than_pyiceberg(tmp_path: Path, kind: str, transform: str) -> None:
     fields = [NestedField(1, "id", primitive("long"), required=False), NestedField(2, "c", primitive(kind))]
     schema = Schema(*(each.model_copy(update={"required": False}) for each in fields))
     values = VALUES[kind]
@@ -119,7 +119,7 @@ def test_O3_I1_I11_no_more_files_than_pyiceberg_plans(tmp_path: Path, kind: str,
 
 
 @pytest.mark.interop
-def test_I1_I5_no_more_files_than_pyiceberg_plans_of_a_table_that_changed(tmp_path: Path) -> None:
+def test_I1_I5_plan_of_an_evolved_table_has_no_more_files_than_pyiceberg(tmp_path: Path) -> None:
     fields = [NestedField(number, name, primitive(kind), required=False) for number, name, kind in
               ((1, "id", "long"), (2, "i", "int"), (3, "s", "string"))]  # fmt: skip
     schema = Schema(*fields)

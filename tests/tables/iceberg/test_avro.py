@@ -69,19 +69,19 @@ def content_of(tmp_path: Path, schema: Any, rows: list[Any], **options: Any) -> 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("per_block", [1, 7, 1000])
-def test_every_codec_and_any_number_of_records_to_a_block(tmp_path: Path, codec: str, per_block: int) -> None:
+def test_every_codec_and_block_size(tmp_path: Path, codec: str, per_block: int) -> None:
     content = content_of(tmp_path, SCHEMA, ROWS, codec=codec, per_block=per_block)
     file = open_avro(content, "place")
     assert file.count == len(ROWS)
     assert file.read().to_pylist() == ROWS
 
 
-def test_what_fastavro_reads_is_what_is_read(tmp_path: Path) -> None:
+def test_records_equal_those_of_fastavro(tmp_path: Path) -> None:
     content = content_of(tmp_path, SCHEMA, ROWS)
     assert open_avro(content, "place").read().to_pylist() == list(fastavro.reader(io.BytesIO(content)))
 
 
-def test_records_one_by_one_are_those_of_whole_columns(tmp_path: Path) -> None:
+def test_record_decoder_equals_column_decoder(tmp_path: Path) -> None:
     file = open_avro(content_of(tmp_path, SCHEMA, ROWS), "place")
     slow = decode_rows(file.body, file.count, file.schema, "place")
     assert slow.to_pylist() == file.read().to_pylist() == ROWS
@@ -102,7 +102,7 @@ LESS_KNOWN = [
 
 
 @pytest.mark.parametrize(("kind", "values"), LESS_KNOWN)
-def test_types_that_manifests_have_seldom(tmp_path: Path, kind: Any, values: list[Any]) -> None:
+def test_types_that_are_rare_in_manifests(tmp_path: Path, kind: Any, values: list[Any]) -> None:
     schema = record(("number", "int"), ("x", kind))
     file = open_avro(content_of(tmp_path, schema, [{"number": 1, "x": each} for each in values]), "place")
     fast, slow = (
@@ -124,7 +124,7 @@ def test_types_that_manifests_have_seldom(tmp_path: Path, kind: Any, values: lis
     assert found == plain
 
 
-def test_a_type_named_again_is_the_type(tmp_path: Path) -> None:
+def test_references_to_named_types_are_resolved(tmp_path: Path) -> None:
     schema = record(("a", FIXED), ("b", ["null", "three"]))
     rows = [{"a": b"abc", "b": b"xyz"}, {"a": b"def", "b": None}]
     assert open_avro(content_of(tmp_path, schema, rows), "place").read().to_pylist() == rows
@@ -136,7 +136,7 @@ def test_a_type_named_again_is_the_type(tmp_path: Path) -> None:
     ids=" ".join,
 )
 @pytest.mark.parametrize("is_decoded_one_by_one", [False, True])
-def test_fields_that_nobody_wants_are_passed_over(
+def test_unwanted_fields_are_skipped(
     tmp_path: Path, wanted: tuple[str, ...], is_decoded_one_by_one: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner = [each for each in SCHEMA["fields"] if each["name"] not in ("status", "size")]
@@ -173,7 +173,7 @@ def test_fields_that_nobody_wants_are_passed_over(
         assert set(inside) == ({each["name"] for each in inner} if is_decoded_one_by_one else set(wanted) - set(names))
 
 
-def test_a_union_that_polars_does_not_have_is_decoded_one_by_one(tmp_path: Path) -> None:
+def test_a_union_that_polars_does_not_support_is_decoded_by_record(tmp_path: Path) -> None:
     schema = record(("x", ["null", "int", "string"]))
     file = open_avro(content_of(tmp_path, schema, [{"x": 1}, {"x": "a"}, {"x": None}]), "place")
     assert to_polars_schema(file.schema) is None
@@ -185,7 +185,7 @@ def test_a_union_that_polars_does_not_have_is_decoded_one_by_one(tmp_path: Path)
     ]
 
 
-def test_logical_types_and_ids_are_told_as_arrow_has_them(tmp_path: Path) -> None:
+def test_logical_types_and_field_ids_in_the_arrow_schema(tmp_path: Path) -> None:
     schema = record(
         ("d", {"type": "int", "logicalType": "date"}),
         ("t", ["null", {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}]),
@@ -211,19 +211,19 @@ def opened_or_error(content: bytes, wanted: Collection[str] | None = None) -> pa
 # --- Damage -----------------------------------------------------------------------------------------------------------
 
 
-def test_X6_a_file_that_is_none(tmp_path: Path) -> None:
+def test_X6_a_file_that_is_not_avro(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="'place' is not an Avro file"):
         open_avro(b"PAR1 and so on", "place")
 
 
-def test_an_unknown_codec_is_named(tmp_path: Path) -> None:
+def test_an_unsupported_codec_is_named_in_the_error(tmp_path: Path) -> None:
     content = content_of(tmp_path, SCHEMA, ROWS, codec="null").replace(b"\x08null", b"\x08lzma")
     with pytest.raises(UnsupportedFeature, match="'place' is compressed with the unsupported codec 'lzma'"):
         open_avro(content, "place")
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_X6_a_file_cut_off_anywhere_is_an_error(tmp_path: Path, codec: str) -> None:
+def test_X6_a_file_truncated_anywhere_is_an_error(tmp_path: Path, codec: str) -> None:
     content = content_of(tmp_path, SCHEMA, ROWS, codec=codec, per_block=10)
     whole_blocks = 0
     for length in range(0, len(content), 97):
@@ -244,7 +244,7 @@ def test_X6_a_block_that_claims_more_records_than_it_has_bytes(tmp_path: Path) -
         open_avro(framed, "place")
 
 
-def test_X5_a_block_that_inflates_beyond_all_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_X5_a_block_that_decompresses_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"x": b"\0" * 5_000_000}]
     for codec in CODECS:
         content = content_of(tmp_path, record(("x", "bytes")), rows, codec=codec)
@@ -255,7 +255,7 @@ def test_X5_a_block_that_inflates_beyond_all_bounds(tmp_path: Path, monkeypatch:
         assert open_avro(content, "place").count == 1
 
 
-def test_a_type_that_holds_itself_is_refused(tmp_path: Path) -> None:
+def test_a_recursive_type_is_rejected(tmp_path: Path) -> None:
     schema = record(("next", ["null", "entry"]))
     with pytest.raises(ValueError, match="contain themselves"):
         resolve(schema)
@@ -274,7 +274,7 @@ def test_X6_an_array_that_claims_more_than_there_are_bytes() -> None:
         decode_rows(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0", 1, schema, "place")
 
 
-def test_X6_an_array_of_nothing_is_not_taken_at_its_word(tmp_path: Path) -> None:
+def test_X6_an_array_of_empty_elements_is_checked(tmp_path: Path) -> None:
     for items in ("null", {"type": "record", "name": "r", "fields": [{"name": "x", "type": "null"}]}):
         schema = record(("x", {"type": "array", "items": items}))
         claims = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0"
@@ -284,7 +284,7 @@ def test_X6_an_array_of_nothing_is_not_taken_at_its_word(tmp_path: Path) -> None
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_changed_byte_gives_rows_or_an_error_of_ours(data: st.DataObject) -> None:
+def test_a_changed_byte_gives_rows_or_a_tamis_error(data: st.DataObject) -> None:
     content = bytearray(avro._write_single_block(json.dumps(SCHEMA), len(ROWS), _body()))
     start = content.index(b"null\x00") if data.draw(st.booleans()) else len(content) - len(_body())
     for _ in range(data.draw(st.integers(1, 3))):

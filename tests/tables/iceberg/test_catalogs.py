@@ -53,7 +53,7 @@ def with_default(kind: Any, value: Any) -> Callable[[dict[str, Any]], None]:
     ],
     ids=["list", "struct", "timestamp_ns"],
 )
-def test_I5_tables_with_defaults_that_pyiceberg_refuses_open_by_their_catalog(
+def test_I5_tables_with_defaults_that_pyiceberg_rejects_open_by_catalog(
     tmp_path: Path, catalog: SqlCatalog, change: Callable[[dict[str, Any]], None], expected: Any
 ) -> None:
     registered(catalog, tmp_path / "t", version=3)
@@ -75,7 +75,7 @@ def test_I9_a_table_whose_metadata_lists_manifests_opens_by_its_catalog(tmp_path
     assert sorted(tamis.open("ns.t", catalog=catalog).scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
 
-def test_types_that_pyiceberg_refuses_do_not_keep_a_table_from_opening(tmp_path: Path, catalog: SqlCatalog) -> None:
+def test_types_that_pyiceberg_rejects_do_not_prevent_opening(tmp_path: Path, catalog: SqlCatalog) -> None:
     registered(catalog, tmp_path / "t", version=3)
     add_column(tmp_path / "t", 2, "v", "variant")
     assert tamis.open("ns.t", catalog=catalog).scan(columns=["id"]).to_arrow()["id"].to_pylist() == [1]
@@ -90,7 +90,7 @@ class _Failing(InMemoryCatalog):
         raise self._error
 
 
-def test_a_catalog_that_cannot_tell_the_place_alone(tmp_path: Path) -> None:
+def test_a_catalog_that_cannot_return_the_metadata_location_alone(tmp_path: Path) -> None:
     class Elsewhere(Catalog):  # type: ignore[misc]
         """Not a database."""
 
@@ -104,7 +104,7 @@ def test_a_catalog_that_cannot_tell_the_place_alone(tmp_path: Path) -> None:
         tamis.open("ns.t", catalog=Elsewhere("elsewhere"))
 
 
-def test_errors_of_the_libraries_behind_a_catalog_are_ours() -> None:
+def test_errors_of_catalog_libraries_become_tamis_errors() -> None:
     from pyiceberg.exceptions import DynamoDbError, NoSuchIdentifierError, NotInstalledError, ServerError
     from sqlalchemy.exc import OperationalError
 
@@ -141,12 +141,12 @@ def test_a_catalog_that_cannot_be_opened(properties: dict[str, Any], message: st
 
 
 @pytest.mark.parametrize("name", ["t", "", "ns..t", ".t", "ns. "])
-def test_what_is_no_name_of_a_table(catalog: SqlCatalog, name: str) -> None:
+def test_invalid_table_identifiers(catalog: SqlCatalog, name: str) -> None:
     with pytest.raises(InvalidArgument, match=r"for the catalog 'here': expected namespace\.table"):
         tamis.open(name, catalog=catalog)
 
 
-def test_a_mistyped_database_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistyped_database_is_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for uri in ("sqlite:///nope.db", f"sqlite:///{tmp_path}/nope.db", "sqlite:///file:nope.db?uri=true"):
         # Also for those who write with the same properties.
@@ -158,7 +158,7 @@ def test_a_mistyped_database_is_not_made(tmp_path: Path, monkeypatch: pytest.Mon
     assert not list(tmp_path.iterdir())
 
 
-def test_a_database_without_a_catalog_gets_none(tmp_path: Path) -> None:
+def test_no_catalog_is_created_in_a_database_without_one(tmp_path: Path) -> None:
     place = tmp_path / "other.db"
     place.touch()
     with pytest.raises(InvalidArgument, match="its database has no table 'iceberg_tables', so it"):
@@ -166,7 +166,7 @@ def test_a_database_without_a_catalog_gets_none(tmp_path: Path) -> None:
     assert place.stat().st_size == 0
 
 
-def test_a_database_is_left_as_it_is(tmp_path: Path, catalog: SqlCatalog) -> None:
+def test_a_catalog_database_is_not_changed(tmp_path: Path, catalog: SqlCatalog) -> None:
     registered(catalog, tmp_path / "t")
     place = tmp_path / "catalog.db"
     before = place.read_bytes()
@@ -175,7 +175,7 @@ def test_a_database_is_left_as_it_is(tmp_path: Path, catalog: SqlCatalog) -> Non
     assert place.read_bytes() == before
 
 
-def test_the_name_of_a_catalog_that_was_forgotten_is_told(tmp_path: Path, catalog: SqlCatalog) -> None:
+def test_a_forgotten_catalog_name_is_suggested(tmp_path: Path, catalog: SqlCatalog) -> None:
     registered(catalog, tmp_path / "t")
     with pytest.raises(
         TableNotFound,
@@ -197,7 +197,7 @@ def test_a_configured_catalog_by_its_name(tmp_path: Path, catalog: SqlCatalog, m
         tamis.open("ns.t", catalog="here")
 
 
-def test_what_properties_say_of_the_storage() -> None:
+def test_storage_properties_of_a_catalog() -> None:
     keys = {"client.access-key-id": "all", "client.secret-access-key": "all", "client.session-token": "all"}
     assert select_storage_properties(keys) == {name.replace("client.", "s3."): "all" for name in keys}
     own = {"s3.access-key-id": "files", "s3.secret-access-key": "files"}
@@ -208,9 +208,7 @@ def test_what_properties_say_of_the_storage() -> None:
     }
 
 
-def test_I10_a_table_that_was_moved_and_registered_anew_is_read_where_it_is(
-    tmp_path: Path, catalog: SqlCatalog
-) -> None:
+def test_I10_a_moved_and_reregistered_table_is_read_at_its_new_location(tmp_path: Path, catalog: SqlCatalog) -> None:
     registered(catalog, tmp_path / "old")
     shutil.move(tmp_path / "old", tmp_path / "new")
     catalog.drop_table("ns.t")
@@ -228,9 +226,7 @@ def test_I10_a_table_that_was_moved_and_registered_anew_is_read_where_it_is(
         tamis.iceberg.list_files("ns.t", catalog=catalog, relocate=False)
 
 
-def test_I10_metadata_that_lies_apart_from_its_table_does_not_make_it_a_moved_one(
-    tmp_path: Path, catalog: SqlCatalog
-) -> None:
+def test_I10_metadata_apart_from_its_table_does_not_mean_that_it_was_moved(tmp_path: Path, catalog: SqlCatalog) -> None:
     table = registered(catalog, tmp_path / "t")
     catalog.drop_table("ns.t")
     (tmp_path / "apart" / "metadata").mkdir(parents=True)
@@ -251,7 +247,7 @@ def test_policies_know_a_table_by_its_name_in_the_catalog(tmp_path: Path, catalo
     assert connection.sql("SELECT id FROM renamed").to_arrow().num_rows == 0
 
 
-def test_a_name_without_its_catalog_is_told_of_it(tmp_path: Path) -> None:
+def test_the_error_for_a_table_name_suggests_a_catalog(tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="or catalog= for a table in a catalog"):
         tamis.open(tmp_path / "ns.t")
     with pytest.raises(TableNotFound, match=r"or a Parquet file$"):

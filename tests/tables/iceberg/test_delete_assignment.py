@@ -178,7 +178,7 @@ def delete_files(draw: st.DrawFn) -> Delete:
 
 @given(st.lists(data_files(), max_size=12), st.lists(delete_files(), max_size=8), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_I6_deletes_are_for_the_files_that_the_format_says(
+def test_I6_deletes_apply_to_the_files_that_the_specification_names(
     data: list[Data], deletes: list[Delete], few_pairs: bool
 ) -> None:
     before = deletes_index.MAX_PAIRS_AT_ONCE
@@ -220,7 +220,7 @@ def test_a_file_that_is_listed_twice_gets_its_deletes_twice() -> None:
     assert found == [{"d0"}, set(), {"d0"}]
 
 
-def test_I6_equality_deletes_are_for_strictly_older_files_and_position_deletes_for_the_same_age() -> None:
+def test_I6_equality_deletes_apply_to_strictly_older_files_and_position_deletes_to_the_same_age() -> None:
     data = [Data("a", 1), Data("b", 2)]
     found, _ = assigned(data, [Delete(2, 2, ids=(1,)), Delete(1, 2)])
     assert found == [{"d0", "d1"}, {"d1"}]
@@ -238,7 +238,7 @@ def test_I6_nulls_are_equal_whatever_the_bounds_say(nulls: int | None, kept: boo
     assert found == [{"d0"} if kept else set()]
 
 
-def test_where_a_vector_lies_is_told_and_of_other_deletes_it_is_not() -> None:
+def test_only_deletion_vectors_have_an_offset_and_a_length() -> None:
     data = data_table([Data("a", 1), Data("b", 1)])
     table = delete_table([Delete(1, 1, file_format="puffin", referenced="a"), Delete(1, 1, paths=("b", "b"))])
     found = assign_deletes(data, table, pa.array(["/d/0", "/d/1"]), COLUMNS, GLOBAL).deletes.to_pylist()
@@ -248,13 +248,13 @@ def test_where_a_vector_lies_is_told_and_of_other_deletes_it_is_not() -> None:
     ]
 
 
-def test_I6_deletes_that_name_a_file_need_not_have_its_partition() -> None:
+def test_I6_deletes_that_reference_a_file_may_have_another_partition() -> None:
     data = [Data("a", 1, key=b"1:a"), Data("b", 1, key=b"1:a")]
     found, _ = assigned(data, [Delete(1, 2, key=b"-", referenced="a"), Delete(1, 2, key=b"-", paths=("b", "b"))])
     assert found == [{"d0"}, {"d1"}]
 
 
-def test_I6_of_a_vector_that_nobody_counted_the_rows_left_are_unknown() -> None:
+def test_I6_row_counts_with_a_vector_of_unknown_cardinality_are_unknown() -> None:
     deletes = [Delete(1, 1, file_format="puffin", referenced="a", count=None)]
     assert assigned([Data("a", 1), Data("b", 1)], deletes) == ([{"d0"}, set()], [None, 0])
 

@@ -50,7 +50,7 @@ def delete_first(table: IcebergFolder, file: File, how: str, partition: tuple[An
     ],
     ids=str,
 )
-def test_I6_deletes_reach_files_from_before_their_partition_column_was_promoted(
+def test_I6_deletes_apply_to_files_from_before_a_type_promotion(
     tmp_path: Path, how: str, before: str, after: str, data_type: pa.DataType, value: Any
 ) -> None:
     table, file = partitioned(tmp_path, before, data_type, value)
@@ -60,7 +60,7 @@ def test_I6_deletes_reach_files_from_before_their_partition_column_was_promoted(
 
 
 @pytest.mark.parametrize("how", KINDS)
-def test_I6_a_decimal_is_the_same_partition_as_fixed_and_as_bytes(
+def test_I6_a_decimal_partition_value_is_the_same_as_fixed_and_as_bytes(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, file = partitioned(tmp_path, "decimal(9, 2)", pa.decimal128(9, 2), Decimal("1.25"))
@@ -72,21 +72,21 @@ def test_I6_a_decimal_is_the_same_partition_as_fixed_and_as_bytes(
 
 
 @pytest.mark.parametrize("how", KINDS)
-def test_I6_deletes_of_another_partition_reach_nothing(tmp_path: Path, how: str) -> None:
+def test_I6_deletes_of_another_partition_do_not_apply(tmp_path: Path, how: str) -> None:
     table, file = partitioned(tmp_path, "decimal(5, 2)", pa.decimal128(5, 2), Decimal("1.25"))
     table.evolve([ID, field(2, "p", "decimal(19, 2)")])
     table.commit(delete_first(table, file, how, (Decimal("1.26"),)))
     assert ids(tmp_path) == [1, 2, 3]
 
 
-def test_I6_positions_that_name_their_file_reach_it_whatever_the_partition_is_written_as(tmp_path: Path) -> None:
+def test_I6_position_deletes_with_a_referenced_file_apply_in_any_partition_encoding(tmp_path: Path) -> None:
     table, file = partitioned(tmp_path, "double", pa.float64(), 0.0)
     table.commit(position_deletes(table, "p.parquet", [(file.path, 0)], partition=(-0.0,), referenced=file.path))
     assert ids(tmp_path) == [2, 3]
 
 
 @pytest.mark.parametrize("how", [*KINDS, "named"])
-def test_I6_deletes_whose_partition_column_is_gone_reach_files_from_before(tmp_path: Path, how: str) -> None:
+def test_I6_deletes_with_a_dropped_partition_column_apply_to_older_files(tmp_path: Path, how: str) -> None:
     table, file = partitioned(tmp_path, "string", pa.string(), "a")
     table.evolve([ID])
     table.forgets_types = True
@@ -98,7 +98,7 @@ def test_I6_deletes_whose_partition_column_is_gone_reach_files_from_before(tmp_p
     assert ids(tmp_path) == [2, 3]
 
 
-def test_I6_partitions_of_a_column_that_is_gone_are_told_apart_where_both_are_known(tmp_path: Path) -> None:
+def test_I6_partitions_of_a_dropped_column_differ_where_both_values_are_known(tmp_path: Path) -> None:
     table, file = partitioned(tmp_path, "string", pa.string(), "a")
     table.commit(delete_first(table, file, "values", ("b",)))
     table.evolve([ID])
@@ -111,9 +111,7 @@ def test_I6_partitions_of_a_column_that_is_gone_are_told_apart_where_both_are_kn
 
 
 @pytest.mark.parametrize("ending", ["parquet", "avro"])
-def test_I6_a_column_that_files_lack_is_compared_by_its_partition_also_when_it_is_gone(
-    tmp_path: Path, ending: str
-) -> None:
+def test_I6_a_missing_column_is_compared_by_its_partition_value_even_if_dropped(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "p", "int")], specs=[[(2, "identity", "p")], []])
     for number, value in enumerate([5, 6, None]):
         rows = pa.table({"id": [number]})
@@ -126,7 +124,7 @@ def test_I6_a_column_that_files_lack_is_compared_by_its_partition_also_when_it_i
     assert ids(tmp_path) == [1]
 
 
-def test_I6_a_field_of_a_struct_that_files_lack_is_compared_by_its_partition(tmp_path: Path) -> None:
+def test_I6_a_missing_struct_field_is_compared_by_its_partition_value(tmp_path: Path) -> None:
     inner = [field(3, "a", "int"), field(4, "b", "int")]
     table = IcebergFolder(tmp_path, [ID, field(2, "s", inner)], specs=[[(4, "identity", "p")], []])
     stored = pa.struct([("a", pa.int32())])
@@ -141,7 +139,7 @@ def test_I6_a_field_of_a_struct_that_files_lack_is_compared_by_its_partition(tmp
     assert ids(tmp_path) == [1]
 
 
-def test_I6_values_inside_of_structs_that_are_null_are_compared_where_nobody_counted_them(tmp_path: Path) -> None:
+def test_I6_fields_of_null_structs_are_compared_without_null_counts(tmp_path: Path) -> None:
     def bytes_of(value: int) -> bytes:
         return value.to_bytes(4, "little")
 
@@ -176,7 +174,7 @@ def rows_of_p_and_q(first: int) -> pa.Table:
 
 @pytest.mark.parametrize("named", ["told", "by bounds"])
 @pytest.mark.parametrize("where", [None, "q = 3", "p = 3", "q = 3 AND id = 1", "p = 3 AND q = 3"])
-def test_O1_I1_I6_positions_that_name_a_file_of_another_spec_reach_it_whatever_is_pruned(
+def test_O1_I1_I6_position_deletes_with_a_referenced_file_of_another_spec_apply_after_pruning(
     of_two_specs: tuple[IcebergFolder, File, File], named: str, where: str | None
 ) -> None:
     table, one, _ = of_two_specs
@@ -192,7 +190,7 @@ def test_O1_I1_I6_positions_that_name_a_file_of_another_spec_reach_it_whatever_i
         assert opened.scan(where, levels=levels).count() == len(expected)
 
 
-def test_I6_positions_of_several_files_are_for_those_of_their_own_spec_and_partition(
+def test_I6_position_deletes_of_several_files_apply_to_their_spec_and_partition(
     of_two_specs: tuple[IcebergFolder, File, File],
 ) -> None:
     table, one, other = of_two_specs
@@ -200,7 +198,7 @@ def test_I6_positions_of_several_files_are_for_those_of_their_own_spec_and_parti
     assert ids(table.folder) == [1, 2, 4]
 
 
-def test_I6_delete_manifests_of_other_partitions_are_not_read_where_all_files_have_their_spec(tmp_path: Path) -> None:
+def test_I6_delete_manifests_of_other_partitions_are_pruned_if_all_files_have_their_spec(tmp_path: Path) -> None:
     table, file = partitioned(tmp_path, "int", pa.int32(), 5)
     table.commit(delete_first(table, file, "positions", (5,)))
     other = position_deletes(table, "o.parquet", [(file.path, 1)], partition=(6,), noted={})

@@ -83,7 +83,7 @@ def test_I6_P5_vectors_delete_by_position_in_the_file_whatever_is_skipped(
     assert tamis.open(tmp_path).scan("id >= 99", levels=levels).count() == len([each for each in left if each >= 99])
 
 
-def test_I10_position_deletes_of_a_moved_table_name_its_files_where_they_were(tmp_path: Path) -> None:
+def test_I10_position_deletes_of_a_moved_table_use_old_locations(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, location="s3://bucket/warehouse/t")
     file = table.data_file("a.parquet", rows_of(1, 2, 3))
     table.commit(file)
@@ -92,7 +92,7 @@ def test_I10_position_deletes_of_a_moved_table_name_its_files_where_they_were(tm
     assert ids(tmp_path) == [1, 3]
 
 
-def test_a_position_behind_the_end_of_a_file_is_an_error(tmp_path: Path) -> None:
+def test_a_position_beyond_the_end_of_a_file_is_an_error(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     file = table.data_file("a.parquet", rows_of(1, 2, 3))
     table.commit(file)
@@ -101,7 +101,7 @@ def test_a_position_behind_the_end_of_a_file_is_an_error(tmp_path: Path) -> None
         ids(tmp_path)
 
 
-def test_position_deletes_without_ids_are_known_by_their_names(tmp_path: Path) -> None:
+def test_position_deletes_without_field_ids_are_matched_by_name(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     file = table.data_file("a.parquet", rows_of(1, 2, 3))
     table.commit(file)
@@ -157,7 +157,7 @@ def test_I6_equality_deletes_of_every_format_delete_from_files_of_every_format(
     assert tamis.open(tmp_path).scan().count() == 4
 
 
-def test_I6_equality_deletes_are_of_strictly_earlier_rows(tmp_path: Path) -> None:
+def test_I6_equality_deletes_apply_to_strictly_earlier_rows(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     table.commit(table.data_file("a.parquet", rows_of(1, 2)))
     table.commit(
@@ -184,7 +184,7 @@ def test_I6_each_file_has_the_equality_deletes_that_came_after_it(tmp_path: Path
     assert found.num_rows == len(expected)
 
 
-def test_I6_equality_deletes_by_several_sets_of_columns_all_count(tmp_path: Path) -> None:
+def test_I6_equality_deletes_with_several_column_sets_all_apply(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     table.commit(table.data_file("a.parquet", rows_of(*range(8))))
     one = equality_deletes(table, "d1.parquet", pa.table({"id": pa.array([1], pa.int64())}))
@@ -197,7 +197,7 @@ def test_I6_equality_deletes_by_several_sets_of_columns_all_count(tmp_path: Path
     assert ids(tmp_path) == [0, 4, 6, 7]
 
 
-def test_I6_columns_of_a_delete_file_beyond_its_equality_ids_do_not_count(tmp_path: Path) -> None:
+def test_I6_columns_of_a_delete_file_beyond_its_equality_ids_are_ignored(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     table.commit(table.data_file("a.parquet", rows_of(1, 2, 3)))
     table.commit(
@@ -206,7 +206,7 @@ def test_I6_columns_of_a_delete_file_beyond_its_equality_ids_do_not_count(tmp_pa
     assert ids(tmp_path) == [1, 3]
 
 
-def test_I6_positions_vectors_and_values_delete_together(tmp_path: Path) -> None:
+def test_I6_positions_vectors_and_equality_deletes_combine(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     first = table.data_file("a.parquet", rows_of(*range(6)))
     table.commit(first)
@@ -217,7 +217,7 @@ def test_I6_positions_vectors_and_values_delete_together(tmp_path: Path) -> None
     assert ids(tmp_path) == [1, 2, 4]
 
 
-def test_I6_null_and_nan_are_equal_to_themselves_and_zeros_are_told_apart(tmp_path: Path) -> None:
+def test_I6_null_and_nan_equal_themselves_and_signed_zeros_differ(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x", "double")])
     values = [None, math.nan, 0.0, -0.0, 1.5]
     table.commit(table.data_file("a.parquet", pa.table({"id": pa.array(range(5), pa.int64()), "x": values})))
@@ -225,7 +225,7 @@ def test_I6_null_and_nan_are_equal_to_themselves_and_zeros_are_told_apart(tmp_pa
     assert ids(tmp_path) == [2, 4]
 
 
-def test_I6_columns_that_were_renamed_promoted_or_dropped_still_delete(tmp_path: Path) -> None:
+def test_I6_equality_deletes_by_renamed_promoted_and_dropped_columns(tmp_path: Path) -> None:
     old = [field(1, "id", "int"), field(2, "name", "string"), field(3, "gone", "string")]
     table = IcebergFolder(tmp_path, old)
     rows = pa.table({"id": pa.array(range(6), pa.int32()), "name": list("abcdef"), "gone": list("uvwxyz")})
@@ -240,7 +240,7 @@ def test_I6_columns_that_were_renamed_promoted_or_dropped_still_delete(tmp_path:
     }  # fmt: skip
 
 
-def test_I6_a_field_inside_a_struct_deletes(tmp_path: Path) -> None:
+def test_I6_equality_deletes_by_a_struct_field(tmp_path: Path) -> None:
     kind = {"type": "struct", "fields": [field(3, "x", "long"), field(4, "y", "string")]}
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "s", kind)])
     structs = [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}, None, {"x": None, "y": "c"}]
@@ -255,7 +255,7 @@ def test_I6_a_field_inside_a_struct_deletes(tmp_path: Path) -> None:
     assert ids(tmp_path) == [0]
 
 
-def test_I5_I6_a_default_of_a_file_that_lacks_the_column_is_deleted_by_its_value(tmp_path: Path) -> None:
+def test_I5_I6_an_initial_default_is_compared_by_equality_deletes(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, version=3)
     table.commit(table.data_file("a.parquet", rows_of(1, 2)))
     added = field(3, "kind", "string") | {"initial-default": "old", "write-default": "new"}
@@ -298,7 +298,7 @@ VALUES: dict[pa.DataType, Sequence[Any]] = {
 
 
 @given(st.data())
-def test_I6_rows_are_found_as_a_comparison_one_by_one_finds_them(data: st.DataObject) -> None:
+def test_I6_deleted_rows_equal_those_of_a_row_by_row_comparison(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4))
 
     def rows(most: int) -> list[tuple[Any, ...]]:
@@ -325,7 +325,7 @@ def is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def test_deletes_are_read_once_for_all_files_that_they_are_about(tmp_path: Path) -> None:
+def test_deletes_are_read_once_for_all_data_files(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     files = [table.data_file(f"{number}.parquet", rows_of(number, 1000 + number)) for number in range(100)]
     table.commit(*files)
@@ -348,7 +348,7 @@ def test_write_rows_is_used_for_other_formats(tmp_path: Path) -> None:
         assert (tmp_path / f"a.{ending}").read_bytes().startswith(magic)
 
 
-def test_values_are_compared_in_the_row_groups_that_are_left(tmp_path: Path) -> None:
+def test_equality_deletes_are_evaluated_in_kept_row_groups_only(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     file = table.data_file("a.parquet", rows_of(*range(10_000)), options={"row_group_size": 1000})
     table.commit(file)

@@ -35,7 +35,7 @@ def names(batch: pa.RecordBatch) -> list[str]:
     return sorted(Path(path).name for path in batch["path"].to_pylist())
 
 
-def test_the_files_of_a_snapshot_and_what_is_told_of_them(table: IcebergFolder) -> None:
+def test_the_files_of_a_snapshot_and_their_metadata(table: IcebergFolder) -> None:
     found = iceberg.list_files(table.folder)
     assert found.schema == FILE_SCHEMA
     rows = {Path(row["path"]).name: row for row in found.to_pylist()}
@@ -89,7 +89,7 @@ def test_a_filter_keeps_files_of_some_partitions(table: IcebergFolder, where: Pa
 
 
 @pytest.mark.parametrize("name", ["nope", "id", "ts"])
-def test_D24_a_filter_on_what_no_partition_field_has_is_an_error(table: IcebergFolder, name: str) -> None:
+def test_D24_a_filter_on_an_unknown_partition_field_is_an_error(table: IcebergFolder, name: str) -> None:
     wanted = PartitionFilter.eq(name, "1")
     manifest = iceberg.snapshot_info(table.folder).manifests[0]
     for ask in (
@@ -139,14 +139,14 @@ def test_manifests_together_are_the_snapshot(table: IcebergFolder) -> None:
     assert sorted(map(str, each.to_pylist())) == sorted(map(str, whole.to_pylist()))
 
 
-def test_files_that_were_removed_are_told_by_nobody(table: IcebergFolder) -> None:
+def test_removed_files_are_not_listed(table: IcebergFolder) -> None:
     table.commit(removed=[table.path_of("1.parquet")], operation="delete")
     assert names(iceberg.list_files(table.folder)) == ["0.parquet", "2.parquet"]
     assert names(iceberg.list_files(table.folder, snapshot_id=table.snapshots[1].number)) == ["0.parquet", "1.parquet"]
     assert names(iceberg.list_files(table.folder, ref="main")) == ["0.parquet", "2.parquet"]
 
 
-def test_I10_paths_of_a_moved_table_are_where_they_are_now(tmp_path: Path) -> None:
+def test_I10_paths_of_a_moved_table_are_its_new_locations(tmp_path: Path) -> None:
     made = IcebergFolder(tmp_path, [field(1, "id", "long")], location="s3://bucket/t")
     made.commit(made.data_file("0.parquet", pa.table({"id": [1]})))
     assert iceberg.list_files(tmp_path)["path"].to_pylist() == [str(tmp_path / "data/0.parquet")]
@@ -162,7 +162,7 @@ def test_a_manifest_of_an_older_snapshot_describes_itself(table: IcebergFolder) 
     assert names(found) == ["0.parquet"]
 
 
-def test_what_is_no_manifest_is_an_error(table: IcebergFolder) -> None:
+def test_an_invalid_manifest_path_is_an_error(table: IcebergFolder) -> None:
     with pytest.raises(InvalidArgument, match="manifest is a path"):
         iceberg.read_manifest_file(table.folder, "")
     with pytest.raises(MissingFile, match=r"other.avro"):
@@ -173,7 +173,7 @@ def test_what_is_no_manifest_is_an_error(table: IcebergFolder) -> None:
         iceberg.list_files(table.folder, filter="city = 'Bern'")  # type: ignore[arg-type]
 
 
-def test_X6_a_manifest_whose_spec_is_no_number_is_an_error(tmp_path: Path) -> None:
+def test_X6_a_manifest_with_an_invalid_spec_id_is_an_error(tmp_path: Path) -> None:
     made = IcebergFolder(tmp_path, [field(1, "id", "long")], version=1)
     made.manifests_in_metadata = True
     made.commit(made.data_file("0.parquet", pa.table({"id": [0]})))
@@ -194,13 +194,13 @@ def test_X6_a_manifest_whose_spec_is_no_number_is_an_error(tmp_path: Path) -> No
         iceberg.read_manifest_file(tmp_path, str(manifest))
 
 
-def test_a_table_to_which_nothing_was_written_has_no_files(tmp_path: Path) -> None:
+def test_an_empty_table_has_no_files(tmp_path: Path) -> None:
     IcebergFolder(tmp_path, [field(1, "id", "long")])
     assert iceberg.list_files(tmp_path).num_rows == 0
     assert iceberg.snapshot_info(tmp_path).manifests == ()
 
 
-def test_batches_go_through_the_c_interface(table: IcebergFolder) -> None:
+def test_batches_are_exported_through_the_c_data_interface(table: IcebergFolder) -> None:
     found = iceberg.list_files(table.folder)
     array, schema = ctypes.create_string_buffer(80), ctypes.create_string_buffer(72)
     iceberg.export_batch(found, ctypes.addressof(array), ctypes.addressof(schema))

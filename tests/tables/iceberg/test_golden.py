@@ -55,13 +55,13 @@ def are_the_same(found: pa.Table, expected: pa.Table) -> bool:
     return bool(optional.sort_by(order).equals(expected.sort_by(order)))
 
 
-def test_every_folder_with_metadata_is_among_them(golden: Path) -> None:
+def test_every_golden_table_is_tested(golden: Path) -> None:
     root = golden / "iceberg" / "data" / "persistent"
     found = {str(each.parents[1].relative_to(root)) for each in root.rglob("*.metadata.json")}
     assert found == ROWS.keys()
 
 
-def test_I6_I10_every_table_has_the_rows_that_a_slow_reader_finds(golden: Path) -> None:
+def test_I6_I10_every_table_equals_the_reference_reader(golden: Path) -> None:
     for name, folder in tables(golden):
         expected = by_hand(folder)
         opened = tamis.open(folder)
@@ -131,7 +131,7 @@ def test_partitions_alone_choose_files(golden: Path) -> None:
         assert (plan.num_files, opened.files().num_rows) == (kept, total), name
 
 
-def test_query_6_of_tpch_has_the_revenue_that_spark_told(golden: Path) -> None:
+def test_tpch_query_6_has_the_revenue_of_spark(golden: Path) -> None:
     table = tamis.open(golden / "iceberg" / "data" / "persistent" / "iceberg" / "lineitem_iceberg")
     rows = table.scan(
         "l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01' AND "
@@ -144,7 +144,7 @@ def test_query_6_of_tpch_has_the_revenue_that_spark_told(golden: Path) -> None:
     assert revenue == Decimal("1077536.9101")
 
 
-def test_I10_moved_tables_are_told_of_and_can_be_refused(golden: Path) -> None:
+def test_I10_moved_tables_are_reported_and_can_be_rejected(golden: Path) -> None:
     folder = golden / "iceberg" / "data" / "persistent" / "partition_bool"
     assert "data/persistent/partition_bool" in tamis.open(folder).scan().explain()
     with pytest.raises(TamisError, match="data/persistent/partition_bool") as found:

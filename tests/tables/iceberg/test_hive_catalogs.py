@@ -51,7 +51,7 @@ def test_a_table_opens_by_properties_and_by_the_catalog_and_follows_its_commits(
     assert CliRunner().invoke(program, ["count", "shop.orders", *options]).output == "4\n"
 
 
-def test_what_is_not_there_or_no_table_of_iceberg_is_said(tmp_path: Path, metastore: Metastore) -> None:
+def test_missing_and_foreign_tables_are_errors(tmp_path: Path, metastore: Metastore) -> None:
     metastore.add("shop", "orders", metadata_location=str(table_at(tmp_path / "t").save()))
     metastore.add("shop", "plain", table_type="EXTERNAL_TABLE")
     metastore.add("shop", "broken")
@@ -64,7 +64,7 @@ def test_what_is_not_there_or_no_table_of_iceberg_is_said(tmp_path: Path, metast
         assert "\n" not in str(found.value)
 
 
-def test_a_metastore_that_is_not_there() -> None:
+def test_an_unreachable_metastore() -> None:
     with Metastore() as metastore:
         properties = of(metastore)
     with pytest.raises(StorageError, match=r"the catalog 'hms'.*127\.0\.0\.1"):

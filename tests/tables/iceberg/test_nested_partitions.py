@@ -50,9 +50,7 @@ def ids(table: tamis.Table, where: str, **options: Any) -> list[int]:
 
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("value", [7, None])
-def test_I5_a_field_that_a_struct_lacks_has_the_value_of_its_partition(
-    tmp_path: Path, ending: str, value: int | None
-) -> None:
+def test_I5_a_missing_struct_field_has_its_partition_value(tmp_path: Path, ending: str, value: int | None) -> None:
     table = by_field(tmp_path, ending, value)
     assert table.scan(columns=["s"]).to_arrow()["s"].to_pylist() == [{"a": 1, "b": value}, {"a": 2, "b": value}]
     assert table.scan(columns=["s.b"]).to_arrow()["s"].to_pylist() == [{"b": value}] * 2
@@ -63,7 +61,7 @@ def test_I5_a_field_that_a_struct_lacks_has_the_value_of_its_partition(
 
 @pytest.mark.parametrize("ending", ["parquet", "avro"])
 @pytest.mark.parametrize("value", [7, None])
-def test_I5_a_struct_that_is_lacking_is_there_where_a_field_of_it_has_a_value(
+def test_I5_a_missing_struct_is_not_null_where_a_field_has_a_partition_value(
     tmp_path: Path, ending: str, value: int | None
 ) -> None:
     table = by_field(tmp_path, ending, value, has_struct=False)
@@ -74,7 +72,7 @@ def test_I5_a_struct_that_is_lacking_is_there_where_a_field_of_it_has_a_value(
             assert ids(table, where, levels=levels) == expected(where, value), (where, levels)
 
 
-def test_I5_a_struct_that_is_null_keeps_no_value_of_the_partition(tmp_path: Path) -> None:
+def test_I5_a_null_struct_has_no_partition_value(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "s", [A, B])], specs=[[(4, "identity", "p")]])
     rows = pa.table({"id": [1, 2], "s": pa.array([{"a": 1}, None], STORED)})
     table.commit(table.data_file("1.parquet", rows, fields=[ID, field(2, "s", [A])], partition=(7,), noted={}))
@@ -99,7 +97,7 @@ def test_I5_P5_pages_of_a_struct_that_lacks_a_field(tmp_path: Path, monkeypatch:
     assert ids(opened, "s.a = 44 AND s.b <=> 7", levels=["pages"]) == [44]
 
 
-def test_tasks_of_such_files_travel(tmp_path: Path) -> None:
+def test_tasks_with_partition_values_are_serializable(tmp_path: Path) -> None:
     from tamis.scan.task_data import tasks_from_table, tasks_to_table
 
     scan = by_field(tmp_path, "parquet", 7).scan()

@@ -14,7 +14,7 @@ import tamis
 from builders.pyiceberg_tables import create_table
 
 
-def test_T6_days_of_files_that_were_added_are_as_they_are(tmp_path: Path) -> None:
+def test_T6_dates_of_added_files_are_not_rebased(tmp_path: Path) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "d", DateType()))
     table = create_table(tmp_path / "t", schema)
     days = [datetime.date(1200, 1, 8), datetime.date(2020, 1, 1)]

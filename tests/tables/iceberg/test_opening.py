@@ -55,14 +55,14 @@ def test_the_hint_names_the_newest_metadata(tmp_path: Path) -> None:
     assert ids(tamis.open(tmp_path)) == [0, 1]
 
 
-def test_a_hint_that_is_out_of_date_leads_to_what_follows_it(tmp_path: Path) -> None:
+def test_an_outdated_hint_leads_to_later_versions(tmp_path: Path) -> None:
     folder_of(tmp_path)
     (tmp_path / "metadata/version-hint.text").write_text("1\n")
     assert ids(tamis.open(tmp_path)) == [0, 1]
 
 
 @pytest.mark.parametrize("hint", ["99", "nonsense", "", "../../v1", "9" * 5_000])
-def test_a_hint_that_leads_nowhere_is_ignored(tmp_path: Path, hint: str) -> None:
+def test_a_hint_to_a_missing_file_is_ignored(tmp_path: Path, hint: str) -> None:
     folder_of(tmp_path)
     (tmp_path / "metadata/version-hint.text").write_text(hint)
     assert ids(tamis.open(tmp_path)) == [0, 1]
@@ -83,7 +83,7 @@ def test_without_a_hint_the_highest_number_is_the_newest(tmp_path: Path) -> None
     assert len(ids(tamis.open(tmp_path))) == 9
 
 
-def test_of_two_with_one_number_the_one_that_was_written_last_is_the_newest(tmp_path: Path) -> None:
+def test_of_two_files_with_one_version_the_last_written_is_the_newest(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")])
     first = table.save("00007-b.metadata.json", hint=False)
     table.commit(table.data_file("0.parquet", pa.table({"id": [0]})))
@@ -107,7 +107,7 @@ def test_compressed_metadata(tmp_path: Path, name: str) -> None:
     assert ids(tamis.open(path)) == [0, 1]
 
 
-def test_a_metadata_file_is_opened_as_it_is(tmp_path: Path) -> None:
+def test_a_metadata_file_is_opened_directly(tmp_path: Path) -> None:
     folder_of(tmp_path)
     table = tamis.open(tmp_path / "metadata/v2.metadata.json")
     assert ids(table) == [0]
@@ -116,7 +116,7 @@ def test_a_metadata_file_is_opened_as_it_is(tmp_path: Path) -> None:
     assert is_metadata_file("v2.metadata.json.gz")
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_missing_tables(tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="no Iceberg table at"):
         tamis.open(tmp_path, format="iceberg")
     (tmp_path / "metadata").mkdir()
@@ -142,7 +142,7 @@ def test_nothing_there(tmp_path: Path) -> None:
         (b"\x1f\x8bnonsense", "invalid gzip data"),
     ],
 )
-def test_X8_metadata_that_is_none(tmp_path: Path, content: bytes, message: str) -> None:
+def test_X8_invalid_metadata(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "metadata/v1.metadata.json"
     path.parent.mkdir()
     path.write_bytes(content)
@@ -150,7 +150,7 @@ def test_X8_metadata_that_is_none(tmp_path: Path, content: bytes, message: str) 
         tamis.open(tmp_path)
 
 
-def test_an_absent_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder_of(tmp_path)
     monkeypatch.setattr(dependencies, "_PACKAGES", ("pyiceberg", "a_package_that_nobody_has"))
     with pytest.raises(MissingDependency, match=r"a_package_that_nobody_has: pip install 'tamis\[iceberg\]'"):
@@ -173,14 +173,14 @@ def test_an_absent_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("s3://b/t", "s3://b/T", False),
     ],
 )
-def test_locations_are_compared_without_their_spelling(location: str, other: str, is_same: bool) -> None:
+def test_equivalent_spellings_of_locations_are_equal(location: str, other: str, is_same: bool) -> None:
     assert (Location.of(location) == Location.of(other)) is is_same
 
 
 @pytest.mark.parametrize(
     "location", ["s3://bucket/wh/t", "/nowhere/t", "warehouse/t", "./t", "file://data/t", "hdfs://host:80/t"]
 )
-def test_I10_a_moved_table_is_read_where_it_is(tmp_path: Path, location: str) -> None:
+def test_I10_a_moved_table_is_read_at_its_new_location(tmp_path: Path, location: str) -> None:
     folder_of(tmp_path, location=location)
     table = tamis.open(tmp_path)
     assert ids(table) == [0, 1]
@@ -192,7 +192,7 @@ def test_I10_a_moved_table_is_read_where_it_is(tmp_path: Path, location: str) ->
     assert f"'{location}'" in str(refused.value)
 
 
-def test_a_table_that_was_not_moved_says_nothing_of_it(tmp_path: Path) -> None:
+def test_a_table_that_was_not_moved_has_no_note(tmp_path: Path) -> None:
     folder_of(tmp_path)
     table = tamis.open(tmp_path, relocate=False)
     assert [level.note for level in table.scan().plan("files").report.levels if level.level == "manifests"] == [None]
@@ -212,12 +212,12 @@ def relocation(written: str, **options: Any) -> Relocation:
 @pytest.mark.parametrize(
     "location", ["s3://b/t/../other/a.parquet", "/data/t/../x", "s3://b/t/..", "s3://b/t/a\0b", "s3://b/t/data/../../x"]
 )
-def test_X7_locations_that_go_upwards_are_refused(location: str) -> None:
+def test_X7_locations_with_parent_segments_are_rejected(location: str) -> None:
     with pytest.raises(CorruptFile, match="must not contain"):
         relocation("s3://b/t").resolve_all(pa.array(["s3://b/t/data/1", location]))
 
 
-def test_I14_X7_files_of_another_store_are_refused_unless_allowed() -> None:
+def test_I14_X7_files_of_another_store_are_rejected_unless_allowed() -> None:
     assert relocation("/data/t").resolve("/data/t2/a.parquet") == "/data/t2/a.parquet"
     with pytest.raises(UnsupportedFeature, match=r"in another store.*allow_outside=True"):
         relocation("/data/t").resolve("s3://b/a.parquet")
@@ -253,7 +253,7 @@ def note_of(table: tamis.Table) -> str:
 
 
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])
-def test_I14_data_files_outside_of_the_folder_are_read_and_reported(tmp_path: Path, prefix: str) -> None:
+def test_I14_data_files_outside_the_folder_are_read_and_reported(tmp_path: Path, prefix: str) -> None:
     data = tmp_path / "raw" / "1.parquet"
     with_data_elsewhere(tmp_path / "t", data, f"{prefix}{data}")
     for options in ({}, {"allow_outside": True}):
@@ -300,9 +300,7 @@ def test_I14_relative_paths_below_the_working_directory(tmp_path: Path, monkeypa
     assert ids(tamis.open(tmp_path / "t")) == [0, 1]
 
 
-def test_I14_a_file_of_another_store_is_read_where_that_is_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_I14_a_file_of_another_store_is_read_if_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with_data_elsewhere(tmp_path / "t", tmp_path / "bucket/raw/1.parquet", "s3://bucket/raw/1.parquet")
     with RestServer() as server:
@@ -336,7 +334,7 @@ def test_I13_metadata_under_another_name_is_found_and_reported(tmp_path: Path, n
     assert f"the metadata file '{name}' was found by its suffix" in note_of(tamis.open(tmp_path))
 
 
-def test_I13_of_several_names_without_a_number_the_last_updated_is_the_newest(tmp_path: Path) -> None:
+def test_I13_of_several_names_without_a_version_the_last_updated_is_the_newest(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     older = json.loads(table.save("v9.metadata.json").read_bytes())
     folder = tmp_path / "metadata"
@@ -360,7 +358,7 @@ def test_I13_of_several_names_without_a_number_the_last_updated_is_the_newest(tm
         tamis.open(tmp_path)
 
 
-def test_I13_a_folder_of_files_with_some_metadata_of_its_own_is_no_iceberg_table(tmp_path: Path) -> None:
+def test_I13_a_folder_with_unrelated_metadata_is_not_an_iceberg_table(tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "metadata.json").write_text('{"name": "a data set"}')
     pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
@@ -368,7 +366,7 @@ def test_I13_a_folder_of_files_with_some_metadata_of_its_own_is_no_iceberg_table
 
 
 @pytest.mark.parametrize("length", [0, 1, -1, 10**9])
-def test_I13_lengths_in_the_manifest_list_that_are_wrong_are_reported(tmp_path: Path, length: int) -> None:
+def test_I13_wrong_lengths_in_the_manifest_list_are_reported(tmp_path: Path, length: int) -> None:
     table = folder_of(tmp_path)
     path = table.save("v9.metadata.json")
     edit_manifest_list(path, lambda row: row | {"manifest_length": length})
@@ -378,7 +376,7 @@ def test_I13_lengths_in_the_manifest_list_that_are_wrong_are_reported(tmp_path: 
     assert tamis.iceberg.list_files(tmp_path).num_rows == 2
 
 
-def test_I13_a_wrong_length_and_a_wrong_count_of_files_contradict_each_other(tmp_path: Path) -> None:
+def test_I13_a_wrong_length_with_a_wrong_file_count_is_an_error(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     path = table.save("v9.metadata.json")
     edit_manifest_list(path, lambda row: row | {"manifest_length": 7, "added_files_count": 3})
@@ -422,7 +420,7 @@ def test_locations_of_one_table_in_several_spellings() -> None:
     assert relocation("s3://b/t").resolve_all(pa.array([], pa.string())).to_pylist() == []
 
 
-def test_metadata_that_is_kept_elsewhere_does_not_move_the_table(tmp_path: Path) -> None:
+def test_metadata_in_another_folder_does_not_mean_a_moved_table(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere/metadata"
     table = folder_of(tmp_path / "t", properties={"write.metadata.path": str(elsewhere)})
     elsewhere.mkdir(parents=True)
@@ -432,7 +430,7 @@ def test_metadata_that_is_kept_elsewhere_does_not_move_the_table(tmp_path: Path)
     assert opened.uri == str(tmp_path / "t")
 
 
-def test_a_metadata_file_that_lies_elsewhere_in_the_folder_of_its_table(tmp_path: Path) -> None:
+def test_a_metadata_file_elsewhere_in_its_table_folder(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     (tmp_path / "a/b").mkdir(parents=True)
     path = shutil.copy(table.save("v9.metadata.json"), tmp_path / "a/b")
@@ -459,7 +457,7 @@ def test_paths_in_an_object_store_begin_with_the_bucket(uri: str, location: str,
 # --- Snapshots --------------------------------------------------------------------------------------------------------
 
 
-def test_I8_a_snapshot_by_id_by_ref_and_by_moment(tmp_path: Path) -> None:
+def test_I8_a_snapshot_by_id_by_ref_and_by_timestamp(tmp_path: Path) -> None:
     table = folder_of(tmp_path, 3)
     first, second, _ = (each.number for each in table.snapshots)
     table.tag("release", first)
@@ -475,7 +473,7 @@ def test_I8_a_snapshot_by_id_by_ref_and_by_moment(tmp_path: Path) -> None:
     assert tamis.open(tmp_path, ref="audit").version == second
 
 
-def test_I8_what_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_I8_a_missing_snapshot_is_an_error_that_names_it(tmp_path: Path) -> None:
     folder_of(tmp_path)
     with pytest.raises(VersionNotFound, match="has no snapshot 17"):
         tamis.open(tmp_path, snapshot_id=17)
@@ -495,7 +493,7 @@ def test_I8_what_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
         tamis.open(tmp_path, snapshot_id="17")  # type: ignore[arg-type]
 
 
-def test_I8_of_a_log_that_is_out_of_order_the_last_entry_that_is_not_after_the_moment_counts(tmp_path: Path) -> None:
+def test_I8_in_an_unordered_log_the_last_entry_not_after_the_timestamp_applies(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     first, second = (each.number for each in table.snapshots)
     table.log = [(FIRST_MOMENT + 5000, first), (FIRST_MOMENT + 4000, second)]
@@ -507,7 +505,7 @@ def test_I8_of_a_log_that_is_out_of_order_the_last_entry_that_is_not_after_the_m
         tamis.open(tmp_path, timestamp=datetime.fromtimestamp((FIRST_MOMENT + 3000) / 1000, UTC))
 
 
-def test_I8_without_a_log_the_times_of_snapshots_count(tmp_path: Path) -> None:
+def test_I8_without_a_log_the_timestamps_of_snapshots_apply(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     table.log = []
     table.save()
@@ -516,7 +514,7 @@ def test_I8_without_a_log_the_times_of_snapshots_count(tmp_path: Path) -> None:
     assert tamis.open(tmp_path, timestamp=moment).version == table.snapshots[1].number
 
 
-def test_a_table_to_which_nothing_was_written(tmp_path: Path) -> None:
+def test_an_empty_table(tmp_path: Path) -> None:
     folder_of(tmp_path, 0)
     table = tamis.open(tmp_path)
     assert table.version is None
@@ -526,7 +524,7 @@ def test_a_table_to_which_nothing_was_written(tmp_path: Path) -> None:
     assert table.history().num_rows == 0
 
 
-def test_an_old_snapshot_is_read_with_its_schema_and_a_branch_with_that_of_today(tmp_path: Path) -> None:
+def test_an_old_snapshot_is_read_with_its_schema_and_a_branch_with_the_current_one(tmp_path: Path) -> None:
     table = folder_of(tmp_path, 1)
     first = table.snapshots[0].number
     table.evolve([field(1, "number", "long"), field(2, "name", "string")])
@@ -568,7 +566,7 @@ def test_the_history_goes_back_from_the_snapshot(tmp_path: Path) -> None:
 # --- Catalogs ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_catalog_by_object_by_properties_and_what_is_none(tmp_path: Path) -> None:
+def test_a_catalog_by_object_by_properties_and_invalid_ones(tmp_path: Path) -> None:
     from pyiceberg.catalog import load_catalog
 
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
@@ -593,7 +591,7 @@ def test_a_catalog_by_object_by_properties_and_what_is_none(tmp_path: Path) -> N
         tamis.open("ns.t", "delta", catalog=catalog)
 
 
-def test_the_folder_of_a_place_is_opened_as_its_storage_says(tmp_path: Path) -> None:
+def test_the_folder_of_a_location_uses_its_storage(tmp_path: Path) -> None:
     folder_of(tmp_path)
     opened = open_place(open_storage(tmp_path))
     assert opened.storage.root == str(tmp_path)

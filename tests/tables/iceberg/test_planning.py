@@ -86,7 +86,7 @@ def test_O1_every_subset_of_levels_gives_the_same_rows(tmp_path: Path) -> None:
                 assert opened.scan(where, levels=levels).count() == len(expected)
 
 
-def test_a_level_that_is_off_prunes_nothing(tmp_path: Path) -> None:
+def test_a_level_that_is_switched_off_prunes_nothing(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "identity", "x")], [{"x": n} for n in range(4)])
     assert planned(tmp_path, "x = 2") == {"2"}
     assert planned(tmp_path, "x = 2", ("partitions",)) == {"2"}
@@ -98,7 +98,7 @@ def test_a_level_that_is_off_prunes_nothing(tmp_path: Path) -> None:
         assert (off.note, off.total, off.kept, off.by_predicate) == ("switched off", 4, 4, ())
 
 
-def test_the_account_of_manifests_and_of_the_files_that_they_hold(tmp_path: Path) -> None:
+def test_the_metrics_of_manifests_and_of_their_files(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, specs=[[(2, "identity", "x")]])
     for number in range(3):
         files = [table.data_file(f"{number}-{n}.parquet", rows(10 * number + n, x=number)) for n in range(4)]
@@ -132,7 +132,7 @@ def test_manifests_without_live_files_are_not_read(tmp_path: Path) -> None:
     assert planned(tmp_path, None) == {"1"}
 
 
-def test_matching_whole_by_partition_values_counts_without_reading(tmp_path: Path) -> None:
+def test_files_fully_matched_by_partition_values_are_counted_without_reading(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "identity", "x")], [{"x": n} for n in range(3)])
     for file in (tmp_path / "data").iterdir():
         file.unlink()
@@ -140,7 +140,7 @@ def test_matching_whole_by_partition_values_counts_without_reading(tmp_path: Pat
     assert tamis.open(tmp_path).scan().count() == 3
 
 
-def test_a_limit_takes_as_many_files_as_hold_enough_rows(tmp_path: Path) -> None:
+def test_a_limit_selects_files_with_enough_rows(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "identity", "x")], [{"x": 0}, {"x": 1}, {"x": 1}])
     assert tamis.open(tmp_path).scan("x = 1", limit=1).plan("files").num_files == 1
     assert tamis.open(tmp_path).scan("x = 1 AND id = 2", limit=1).plan("files").num_files == 1
@@ -150,7 +150,7 @@ def test_a_limit_takes_as_many_files_as_hold_enough_rows(tmp_path: Path) -> None
 # --- Specs ------------------------------------------------------------------------------------------------------------
 
 
-def test_I1_each_manifest_is_judged_under_its_own_spec(tmp_path: Path) -> None:
+def test_I1_each_manifest_is_pruned_under_its_own_spec(tmp_path: Path) -> None:
     specs = [[(2, "identity", "x")], [(2, "void", "x"), (2, "bucket[4]", "xb")], [(3, "truncate[1]", "s1")]]
     table = IcebergFolder(tmp_path, FIELDS, specs=specs)
     for number in range(4):
@@ -193,7 +193,7 @@ def test_I4_a_list_of_two_hundred_values_still_prunes(tmp_path: Path) -> None:
         ("s <=> NULL", {"4"}),
     ],
 )
-def test_I11_beginnings_of_texts_that_are_truncated(tmp_path: Path, where: str, kept: set[str]) -> None:
+def test_I11_prefixes_of_truncated_strings(tmp_path: Path, where: str, kept: set[str]) -> None:
     values = [{"s": text} for text in ("abc", "ab", "a", "bad", None)]
     table_by(tmp_path, [(3, "truncate[2]", "s2")], values)
     assert planned(tmp_path, where, ("partitions",)) == kept
@@ -202,14 +202,14 @@ def test_I11_beginnings_of_texts_that_are_truncated(tmp_path: Path, where: str, 
     assert sorted(tamis.open(tmp_path).scan(where).to_arrow()["id"].to_pylist()) == sorted(expected)
 
 
-def test_I11_a_truncated_beginning_matches_whole(tmp_path: Path) -> None:
+def test_I11_a_truncated_prefix_is_fully_matched(tmp_path: Path) -> None:
     table_by(tmp_path, [(3, "truncate[2]", "s2")], [{"s": "abc"}, {"s": "abd"}, {"s": "b"}])
     for file in (tmp_path / "data").iterdir():
         file.unlink()
     assert tamis.open(tmp_path).scan("s LIKE 'ab%'", levels=("partitions",)).count() == 2
 
 
-def test_bounds_of_columns_inside_of_structs_and_promoted_ones(tmp_path: Path) -> None:
+def test_bounds_of_struct_fields_and_promoted_columns(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "st", [field(3, "k", "int")])])
     for number in range(3):
         data = pa.table({"id": [number], "st": pa.array([{"k": number}], pa.struct([("k", pa.int32())]))})
@@ -218,7 +218,7 @@ def test_bounds_of_columns_inside_of_structs_and_promoted_ones(tmp_path: Path) -
     assert planned(tmp_path, "st.k >= 2", ("files",)) == {"2"}
 
 
-def test_F2_bounds_that_are_nan_say_nothing(tmp_path: Path) -> None:
+def test_F2_nan_bounds_are_ignored(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     nan = bytes(np.array([np.nan], "<f8").tobytes())
     one = bytes(np.array([1.0], "<f8").tobytes())
@@ -232,14 +232,14 @@ def test_F2_bounds_that_are_nan_say_nothing(tmp_path: Path) -> None:
     assert planned(tmp_path, "f > 7") == {"0", "1"}
 
 
-def test_T10_bounds_in_the_wrong_order_say_nothing(tmp_path: Path) -> None:
+def test_T10_inverted_bounds_are_ignored(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     noted = {"lower_bounds": {2: b"\x09\0\0\0"}, "upper_bounds": {2: b"\x01\0\0\0"}}
     table.commit(table.data_file("0.parquet", rows(0, x=5), noted=noted))
     assert planned(tmp_path, "x = 5") == planned(tmp_path, "x = 50") == {"0"}
 
 
-def test_I12_statistics_of_a_manifest_list_that_do_not_fit_the_spec(tmp_path: Path) -> None:
+def test_I12_partition_tuples_that_differ_from_the_spec_are_an_error(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "identity", "x")], [{"x": 1}])
     for path in (tmp_path / "metadata").glob("*.json"):
         text = path.read_text()
@@ -250,7 +250,7 @@ def test_I12_statistics_of_a_manifest_list_that_do_not_fit_the_spec(tmp_path: Pa
             planned(tmp_path, "x = 1", levels)
 
 
-def test_I13_summaries_of_another_number_of_fields_rule_out_no_manifest(tmp_path: Path) -> None:
+def test_I13_summaries_with_another_number_of_fields_prune_no_manifest(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "identity", "x")], [{"x": 1}, {"x": 2}])
     path = max((tmp_path / "metadata").glob("v*.metadata.json"), key=lambda each: int(each.name[1:].split(".")[0]))
     edit_manifest_list(path, lambda row: row | {"partitions": row["partitions"] * 2})
@@ -258,7 +258,7 @@ def test_I13_summaries_of_another_number_of_fields_rule_out_no_manifest(tmp_path
         assert tamis.open(tmp_path).scan(where).to_arrow().num_rows == rows
 
 
-def test_partition_fields_without_ids_are_found_by_their_names(tmp_path: Path) -> None:
+def test_partition_fields_without_ids_are_matched_by_name(tmp_path: Path) -> None:
     table = table_by(tmp_path, [(2, "identity", "x"), (3, "identity", "s")], [{"x": 1, "s": "a"}, {"x": 2, "s": "b"}])
     for each in table.snapshots[-1].manifests:
         path = Path(each.listed["manifest_path"])
@@ -315,7 +315,7 @@ def listed(folder: Path, where: str | None = None) -> list[tuple[str, list[tuple
     ]
 
 
-def test_I6_deletes_come_with_the_files_that_are_left(tmp_path: Path) -> None:
+def test_I6_deletes_are_listed_with_the_kept_files(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, specs=[[(2, "identity", "x")]], version=3)
     files = {number: table.data_file(f"{number}.parquet", rows(number, number + 10, x=number)) for number in range(3)}
     table.commit(*files.values())
@@ -346,7 +346,7 @@ def test_small_manifests_of_one_spec_are_read_together() -> None:
 
 
 @pytest.mark.parametrize("where", [None, "x = 2", "x > 1 AND s LIKE 'a%'", "id = 3 OR f > 100"])
-def test_O8_an_engine_plans_what_this_process_plans(tmp_path: Path, where: str | None) -> None:
+def test_O8_an_engine_plans_the_same_files(tmp_path: Path, where: str | None) -> None:
     table = IcebergFolder(
         tmp_path, FIELDS, specs=[[(2, "identity", "x"), (3, "truncate[1]", "s1")], [(4, "void", "f")]]
     )
@@ -368,14 +368,14 @@ def test_O8_an_engine_plans_what_this_process_plans(tmp_path: Path, where: str |
     assert [each.to_dict() for each in one.levels] == [each.to_dict() for each in other.levels]
 
 
-def test_a_partition_filter_is_asked_of_the_texts_of_partition_values(tmp_path: Path) -> None:
+def test_a_partition_filter_compares_partition_values_as_text(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "identity", "x"), (3, "truncate[1]", "s1")], [{"x": n, "s": f"{n}s"} for n in range(4)])
     scan = tamis.open(tmp_path).scan(tamis.PartitionFilter.eq("s1", "2"))
     assert scan.to_arrow()["id"].to_pylist() == [2]
     assert scan.plan("files").num_files == 1
 
 
-def test_the_files_of_a_table_tell_their_partition_values(tmp_path: Path) -> None:
+def test_the_files_of_a_table_have_their_partition_values(tmp_path: Path) -> None:
     table_by(tmp_path, [(2, "bucket[4]", "xb"), (3, "identity", "s")], [{"x": 1, "s": "é"}, {"x": None, "s": None}])
     found = tamis.open(tmp_path).files().sort_by("path")
     assert tamis.open(tmp_path).partition_columns == ("xb", "s")
@@ -396,7 +396,7 @@ def test_partition_values_of_files_have_the_types_of_their_transforms(tmp_path: 
         assert files.select(list(values)).to_pylist() == [values]
 
 
-def test_other_formats_refuse_what_only_iceberg_has(tmp_path: Path) -> None:
+def test_other_formats_reject_iceberg_options(tmp_path: Path) -> None:
     table_by(tmp_path, [], [{"x": 1}])
     with pytest.raises(UnsupportedFeature, match="partitioning= was given, which an Iceberg table does not have"):
         tamis.open(tmp_path, partitioning={"x": "int"})
@@ -415,7 +415,7 @@ def whole_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_X6_damaged_manifests_give_a_plan_or_an_error_of_ours(whole_table: Path, data: st.DataObject) -> None:
+def test_X6_damaged_manifests_give_a_plan_or_a_tamis_error(whole_table: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted((whole_table / "metadata").glob("*.avro"))))
     content = path.read_bytes()
     damaged = bytearray(content)

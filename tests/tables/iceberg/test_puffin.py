@@ -80,7 +80,7 @@ def test_damaged_vectors_are_errors(tmp_path: Path, content: bytes, message: str
         read_deletion_vectors(storage, vectors)
 
 
-def test_a_number_of_rows_unlike_the_manifests_is_an_error(tmp_path: Path) -> None:
+def test_a_cardinality_that_differs_from_the_manifest_is_an_error(tmp_path: Path) -> None:
     storage, (vector,) = write(tmp_path, blob(ROWS))
     assert read_deletion_vectors(storage, [replace(vector, cardinality=3)]) == [ROWS]
     with pytest.raises(CorruptFile, match="deletes 3 rows, but the manifest says 4"):
@@ -88,14 +88,14 @@ def test_a_number_of_rows_unlike_the_manifests_is_an_error(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, 40), (4, 10**12), (10**12, 40), (4, 0), (4, 11), (4, -3)])
-def test_X3_a_place_that_is_none_is_an_error_before_anything_is_read(tmp_path: Path, offset: int, length: int) -> None:
+def test_X3_an_invalid_byte_range_is_an_error_before_anything_is_read(tmp_path: Path, offset: int, length: int) -> None:
     storage, (vector,) = write(tmp_path, blob(ROWS))
     with pytest.raises(CorruptFile, match=r"invalid deletion vector of .*: the file has"):
         read_deletion_vectors(storage, [replace(vector, offset=offset, length=length)])
     assert storage.counters.counts().bytes_read == 0
 
 
-def test_a_file_that_is_no_puffin_file_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_puffin_is_an_error(tmp_path: Path) -> None:
     storage, vectors = write(tmp_path, blob(ROWS), magic=b"PAR1")
     with pytest.raises(CorruptFile, match="is not a Puffin file"):
         read_deletion_vectors(storage, vectors)

@@ -148,7 +148,7 @@ def test_nested_values_of_avro_files_come_back(
         assert starts[-1] == sum(batch.num_rows for batch in batches[:-1])
 
 
-def test_only_the_columns_that_are_wanted_are_shaped(tmp_path: Path) -> None:
+def test_only_the_wanted_columns_are_converted(tmp_path: Path) -> None:
     place = tmp_path / "a.avro"
     size = write_avro(place, SCHEMA, map(record, range(10)))
     schema = {"fields": [field(99, "later", "string"), FIELDS[1]]}

@@ -250,7 +250,7 @@ def test_files_of_all_formats_in_one_table(tmp_path: Path, levels: tuple[str, ..
 
 
 @pytest.mark.parametrize("ending", ["orc", "avro"])
-def test_a_file_with_other_rows_than_its_metadata_says_is_an_error(tmp_path: Path, ending: str) -> None:
+def test_a_row_count_that_differs_from_the_metadata_is_an_error(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")])
     file = table.data_file(f"a.{ending}", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))
     table.commit(file.__class__(**{**{name: getattr(file, name) for name in file.__dataclass_fields__}, "rows": 4}))
@@ -258,7 +258,7 @@ def test_a_file_with_other_rows_than_its_metadata_says_is_an_error(tmp_path: Pat
         tamis.open(tmp_path).scan().to_arrow()
 
 
-def test_no_index_is_built_of_an_iceberg_table(tmp_path: Path) -> None:
+def test_building_an_index_of_an_iceberg_table_is_unsupported(tmp_path: Path) -> None:
     IcebergFolder(tmp_path, [field(1, "id", "long")])
     with pytest.raises(UnsupportedFeature, match="is an Iceberg table, whose manifests have the statistics"):
         tamis.index.build(tmp_path)

@@ -36,7 +36,7 @@ def folder_of(folder: Path, **options: Any) -> IcebergFolder:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_column_of_a_type_that_is_not_read_is_refused_where_it_is_wanted(tmp_path: Path, kind: str) -> None:
+def test_a_column_of_an_unsupported_type_is_rejected_only_if_needed(tmp_path: Path, kind: str) -> None:
     folder_of(tmp_path)
     add_column(tmp_path, 2, "g", kind)
     opened = tamis.open(tmp_path)
@@ -57,7 +57,7 @@ def test_a_column_of_a_type_that_is_not_read_is_refused_where_it_is_wanted(tmp_p
 @pytest.mark.parametrize(
     "kind", [[field(3, "a", "int"), field(4, "v", "variant")], list_of(3, "variant")], ids=["struct", "list"]
 )
-def test_a_type_that_is_not_read_inside_of_others(tmp_path: Path, kind: Any) -> None:
+def test_an_unsupported_type_inside_nested_types(tmp_path: Path, kind: Any) -> None:
     folder_of(tmp_path)
     add_column(tmp_path, 2, "g", field(0, "", kind)["type"])
     opened = tamis.open(tmp_path)
@@ -69,7 +69,7 @@ def test_a_type_that_is_not_read_inside_of_others(tmp_path: Path, kind: Any) -> 
 
 
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
-def test_files_that_have_a_column_that_is_not_read(tmp_path: Path, ending: str) -> None:
+def test_files_with_a_column_of_an_unsupported_type(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "g", "binary")], version=3)
     table.commit(table.data_file(f"1.{ending}", pa.table({"id": [1, 2], "g": [b"\x01", None]})))
     edit_metadata(tmp_path, lambda told: told["schemas"][0]["fields"][1].update({"type": "geometry"}))
@@ -79,7 +79,7 @@ def test_files_that_have_a_column_that_is_not_read(tmp_path: Path, ending: str) 
         opened.scan().to_arrow()
 
 
-def test_variants_in_files_do_not_keep_other_columns_from_being_read(tmp_path: Path) -> None:
+def test_variants_in_files_do_not_prevent_reading_other_columns(tmp_path: Path) -> None:
     parts = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
     inner = pa.array([{"metadata": b"\x01", "value": b"\x00"}, None], parts)
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "v", "binary")], version=3)
@@ -96,7 +96,7 @@ def test_variants_in_files_do_not_keep_other_columns_from_being_read(tmp_path: P
         opened.scan().to_arrow()
 
 
-def test_a_type_of_the_past_that_is_not_read_is_of_no_concern(tmp_path: Path) -> None:
+def test_an_unsupported_type_in_an_old_schema_is_ignored(tmp_path: Path) -> None:
     folder_of(tmp_path)
     old = {"type": "struct", "schema-id": 7, "fields": [field(1, "id", "long"), field(2, "v", "variant")]}
     edit_metadata(tmp_path, lambda told: told["schemas"].append(old))
@@ -104,7 +104,7 @@ def test_a_type_of_the_past_that_is_not_read_is_of_no_concern(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["nonsense", {"type": "vector", "of": "float"}])
-def test_what_is_no_type_is_an_error_that_names_the_column(tmp_path: Path, kind: Any) -> None:
+def test_an_invalid_type_is_an_error_that_names_the_column(tmp_path: Path, kind: Any) -> None:
     folder_of(tmp_path)
     add_column(tmp_path, 2, "g", kind)
     with pytest.raises(
@@ -113,7 +113,7 @@ def test_what_is_no_type_is_an_error_that_names_the_column(tmp_path: Path, kind:
         tamis.open(tmp_path).scan()
 
 
-def test_X1_fixed_values_that_no_file_has_do_not_fill_the_memory(tmp_path: Path) -> None:
+def test_X1_absent_fixed_values_do_not_allocate_much_memory(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     table.evolve([field(1, "id", "long"), field(2, "g", "fixed[1048576]")])
     table.commit(table.data_file("2.parquet", pa.table({"id": range(5_000)}), noted={}))
@@ -164,20 +164,20 @@ FIELDS = ("schemas", 0, "fields")
     ],
     ids=str,
 )
-def test_X8_metadata_with_values_that_are_none_is_an_error(tmp_path: Path, path: tuple[Any, ...], junk: Any) -> None:
+def test_X8_metadata_with_invalid_values_is_an_error(tmp_path: Path, path: tuple[Any, ...], junk: Any) -> None:
     folder_of(tmp_path)
     edit_metadata(tmp_path, lambda told: junk_for(told, path, junk))
     with pytest.raises(CorruptFile):
         tamis.open(tmp_path)
 
 
-def test_X2_structs_inside_of_structs_are_read(tmp_path: Path) -> None:
+def test_X2_nested_structs_are_read(tmp_path: Path) -> None:
     folder_of(tmp_path)
     add_column(tmp_path, 2, "g", deep(80))
     assert tamis.open(tmp_path).scan("g IS NULL").to_arrow()["id"].to_pylist() == [1, 2]
 
 
-def test_statistics_of_any_shape_are_of_no_concern(tmp_path: Path) -> None:
+def test_statistics_files_of_any_shape_are_ignored(tmp_path: Path) -> None:
     folder_of(tmp_path)
     edit_metadata(tmp_path, lambda told: told.update({"statistics": [{"a": 1}], "partition-statistics": 5}))
     assert tamis.open(tmp_path).scan().count() == 2
@@ -197,7 +197,7 @@ def test_statistics_of_any_shape_are_of_no_concern(tmp_path: Path) -> None:
         {"source-id": 1, "transform": "truncated"},
     ],
 )
-def test_I2_partition_fields_that_nobody_knows_keep_all(tmp_path: Path, spec: dict[str, Any]) -> None:
+def test_I2_unknown_partition_fields_keep_all_files(tmp_path: Path, spec: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], specs=[[(1, "identity", "p")]], version=3)
     table.commit(table.data_file("1.parquet", pa.table({"id": [1]})))
     one = {"field-id": 1000, "name": "p", **spec}
@@ -206,7 +206,7 @@ def test_I2_partition_fields_that_nobody_knows_keep_all(tmp_path: Path, spec: di
     assert tamis.open(tmp_path).scan("id = 2", levels=["partitions", "manifests"]).to_arrow().num_rows == 0
 
 
-def test_sort_orders_are_of_no_concern(tmp_path: Path) -> None:
+def test_sort_orders_are_ignored(tmp_path: Path) -> None:
     folder_of(tmp_path)
     order = {"order-id": 3, "fields": [{"source-ids": [1, 2], "transform": "hilbert", "direction": "up"}]}
     edit_metadata(tmp_path, lambda told: told.update({"sort-orders": [order], "default-sort-order-id": 3}))
@@ -216,7 +216,7 @@ def test_sort_orders_are_of_no_concern(tmp_path: Path) -> None:
 # --- Encryption -------------------------------------------------------------------------------------------------------
 
 
-def test_encrypted_data_files_are_refused(tmp_path: Path) -> None:
+def test_encrypted_data_files_are_rejected(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], version=3)
     plain = table.data_file("0.parquet", pa.table({"id": [0]}))
     table.commit(plain, table.data_file("1.parquet", pa.table({"id": [1]})).with_less(key_metadata=b"key"))
@@ -226,7 +226,7 @@ def test_encrypted_data_files_are_refused(tmp_path: Path) -> None:
     assert tamis.open(tmp_path).scan().to_arrow()["id"].to_pylist() == [0]
 
 
-def test_encrypted_manifests_are_refused(tmp_path: Path) -> None:
+def test_encrypted_manifests_are_rejected(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     table.snapshots[0].manifests[0].listed["key_metadata"] = b"key"
     table.commit(table.data_file("2.parquet", pa.table({"id": [3]})))
@@ -234,7 +234,7 @@ def test_encrypted_manifests_are_refused(tmp_path: Path) -> None:
         tamis.open(tmp_path).scan().to_arrow()
 
 
-def test_encrypted_lists_of_manifests_are_refused(tmp_path: Path) -> None:
+def test_encrypted_manifest_lists_are_rejected(tmp_path: Path) -> None:
     table = folder_of(tmp_path)
     place = next((tmp_path / "metadata").glob("snap-*.avro"))
     place.write_bytes(os.urandom(1000))
@@ -250,7 +250,7 @@ def test_encrypted_lists_of_manifests_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
-def test_T5_times_of_orc_files_beyond_nanoseconds_are_refused_by_their_column(tmp_path: Path, kind: str) -> None:
+def test_T5_orc_timestamps_beyond_nanoseconds_are_rejected_with_their_column(tmp_path: Path, kind: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "near", kind), field(3, "far", kind)])
     near, far = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31)
     columns = {

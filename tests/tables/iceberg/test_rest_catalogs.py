@@ -62,7 +62,7 @@ def test_the_command_line_takes_properties(tmp_path: Path, server: RestServer) -
     assert CliRunner().invoke(program, ["count", "ns.t", *options]).output == "3\n"
 
 
-def test_the_configuration_that_a_server_answers_is_taken(tmp_path: Path, server: RestServer) -> None:
+def test_the_configuration_of_a_server_is_used(tmp_path: Path, server: RestServer) -> None:
     server.config = {"defaults": {"prefix": "lake one"}, "overrides": {}}
     server.add("ns.t", table_at(tmp_path / "t").save())
     assert tamis.open("ns.t", catalog=of(server)).scan().count() == 3
@@ -94,7 +94,7 @@ def test_files_are_read_with_the_keys_that_the_catalog_hands_out(
     assert "Credential=GIVEN/" in server.seen[-1].headers["authorization"]
 
 
-def test_a_catalog_that_keeps_metadata_to_itself(tmp_path: Path, server: RestServer) -> None:
+def test_a_catalog_without_a_metadata_location(tmp_path: Path, server: RestServer) -> None:
     metadata = table_at(tmp_path / "t").save()
     server.add("ns.t", metadata)
     del server.tables["ns.t"]["metadata-location"]
@@ -110,7 +110,7 @@ def test_a_table_that_is_not_there(tmp_path: Path, server: RestServer) -> None:
         tamis.open("other.t", catalog=of(server))
 
 
-def test_who_is_not_let_in_is_told_so(tmp_path: Path, server: RestServer) -> None:
+def test_denied_access_is_an_error(tmp_path: Path, server: RestServer) -> None:
     server.token = "t0ken"
     server.add("ns.t", table_at(tmp_path / "t").save())
     with pytest.raises(
@@ -148,7 +148,7 @@ def test_a_server_that_fails_is_one_line_that_names_the_catalog(
         assert len(message) < 500
 
 
-def test_answers_that_are_no_answers(tmp_path: Path, server: RestServer) -> None:
+def test_invalid_responses(tmp_path: Path, server: RestServer) -> None:
     server.add("ns.t", table_at(tmp_path / "t").save())
     server.failing["/t"] = (200, "<html>hello</html>")
     with pytest.raises(UnsupportedFeature, match=r"^pyiceberg cannot read the metadata of 'ns\.t' of the.* 'lake'"):
@@ -158,7 +158,7 @@ def test_answers_that_are_no_answers(tmp_path: Path, server: RestServer) -> None
         tamis.open("ns.t", catalog=of(server))
 
 
-def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with RestServer() as server:
         properties = of(server)
@@ -209,7 +209,7 @@ MASKS = [{"field-id": 2, "action": {"type": "mask-alphanum"}}]
         ["of another shape"],
     ],
 )
-def test_I15_read_restrictions_are_refused_by_name_and_never_ignored(
+def test_I15_read_restrictions_are_rejected_by_name_and_never_ignored(
     tmp_path: Path, server: RestServer, restrictions: Any
 ) -> None:
     table = table_at(tmp_path / "t")
@@ -225,9 +225,7 @@ def test_I15_read_restrictions_are_refused_by_name_and_never_ignored(
 
 
 @pytest.mark.parametrize("restrictions", [None, {}, {"required-column-projections": [], "required-row-filter": None}])
-def test_I15_restrictions_that_demand_nothing_are_no_obstacle(
-    tmp_path: Path, server: RestServer, restrictions: Any
-) -> None:
+def test_I15_empty_restrictions_are_accepted(tmp_path: Path, server: RestServer, restrictions: Any) -> None:
     table = table_at(tmp_path / "t")
     server.add("ns.t", table.save(), **{"read-restrictions": restrictions})
     opened = tamis.open("ns.t", catalog=of(server))
@@ -245,7 +243,7 @@ def test_I15_restrictions_that_come_later_are_seen_by_refresh(tmp_path: Path, se
 
 @pytest.mark.parametrize("where", ["table", "overrides", "defaults"])
 @pytest.mark.parametrize("mode", ["server", "SERVER", "something-newer"])
-def test_I15_a_catalog_that_asks_to_plan_scans_is_refused_by_name(
+def test_I15_server_side_planning_is_rejected_by_name(
     tmp_path: Path, server: RestServer, where: str, mode: str
 ) -> None:
     table = table_at(tmp_path / "t")
@@ -257,7 +255,7 @@ def test_I15_a_catalog_that_asks_to_plan_scans_is_refused_by_name(
         tamis.open("ns.t", catalog=of(server))
 
 
-def test_I15_planning_by_the_client_is_what_tamis_does(tmp_path: Path, server: RestServer) -> None:
+def test_I15_client_side_planning_is_accepted(tmp_path: Path, server: RestServer) -> None:
     table = table_at(tmp_path / "t")
     server.config = {"defaults": {"scan-planning-mode": "server"}, "overrides": {}}
     server.add("ns.t", table.save(), config={"scan-planning-mode": "client"})

@@ -43,7 +43,9 @@ KINDS: list[tuple[Any, pa.DataType, st.SearchStrategy[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "data_type", "values"), KINDS, ids=[str(kind) for kind, _, _ in KINDS])
-def test_what_pyiceberg_encodes_comes_back(kind: Any, data_type: pa.DataType, values: st.SearchStrategy[Any]) -> None:
+def test_values_encoded_by_pyiceberg_are_decoded(
+    kind: Any, data_type: pa.DataType, values: st.SearchStrategy[Any]
+) -> None:
     @given(st.lists(st.none() | values, max_size=20), st.integers(0, 2))
     @settings(max_examples=40, deadline=None)
     def check(drawn: list[Any], start: int) -> None:
@@ -77,11 +79,11 @@ def test_a_wider_value_in_a_narrower_column_is_unknown() -> None:
     assert decode_values(pa.array([b"\x01" + b"\0" * 7]), pa.float32()).to_pylist() == [None]
 
 
-def test_S3_texts_that_are_none_are_unknown() -> None:
+def test_S3_invalid_utf8_is_unknown() -> None:
     assert decode_values(pa.array([b"a", b"\xff", None, b""]), pa.string()).to_pylist() == ["a", None, None, ""]
 
 
-def test_decimals_of_any_length_and_those_that_do_not_fit() -> None:
+def test_decimals_of_any_length_and_out_of_range() -> None:
     given_bytes = pa.array([b"\xff" * 16, b"\x00\x00\x01", b"\x7f", b"", b"\0" * 17, b"\x03\xe8"])
     found = decode_values(given_bytes, pa.decimal128(3, 1))
     assert found.to_pylist() == [Decimal("-0.1"), Decimal("0.1"), Decimal("12.7"), None, None, None]
@@ -97,7 +99,7 @@ def test_booleans_are_zero_or_one() -> None:
     ]
 
 
-def test_fixed_bounds_that_are_cut_off_are_filled_up_with_zeros() -> None:
+def test_truncated_fixed_bounds_are_padded_with_zeros() -> None:
     assert decode_values(pa.array([b"ab", b"abc", b"abcd", None, b""]), pa.binary(3)).to_pylist() == [
         b"ab\0",
         b"abc",
@@ -107,5 +109,5 @@ def test_fixed_bounds_that_are_cut_off_are_filled_up_with_zeros() -> None:
     ]
 
 
-def test_types_without_single_values_are_unknown() -> None:
+def test_types_without_single_value_serialization_are_unknown() -> None:
     assert decode_values(pa.array([b"a"]), pa.list_(pa.int32())).null_count == 1

@@ -41,9 +41,7 @@ def two_files(folder: Path, version: int = 2, **options: Any) -> tuple[IcebergFo
 
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("truncate", [None, 4])
-def test_I6_positions_are_deleted_from_the_files_that_they_name(
-    tmp_path: Path, ending: str, truncate: int | None
-) -> None:
+def test_I6_position_deletes_apply_to_their_files(tmp_path: Path, ending: str, truncate: int | None) -> None:
     table, one, two = two_files(tmp_path)
     table.commit(
         position_deletes(table, f"d.{ending}", [(one.path, 0), (two.path, 1), (two.path, 3)], truncate=truncate)
@@ -56,7 +54,7 @@ def test_I6_positions_are_deleted_from_the_files_that_they_name(
     assert opened.scan("id >= 4").count() == 2
 
 
-def test_I6_positions_do_not_delete_from_files_that_came_later(tmp_path: Path) -> None:
+def test_I6_position_deletes_do_not_apply_to_later_files(tmp_path: Path) -> None:
     table, one, _ = two_files(tmp_path)
     table.commit(position_deletes(table, "d.parquet", [(one.path, 0)]))
     table.commit(removed=[one.path])
@@ -64,14 +62,14 @@ def test_I6_positions_do_not_delete_from_files_that_came_later(tmp_path: Path) -
     assert ids(tamis.open(tmp_path)) == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-def test_I6_positions_of_the_same_commit_count(tmp_path: Path) -> None:
+def test_I6_position_deletes_of_the_same_commit_apply(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS)
     one = table.data_file("1.parquet", rows_of(0))
     table.commit(one, position_deletes(table, "d.parquet", [(one.path, 2)]))
     assert ids(tamis.open(tmp_path)) == [0, 1, 3]
 
 
-def test_I6_positions_are_for_files_of_their_partition(tmp_path: Path) -> None:
+def test_I6_position_deletes_apply_to_their_partition(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, specs=[[(2, "identity", "k")]])
     files = {
         key: table.data_file(f"{key}.parquet", pa.table({"id": [number, number + 10], "k": [key, key]}))
@@ -93,7 +91,7 @@ def test_I6_several_delete_files_of_one_data_file(tmp_path: Path) -> None:
     assert opened.scan().count() == 5
 
 
-def test_P5_positions_count_rows_of_the_file_and_not_those_that_were_read(
+def test_P5_positions_refer_to_rows_of_the_file_not_to_rows_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_by_pages(monkeypatch)
@@ -112,7 +110,7 @@ def test_P5_positions_count_rows_of_the_file_and_not_those_that_were_read(
 
 
 @pytest.mark.parametrize("ending", ["parquet", "avro"])
-def test_I6_values_are_deleted_from_files_that_came_before(tmp_path: Path, ending: str) -> None:
+def test_I6_equality_deletes_apply_to_earlier_files(tmp_path: Path, ending: str) -> None:
     table, _, _ = two_files(tmp_path)
     later = table.data_file("3.parquet", rows_of(8))
     table.commit(later, equality_deletes(table, f"d.{ending}", pa.table({"k": ["k1", "k3"]})))
@@ -124,7 +122,7 @@ def test_I6_values_are_deleted_from_files_that_came_before(tmp_path: Path, endin
     assert opened.scan().count() == 8
 
 
-def test_I6_columns_beside_those_that_are_compared_do_not_count(tmp_path: Path) -> None:
+def test_I6_columns_besides_the_compared_ones_are_ignored(tmp_path: Path) -> None:
     table, _, _ = two_files(tmp_path)
     deleted = pa.table({"id": [1, 6], "k": ["another", None]})
     table.commit(equality_deletes(table, "d.parquet", deleted, ids=[1]))
@@ -144,7 +142,7 @@ def test_I6_null_is_equal_to_null_and_nan_to_nan(tmp_path: Path) -> None:
     assert ids(tamis.open(tmp_path)) == [2]
 
 
-def test_I6_values_of_a_partition_and_of_all_of_them(tmp_path: Path) -> None:
+def test_I6_equality_deletes_of_a_partition_and_of_all_partitions(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, specs=[[(2, "identity", "k")], []])
     files = [
         table.data_file(f"{key}.parquet", pa.table({"id": [1, number + 2], "k": [key, key]}), spec=0)
@@ -158,7 +156,7 @@ def test_I6_values_of_a_partition_and_of_all_of_them(tmp_path: Path) -> None:
     assert ids(tamis.open(tmp_path)) == [3]
 
 
-def test_I6_values_of_columns_that_files_lack_or_have_by_other_names_and_types(tmp_path: Path) -> None:
+def test_I6_equality_deletes_by_missing_renamed_and_promoted_columns(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "int"), field(2, "k", "string")])
     table.commit(table.data_file("1.parquet", pa.table({"id": pa.array([1, 2], pa.int32()), "k": ["a", "b"]})))
     table.evolve([field(1, "number", "long"), field(2, "k", "string"), field(3, "new", "string")])
@@ -172,7 +170,7 @@ def test_I6_values_of_columns_that_files_lack_or_have_by_other_names_and_types(t
     assert sorted(tamis.open(tmp_path).scan().to_arrow()["number"].to_pylist()) == [4]
 
 
-def test_I6_values_compared_with_a_default(tmp_path: Path) -> None:
+def test_I6_equality_deletes_compare_initial_defaults(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, FIELDS, version=3)
     table.commit(table.data_file("1.parquet", rows_of(0)))
     table.evolve([*FIELDS, field(3, "d", "int", **{"initial-default": 7, "write-default": 7})])
@@ -180,7 +178,7 @@ def test_I6_values_compared_with_a_default(tmp_path: Path) -> None:
     assert ids(tamis.open(tmp_path)) == [0, 2, 3]
 
 
-def test_I6_several_delete_files_that_compare_other_columns(tmp_path: Path) -> None:
+def test_I6_several_delete_files_with_different_compared_columns(tmp_path: Path) -> None:
     table, _, two = two_files(tmp_path)
     table.commit(equality_deletes(table, "d1.parquet", pa.table({"id": [0]})))
     table.commit(equality_deletes(table, "d2.parquet", pa.table({"k": ["k2"]})))
@@ -193,7 +191,7 @@ def test_I6_several_delete_files_that_compare_other_columns(tmp_path: Path) -> N
     assert opened.scan("k <> 'k2'").count() == 3
 
 
-def test_I6_deletes_that_cannot_touch_the_predicate_are_applied_all_the_same(tmp_path: Path) -> None:
+def test_I6_deletes_unrelated_to_the_predicate_still_apply(tmp_path: Path) -> None:
     table, one, _ = two_files(tmp_path)
     table.commit(
         equality_deletes(table, "e.parquet", pa.table({"k": ["k0"]})),
@@ -206,7 +204,7 @@ def test_I6_deletes_that_cannot_touch_the_predicate_are_applied_all_the_same(tmp
     assert ids(opened, "id < 3", levels=[]) == [2]
 
 
-def test_limits_take_rows_that_are_not_deleted(tmp_path: Path) -> None:
+def test_limits_count_only_rows_that_are_not_deleted(tmp_path: Path) -> None:
     table, one, two = two_files(tmp_path)
     table.commit(
         equality_deletes(table, "e.parquet", pa.table({"id": [0, 1, 2]})),
@@ -221,7 +219,7 @@ def test_limits_take_rows_that_are_not_deleted(tmp_path: Path) -> None:
 # --- By vector -------------------------------------------------------------------------------------------------------
 
 
-def test_I6_vectors_delete_by_position_and_stand_for_all_positions_of_their_file(tmp_path: Path) -> None:
+def test_I6_deletion_vectors_replace_all_position_deletes_of_their_file(tmp_path: Path) -> None:
     table, one, two = two_files(tmp_path, version=3)
     table.commit(position_deletes(table, "p.parquet", [(one.path, 0), (two.path, 0)]))
     files = {one.path: one, two.path: two}
@@ -241,7 +239,7 @@ def test_I6_count_with_vectors_needs_no_data(tmp_path: Path) -> None:
     assert tamis.open(tmp_path).scan().count() == 7
 
 
-def test_I6_vectors_of_another_commit_take_the_place_of_older_ones(tmp_path: Path) -> None:
+def test_I6_newer_deletion_vectors_replace_older_ones(tmp_path: Path) -> None:
     table, one, two = two_files(tmp_path, version=3)
     files = {one.path: one, two.path: two}
     first = deletion_vectors(table, "v1.puffin", {one.path: [1]}, files)
@@ -250,7 +248,7 @@ def test_I6_vectors_of_another_commit_take_the_place_of_older_ones(tmp_path: Pat
     assert ids(tamis.open(tmp_path)) == [0, 2, 4, 5, 6, 7]
 
 
-def test_vectors_and_values_together(tmp_path: Path) -> None:
+def test_deletion_vectors_and_equality_deletes_combine(tmp_path: Path) -> None:
     table, one, two = two_files(tmp_path, version=3)
     table.commit(equality_deletes(table, "e.parquet", pa.table({"k": ["k0"]})))
     table.commit(*deletion_vectors(table, "v.puffin", {one.path: [1], two.path: [2]}, {one.path: one, two.path: two}))
@@ -258,7 +256,7 @@ def test_vectors_and_values_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["checksum", "magic", "length"])
-def test_D16_a_vector_that_is_damaged_is_an_error_that_names_it(tmp_path: Path, where: str) -> None:
+def test_D16_a_damaged_vector_is_an_error_that_names_it(tmp_path: Path, where: str) -> None:
     table, one, two = two_files(tmp_path, version=3)
     (vector,) = deletion_vectors(table, "v.puffin", {one.path: [1]}, {one.path: one, two.path: two})
     table.commit(vector)
@@ -271,7 +269,7 @@ def test_D16_a_vector_that_is_damaged_is_an_error_that_names_it(tmp_path: Path, 
         tamis.open(tmp_path).scan().to_arrow()
 
 
-def test_a_vector_with_another_number_of_rows_than_the_manifest_says_is_an_error(tmp_path: Path) -> None:
+def test_a_vector_cardinality_that_differs_from_the_manifest_is_an_error(tmp_path: Path) -> None:
     table, one, two = two_files(tmp_path, version=3)
     (vector,) = deletion_vectors(table, "v.puffin", {one.path: [1]}, {one.path: one, two.path: two})
     table.commit(replace(vector, rows=3))
@@ -279,7 +277,7 @@ def test_a_vector_with_another_number_of_rows_than_the_manifest_says_is_an_error
         tamis.open(tmp_path).scan().to_arrow()
 
 
-def test_E2_a_delete_file_that_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_E2_a_missing_delete_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     table, one, _ = two_files(tmp_path)
     table.commit(position_deletes(table, "d.parquet", [(one.path, 0)]))
     (tmp_path / "data" / "d.parquet").unlink()
@@ -287,7 +285,7 @@ def test_E2_a_delete_file_that_is_gone_is_an_error_that_names_it(tmp_path: Path)
         tamis.open(tmp_path).scan().to_arrow()
 
 
-def test_I10_deletes_of_a_moved_table_name_files_by_their_old_places(tmp_path: Path) -> None:
+def test_I10_deletes_of_a_moved_table_refer_to_old_locations(tmp_path: Path) -> None:
     table, one, two = two_files(tmp_path, version=3, location="s3://bucket/warehouse/t")
     table.commit(position_deletes(table, "d.parquet", [(two.path, 0)]))
     table.commit(*deletion_vectors(table, "v.puffin", {one.path: [1]}, {one.path: one, two.path: two}))

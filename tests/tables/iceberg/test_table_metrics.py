@@ -42,7 +42,7 @@ def planned(table: tamis.Table, where: object) -> set[int]:
     return {int(Path(path).stem) for path in paths}
 
 
-def test_I3_S1_texts_are_cut_at_16_and_their_bounds_are_no_values(tmp_path: Path) -> None:
+def test_I3_S1_strings_are_truncated_to_16_and_their_bounds_are_inexact(tmp_path: Path) -> None:
     table = table_of(tmp_path, "string", [[LONG + "1"], [LONG + "2", LONG], [LONG[:-1] + "g"], ["\U0010ffff" * 20]])
     assert planned(table, f"x = '{LONG}1'") == {0, 1}
     assert planned(table, f"x > '{LONG}9'") == {0, 1, 2, 3}
@@ -57,7 +57,7 @@ def test_I3_S1_texts_are_cut_at_16_and_their_bounds_are_no_values(tmp_path: Path
     assert listing.matched.all()
 
 
-def test_I4_a_list_of_many_values_still_passes_over_files(tmp_path: Path) -> None:
+def test_I4_a_list_of_many_values_still_skips_files(tmp_path: Path) -> None:
     table = table_of(tmp_path, "long", [[number * 1000, number * 1000 + 9] for number in range(6)])
     wanted = [1000 + each for each in range(10)] + [4000 + each for each in range(10)]
     between = [2500 + each for each in range(280)]
@@ -65,7 +65,7 @@ def test_I4_a_list_of_many_values_still_passes_over_files(tmp_path: Path) -> Non
     assert table.scan(f"x IN ({', '.join(map(str, wanted + between))})").count() == 4
 
 
-def test_I7_F1_F2_F3_nan_is_in_no_bound_and_a_bound_that_is_nan_says_nothing(tmp_path: Path) -> None:
+def test_I7_F1_F2_F3_bounds_exclude_nan_and_nan_bounds_are_ignored(tmp_path: Path) -> None:
     nan = float("nan")
     spoiled = {"lower_bounds": {1: struct.pack("<d", nan)}, "upper_bounds": {1: struct.pack("<d", nan)}}
     table = table_of(
@@ -82,7 +82,7 @@ def test_I7_F1_F2_F3_nan_is_in_no_bound_and_a_bound_that_is_nan_says_nothing(tmp
     assert table.scan("NOT (x > 3)").count() == 4
 
 
-def test_N1_N8_counts_that_are_missing_are_unknown(tmp_path: Path) -> None:
+def test_N1_N8_missing_counts_are_unknown(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
         "int",
@@ -132,7 +132,7 @@ def test_T11_bounds_of_older_types_are_read_by_their_width(tmp_path: Path) -> No
         ("boolean", [False, True], "x"),
     ],
 )
-def test_S6_T2_bounds_of_every_type_choose_the_file(
+def test_S6_T2_bounds_of_every_type_prune_files(
     tmp_path: Path, kind: str, values: list[Any] | None, where: str
 ) -> None:
     if values is None:
@@ -158,14 +158,14 @@ def test_N9_a_null_struct_makes_its_fields_null(tmp_path: Path) -> None:
     assert opened.scan("st.a IS NULL").to_arrow()["id"].to_pylist() == [0]
 
 
-def test_T10_bounds_the_wrong_way_round_say_nothing(tmp_path: Path) -> None:
+def test_T10_inverted_bounds_prune_nothing(tmp_path: Path) -> None:
     wrong = {"lower_bounds": {1: struct.pack("<q", 9)}, "upper_bounds": {1: struct.pack("<q", 1)}}
     table = table_of(tmp_path, "long", [[1, 9], [20]], {0: wrong})
     assert planned(table, "x = 9") == {0}
     assert table.scan("x = 1").count() == 1
 
 
-def test_count_of_whole_files_needs_no_data(tmp_path: Path) -> None:
+def test_counting_fully_matched_files_reads_no_data(tmp_path: Path) -> None:
     table = table_of(tmp_path, "long", [[1, 2], [3, 4], [5, None]])
     for name in ("1.parquet", "2.parquet"):
         (tmp_path / "data" / name).unlink()

@@ -132,7 +132,7 @@ CASES: list[tuple[str, str, list[Any], str, set[int]]] = [
 
 
 @pytest.mark.parametrize(("transform", "kind", "values", "where", "kept"), CASES)
-def test_T6_I2_I11_partitions_keep_these_files(
+def test_T6_I2_I11_partition_pruning_keeps_these_files(
     tmp_path: Path, transform: str, kind: str, values: list[Any], where: str, kept: set[int]
 ) -> None:
     table = partitioned(tmp_path, kind, transform, values)
@@ -194,13 +194,13 @@ def test_several_buckets_of_a_list(tmp_path: Path) -> None:
         ("day", "date", DAYS, "x IS NOT NULL", {0, 1, 2, 3, 4, 5}),
     ],
 )
-def test_O4_files_of_some_partitions_match_whole(
+def test_O4_files_of_some_partitions_are_fully_matched(
     tmp_path: Path, transform: str, kind: str, values: list[Any], where: str, matched: set[int]
 ) -> None:
     assert whole(partitioned(tmp_path, kind, transform, values), where) == matched
 
 
-def test_I1_each_manifest_is_judged_under_the_spec_that_wrote_it(tmp_path: Path) -> None:
+def test_I1_each_manifest_is_pruned_under_the_spec_it_was_written_with(tmp_path: Path) -> None:
     fields = [field(1, "id", "long"), field(2, "region", "string"), field(3, "day", "date")]
     specs = [
         [(2, "identity", "region")],
@@ -227,7 +227,7 @@ def test_I1_each_manifest_is_judged_under_the_spec_that_wrote_it(tmp_path: Path)
     assert sorted(opened.scan("region = 'eu'").to_arrow()["id"].to_pylist()) == [0, 4, 6]
 
 
-def test_manifests_that_are_passed_over_are_not_read(tmp_path: Path) -> None:
+def test_pruned_manifests_are_not_read(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "x", "int")], specs=[[(1, "identity", "p")]])
     for number in range(4):
         table.commit(table.data_file(f"{number}.parquet", pa.table({"x": pa.array([number], pa.int32())})))
@@ -250,7 +250,7 @@ def test_manifests_are_a_level_between_partitions_and_files(tmp_path: Path) -> N
     assert levels[:3] == ["partitions", "manifests", "files"]
 
 
-def test_I12_a_partition_tuple_that_does_not_fit_its_spec_is_an_error(tmp_path: Path) -> None:
+def test_I12_a_partition_tuple_incompatible_with_its_spec_is_an_error(tmp_path: Path) -> None:
     fields = [field(1, "x", "int"), field(2, "y", "int")]
     table = IcebergFolder(tmp_path, fields, specs=[[(1, "identity", "x"), (2, "identity", "y")]])
     rows = pa.table({"x": pa.array([1], pa.int32()), "y": pa.array([2], pa.int32())})
@@ -264,7 +264,7 @@ def test_I12_a_partition_tuple_that_does_not_fit_its_spec_is_an_error(tmp_path: 
         tamis.open(tmp_path).scan("y = 2").to_arrow()
 
 
-def test_partition_values_of_a_column_inside_of_a_struct(tmp_path: Path) -> None:
+def test_partition_values_of_a_struct_field(tmp_path: Path) -> None:
     fields = [field(1, "id", "long"), field(2, "st", [field(3, "k", "string")])]
     table = IcebergFolder(tmp_path, fields, specs=[[(3, "identity", "k")]])
     for number, key in enumerate(["a", "b", None]):
@@ -285,7 +285,7 @@ def test_H6_names_of_partition_fields_may_be_anything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("promoted", [False, True])
-def test_T4_O1_the_smallest_ints_are_found_in_manifests_with_others(tmp_path: Path, promoted: bool) -> None:
+def test_T4_O1_overflowed_truncated_ints_are_not_pruned(tmp_path: Path, promoted: bool) -> None:
     """Truncated they overflow, and come to lie above all others of their manifest."""
     smallest = -(2**31)
     table = IcebergFolder(tmp_path, [field(1, "x", "int")], specs=[[(1, "truncate[10]", "p")]])
@@ -304,7 +304,7 @@ def test_T4_O1_the_smallest_ints_are_found_in_manifests_with_others(tmp_path: Pa
         assert planned(opened, where) == {0}
 
 
-def test_transforms_of_more_buckets_than_there_are_numbers_say_nothing(tmp_path: Path) -> None:
+def test_transforms_with_too_many_buckets_prune_nothing(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "x", "long")], specs=[[(1, "bucket[4294967296]", "p")]])
     table.commit(table.data_file("0.parquet", pa.table({"x": [3]}), partition=(3,), noted={}))
     assert tamis.open(tmp_path).scan("x = 3").to_arrow().num_rows == 1

@@ -71,14 +71,14 @@ def test_I5_files_without_ids_are_read_by_the_name_mapping(tmp_path: Path) -> No
     assert opened.scan("st.x = 1").to_arrow()["id"].to_pylist() == [1]
 
 
-def test_I5_a_column_that_the_mapping_does_not_name_is_null(tmp_path: Path) -> None:
+def test_I5_a_column_missing_from_the_name_mapping_is_null(tmp_path: Path) -> None:
     table = mapped(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING[:1])})
     rows = pa.table({"id": [1], "name": ["a"]})
     table.commit(table.data_file("1.parquet", rows, with_ids=False, noted={}))
     assert tamis.open(tmp_path).scan().to_arrow().to_pylist() == [{"id": 1, "name": None, "st": None}]
 
 
-def test_I5_ids_win_over_the_name_mapping(tmp_path: Path) -> None:
+def test_I5_field_ids_take_precedence_over_the_name_mapping(tmp_path: Path) -> None:
     table = mapped(tmp_path, **{"schema.name-mapping.default": json.dumps(MAPPING)})
     fields = [field(2, "id", "string"), field(1, "called", "long")]
     table.commit(table.data_file("1.parquet", pa.table({"id": ["a"], "called": [1]}), fields=fields))
@@ -105,7 +105,7 @@ DEFAULTS: list[tuple[str, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "default", "value", "where"), DEFAULTS)
-def test_I5_a_column_that_a_file_lacks_has_its_initial_default(
+def test_I5_a_missing_column_has_its_initial_default(
     tmp_path: Path, kind: str, default: Any, value: Any, where: str
 ) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], version=3)
@@ -124,7 +124,7 @@ def test_I5_a_column_that_a_file_lacks_has_its_initial_default(
     assert opened.scan(f"NOT ({where})").count() == (1 if "NULL" in where else 0)
 
 
-def test_I5_defaults_inside_of_structs_are_not_for_structs_that_are_null(tmp_path: Path) -> None:
+def test_I5_defaults_of_struct_fields_do_not_apply_to_null_structs(tmp_path: Path) -> None:
     before = [field(1, "id", "long"), field(2, "st", [field(3, "a", "int")])]
     table = IcebergFolder(tmp_path, before, version=3)
     rows = pa.table({"id": [1, 2], "st": pa.array([{"a": 1}, None], pa.struct([("a", pa.int32())]))})
@@ -138,7 +138,7 @@ def test_I5_defaults_inside_of_structs_are_not_for_structs_that_are_null(tmp_pat
     assert opened.scan("st.b = 'old'").count() == 0
 
 
-def test_I5_fields_inside_of_lists_and_maps_change_by_id(tmp_path: Path) -> None:
+def test_I5_fields_inside_lists_and_maps_evolve_by_id(tmp_path: Path) -> None:
     def fields(inner: list[Any]) -> list[Any]:
         kind = {"type": "struct", "fields": inner}
         return [field(1, "id", "long"), field(2, "l", list_of(3, kind)), field(6, "m", map_of(7, 8, "string", "int"))]
@@ -161,7 +161,7 @@ A, B, C = field(10, "a", "int"), field(11, "b", "string"), field(12, "c", "date"
 
 @pytest.mark.parametrize("ending", ["parquet", "orc"])
 @pytest.mark.parametrize("inner", [[B, A], [C, B], [C], [field(10, "b", "long"), field(11, "a", "string")]])
-def test_I5_structs_inside_of_lists_and_maps_are_reordered_and_replaced(
+def test_I5_structs_inside_lists_and_maps_are_reordered_and_replaced(
     tmp_path: Path, inner: list[Any], ending: str
 ) -> None:
     def fields(inner: list[Any]) -> list[Any]:
@@ -206,7 +206,7 @@ def test_T11_promoted_columns(tmp_path: Path, older: str, newer: str, value: Any
     assert opened.scan("x IS NULL").to_arrow()["id"].to_pylist() == [2]
 
 
-def test_identity_partition_values_are_shown_where_a_file_has_no_column(tmp_path: Path) -> None:
+def test_identity_partition_values_fill_missing_columns(tmp_path: Path) -> None:
     fields = [field(1, "id", "long"), field(2, "region", "string"), field(3, "day", "date")]
     table = IcebergFolder(
         tmp_path, fields, specs=[[(2, "identity", "region"), (3, "day", "d")], [(3, "identity", "day")]]
@@ -287,7 +287,7 @@ def test_data_files_of_other_formats(tmp_path: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["parquet", "orc", "avro"])
-def test_rows_of_files_without_any_column_that_is_needed(tmp_path: Path, ending: str) -> None:
+def test_rows_of_files_without_any_needed_column(tmp_path: Path, ending: str) -> None:
     table = IcebergFolder(tmp_path, [field(1, "x", "long"), field(2, "y", "long")])
     table.commit(table.data_file(f"1.{ending}", pa.table({"x": [1, 2, 3]}), noted={}))
     opened = tamis.open(tmp_path)
@@ -296,7 +296,7 @@ def test_rows_of_files_without_any_column_that_is_needed(tmp_path: Path, ending:
         assert opened.scan(where, columns=["y"], levels=[]).to_arrow().num_rows == count, where
 
 
-def test_columns_of_no_type_are_null(tmp_path: Path) -> None:
+def test_columns_of_the_unknown_type_are_null(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long")], version=3)
     table.commit(table.data_file("1.parquet", pa.table({"id": [1, 2]})))
     table.evolve([field(1, "id", "long"), field(2, "u", "unknown")])

@@ -45,7 +45,7 @@ def moment_of(index: int) -> datetime.datetime:
 # --- Snapshots -------------------------------------------------------------------------------------------------------
 
 
-def test_I8_a_snapshot_a_branch_a_tag_and_a_moment(tmp_path: Path) -> None:
+def test_I8_a_snapshot_a_branch_a_tag_and_a_timestamp(tmp_path: Path) -> None:
     table = written(tmp_path)
     first, second, third = (each.number for each in table.snapshots)
     table.tag("one", first)
@@ -73,7 +73,7 @@ def test_I8_a_snapshot_a_branch_a_tag_and_a_moment(tmp_path: Path) -> None:
         ({"ref": "main", "snapshot_id": 10**12}, "snapshot_id"),
     ],
 )
-def test_I8_what_is_not_there_is_an_error_that_tells_what_is(
+def test_I8_a_missing_snapshot_or_ref_is_an_error_with_a_hint(
     tmp_path: Path, options: dict[str, Any], told: str
 ) -> None:
     written(tmp_path)
@@ -101,7 +101,7 @@ def test_E1_a_table_stays_at_its_snapshot_until_it_is_refreshed(tmp_path: Path) 
     assert ids(tamis.open(tmp_path)) == [0, 1]
 
 
-def test_history_tells_of_every_snapshot(tmp_path: Path) -> None:
+def test_history_lists_every_snapshot(tmp_path: Path) -> None:
     table = written(tmp_path)
     history = tamis.open(tmp_path).history()
     assert isinstance(history, pa.Table)
@@ -116,7 +116,7 @@ def test_a_table_without_snapshots_has_no_rows(tmp_path: Path) -> None:
     assert opened.scan("id = 1").to_arrow().num_rows == opened.scan().count() == opened.files().num_rows == 0
 
 
-def test_entries_that_were_deleted_are_no_files(tmp_path: Path) -> None:
+def test_deleted_manifest_entries_are_ignored(tmp_path: Path) -> None:
     table = written(tmp_path, 0)
     one, two = (table.data_file(f"{number}.parquet", pa.table({"id": [number]})) for number in range(2))
     table.commit(one, two)
@@ -229,7 +229,7 @@ def test_a_stale_hint_is_only_a_hint(tmp_path: Path) -> None:
     assert len(table.snapshots) == 3
 
 
-def test_metadata_that_is_damaged_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_damaged_metadata_is_an_error_that_names_it(tmp_path: Path) -> None:
     written(tmp_path, 1)
     place = tmp_path / "metadata" / "v2.metadata.json"
     for text in ("", "{", "[]", '{"format-version": 9}', '{"format-version": 2}'):
@@ -260,7 +260,7 @@ def test_a_catalog_and_its_properties(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "location", ["s3://bucket/warehouse/t", "file:/old/place/t", "hdfs://host:8020/t/", "t", "./t", "/old/t"]
 )
-def test_I10_a_table_that_lies_elsewhere_now(tmp_path: Path, location: str) -> None:
+def test_I10_a_table_at_another_location(tmp_path: Path, location: str) -> None:
     written(tmp_path / "here", 2, location=location)
     opened = tamis.open(tmp_path / "here")
     assert ids(opened) == [0, 1]
@@ -280,7 +280,7 @@ def test_I10_a_table_that_was_moved_after_it_was_written(tmp_path: Path) -> None
     assert opened.files()["path"].to_pylist()[0].startswith(str(tmp_path / "new"))
 
 
-def test_I10_I14_files_elsewhere_stay_where_they_are_and_are_read(tmp_path: Path) -> None:
+def test_I10_I14_files_outside_a_moved_table_are_read(tmp_path: Path) -> None:
     table = written(tmp_path / "t", 1)
     elsewhere = tmp_path / "elsewhere" / "1.parquet"
     elsewhere.parent.mkdir()
@@ -292,7 +292,7 @@ def test_I10_I14_files_elsewhere_stay_where_they_are_and_are_read(tmp_path: Path
 
 
 @pytest.mark.parametrize("path", ["{t}/../elsewhere/1.parquet", "{t}2/data/1.parquet", "{t}/data/../../1.parquet"])
-def test_X7_paths_that_lead_out_of_the_table_are_refused(tmp_path: Path, path: str) -> None:
+def test_X7_paths_that_leave_the_table_are_rejected(tmp_path: Path, path: str) -> None:
     table = written(tmp_path / "t", 1)
     file = table.data_file("1.parquet", pa.table({"id": [1]}))
     table.commit(replace(file, path=path.replace("{t}", table.location)))

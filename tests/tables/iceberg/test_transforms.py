@@ -64,7 +64,7 @@ def plain(values: pa.Array) -> list[Any]:
 
 
 @pytest.mark.parametrize(("kind", "data_type", "their", "text", "values"), CASES, ids=[f"{c[3]}-{c[0]}" for c in CASES])
-def test_T6_a_value_lies_within_the_bounds_of_its_partition(
+def test_T6_a_value_is_within_the_bounds_of_its_partition(
     kind: Any, data_type: pa.DataType, their: Any, text: str, values: st.SearchStrategy[Any]
 ) -> None:
     ours = Transform.parse(text)
@@ -108,7 +108,7 @@ def test_bounds_of_a_period_after_1970_are_its_first_and_last_instant(unit: str,
         assert (their(low - 1), their(high + 1)) == (period - 1, period + 1)
 
 
-def test_T6_periods_up_to_1970_may_hold_what_was_rounded_towards_it() -> None:
+def test_T6_periods_up_to_1970_may_contain_values_rounded_towards_it() -> None:
     day, hour = Transform("day"), Transform("hour")
     source = pa.timestamp("us")
     lower = day.lower(pa.array([0, -1, 1], pa.int32()), source)
@@ -123,7 +123,7 @@ def test_T6_periods_up_to_1970_may_hold_what_was_rounded_towards_it() -> None:
     assert plain(dates) == [0, -1]
 
 
-def test_periods_beyond_what_a_type_holds_are_unknown() -> None:
+def test_periods_out_of_range_of_a_type_are_unknown() -> None:
     hours = Transform("hour").upper(pa.array([2**31 - 2, None], pa.int32()), pa.timestamp("ns"))
     assert hours is not None
     assert plain(hours) == [None, None]
@@ -132,7 +132,7 @@ def test_periods_beyond_what_a_type_holds_are_unknown() -> None:
     assert plain(years) == [None]
 
 
-def test_truncated_numbers_do_not_leave_their_type() -> None:
+def test_bounds_of_truncated_numbers_stay_in_range() -> None:
     upper = Transform("truncate", 10).upper(pa.array([2**31 - 8, None, -10], pa.int32()), pa.int32())
     assert upper is not None
     assert upper.to_pylist() == [2**31 - 1, None, -1]
@@ -148,7 +148,7 @@ def test_truncated_numbers_do_not_leave_their_type() -> None:
     assert upper.to_pylist() == [Decimal("9.99"), Decimal("-5.01")]
 
 
-def test_T4_the_smallest_numbers_rounded_down_come_out_at_the_other_end_of_their_type() -> None:
+def test_T4_the_smallest_numbers_overflow_when_truncated() -> None:
     lower = Transform("truncate", 10).lower(pa.array([2**63 - 4, 2**63 - 18, -20], pa.int64()), pa.int64())
     assert lower is not None
     assert lower.to_pylist() == [None, 2**63 - 18, -20]
@@ -175,7 +175,7 @@ def test_T4_the_smallest_numbers_rounded_down_come_out_at_the_other_end_of_their
         (pa.int64(), 2**31 + 2, 2**63 - 4, None),
     ],
 )
-def test_T4_a_range_that_may_hold_the_smallest_numbers_has_no_lower_bound(
+def test_T4_a_range_that_may_have_overflowed_has_no_lower_bound(
     source: pa.DataType, smallest: int, largest: int | None, lower: int | None
 ) -> None:
     found = Transform("truncate", 10).lower(pa.array([smallest], source), source, pa.array([largest], source))
@@ -208,7 +208,7 @@ def test_S8_truncated_texts_end_before_the_next_prefix() -> None:
         "",
     ],
 )
-def test_I2_transforms_that_nobody_knows_say_nothing(text: str) -> None:
+def test_I2_unknown_transforms_give_no_bounds(text: str) -> None:
     found = Transform.parse(text)
     assert found.kind == ("void" if text == "void" else "unknown")
     assert not found.preserves_null
@@ -226,7 +226,7 @@ def test_I2_transforms_that_nobody_knows_say_nothing(text: str) -> None:
         ("bucket[3]", pa.bool_()),
     ],
 )
-def test_transforms_of_types_that_they_do_not_take_say_nothing(text: str, source: pa.DataType) -> None:
+def test_transforms_of_unsupported_types_give_no_bounds(text: str, source: pa.DataType) -> None:
     assert Transform.parse(text).result_type(source) is None
 
 
@@ -249,7 +249,7 @@ BUCKETED: list[tuple[Any, pa.DataType, st.SearchStrategy[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "data_type", "values"), BUCKETED, ids=[str(kind) for kind, _, _ in BUCKETED])
-def test_buckets_are_those_of_pyiceberg(kind: Any, data_type: pa.DataType, values: st.SearchStrategy[Any]) -> None:
+def test_buckets_equal_those_of_pyiceberg(kind: Any, data_type: pa.DataType, values: st.SearchStrategy[Any]) -> None:
     @given(st.lists(values, min_size=1, max_size=10), st.integers(1, 1000), st.integers(0, 3))
     @settings(max_examples=60, deadline=None)
     def check(drawn: list[Any], count: int, start: int) -> None:

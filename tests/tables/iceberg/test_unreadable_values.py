@@ -38,7 +38,7 @@ def two_files(folder: Path, kind: str, data_type: pa.DataType, values: tuple[int
         ("timestamptz", pa.timestamp("us", "UTC"), 2**62, "p > TIMESTAMP '9999-12-31 00:00:00'"),
     ],
 )
-def test_years_beyond_9999_are_values_like_any_other(
+def test_years_beyond_9999_are_supported(
     tmp_path: Path, kind: str, data_type: pa.DataType, value: int, where: str
 ) -> None:
     two_files(tmp_path, kind, data_type, (value, 1000))
@@ -73,7 +73,7 @@ def open_everywhere(folder: Path) -> list[tamis.Table]:
     return [tamis.open(folder), tamis.Table(open_source(folder, planning=Planning(WorkerHere(), "spark")))]
 
 
-def test_I1_a_date_beyond_the_timestamps_that_dates_became_loses_no_row(tmp_path: Path) -> None:
+def test_I1_a_date_out_of_range_after_promotion_to_timestamp_loses_no_row(tmp_path: Path) -> None:
     table = two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
     table.evolve([field(1, "id", "long"), field(2, "p", "timestamp")])
     for opened in open_everywhere(tmp_path):
@@ -82,7 +82,7 @@ def test_I1_a_date_beyond_the_timestamps_that_dates_became_loses_no_row(tmp_path
         tamis.iceberg.list_files(tmp_path, filter=PartitionFilter.is_null("p"))
 
 
-def test_I1_a_file_that_lacks_its_column_and_has_a_value_beyond_its_type(tmp_path: Path) -> None:
+def test_I1_a_missing_column_with_an_invalid_partition_value(tmp_path: Path) -> None:
     fields = [field(1, "id", "long"), field(2, "p", "date")]
     table = IcebergFolder(tmp_path, fields, specs=[[(2, "identity", "p")]], version=3)
     for number, value in enumerate((2**31 - 1, 1000)):
@@ -93,7 +93,7 @@ def test_I1_a_file_that_lacks_its_column_and_has_a_value_beyond_its_type(tmp_pat
         check(opened, "TIMESTAMP_NTZ '2000-01-01 00:00:00'")
 
 
-def test_I3_deletes_of_another_partition_are_not_those_of_a_value_beyond_its_type(tmp_path: Path) -> None:
+def test_I3_invalid_partition_values_are_distinct_partitions(tmp_path: Path) -> None:
     table = two_files(tmp_path, "date", pa.date32(), (2**31 - 1, 1000))
     rows = pa.table({"id": pa.array([0, 1])})
     table.commit(equality_deletes(table, "d.parquet", rows, fields=table.fields[:1], partition=(None,)))

@@ -62,7 +62,7 @@ def test_I3_a_negative_number_of_rows_is_unknown(tmp_path: Path, ending: str) ->
 
 
 @pytest.mark.parametrize("value", [7, None])
-def test_I3_partitions_of_files_that_nobody_counted_rule_out(tmp_path: Path, value: int | None) -> None:
+def test_I3_partitions_prune_files_without_row_counts(tmp_path: Path, value: int | None) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "p", "int")], specs=[[(2, "identity", "p")]])
     rows = pa.table({"id": [1, 2], "p": pa.array([value] * 2, pa.int32())})
     table.commit(replace(table.data_file("a.parquet", rows), rows=-1))
@@ -73,7 +73,7 @@ def test_I3_partitions_of_files_that_nobody_counted_rule_out(tmp_path: Path, val
     assert ids(tmp_path, "p < 7 OR p > 7") == []
 
 
-def test_a_vector_that_does_not_tell_how_many_rows_it_deletes_is_read_for_counts(tmp_path: Path) -> None:
+def test_a_vector_of_unknown_cardinality_is_read_for_counts(tmp_path: Path) -> None:
     table, file = with_file(tmp_path, version=3)
     (vector,) = deletion_vectors(table, "v.puffin", {file.path: [1]}, {file.path: file})
     table.commit(replace(vector, rows=-1))
@@ -103,7 +103,7 @@ BOUNDS = {"lower_bounds": {2: four_bytes(5)}, "upper_bounds": {2: four_bytes(5)}
     ],
     ids=str,
 )
-def test_I3_more_nulls_than_rows_or_nulls_beside_bounds_are_not_believed(tmp_path: Path, noted: dict[str, Any]) -> None:
+def test_I3_contradictory_null_counts_are_ignored(tmp_path: Path, noted: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "int")])
     rows = pa.table({"id": [1], "x": pa.array([5], pa.int32())})
     table.commit(table.data_file("1.parquet", rows, noted=noted))
@@ -115,7 +115,7 @@ def test_I3_more_nulls_than_rows_or_nulls_beside_bounds_are_not_believed(tmp_pat
 @pytest.mark.parametrize(
     "noted", [{"nan_value_counts": {2: 2}}, {"null_value_counts": {2: 1}, "nan_value_counts": {2: 1}}]
 )
-def test_I3_more_nan_than_rows_are_not_believed(tmp_path: Path, noted: dict[str, Any]) -> None:
+def test_I3_impossible_nan_counts_are_ignored(tmp_path: Path, noted: dict[str, Any]) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "double")])
     rows = pa.table({"id": [1], "x": [5.0]})
     table.commit(table.data_file("1.parquet", rows, noted={"null_value_counts": {2: 0}, **noted}))
@@ -124,14 +124,14 @@ def test_I3_more_nan_than_rows_are_not_believed(tmp_path: Path, noted: dict[str,
     assert count(tmp_path, "x IS NULL") == 0
 
 
-def test_I3_nulls_in_all_rows_without_bounds_are_believed(tmp_path: Path) -> None:
+def test_I3_nulls_in_all_rows_without_bounds_are_used(tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "x", "int")])
     table.commit(table.data_file("1.parquet", pa.table({"id": [1], "x": pa.array([None], pa.int32())})))
     assert tamis.open(tmp_path).scan("x = 5", levels=["files"]).plan("files").num_files == 0
 
 
 @pytest.mark.parametrize("deleted", [4, 5])
-def test_a_vector_of_more_rows_than_its_file_has_is_an_error_of_counts_too(tmp_path: Path, deleted: int) -> None:
+def test_counting_with_a_vector_larger_than_its_file_is_an_error(tmp_path: Path, deleted: int) -> None:
     table, file = with_file(tmp_path, version=3)
     (vector,) = deletion_vectors(table, "v.puffin", {file.path: [1]}, {file.path: file})
     table.commit(replace(vector, rows=deleted))
@@ -140,7 +140,7 @@ def test_a_vector_of_more_rows_than_its_file_has_is_an_error_of_counts_too(tmp_p
 
 
 @pytest.mark.parametrize("where", [None, "id >= 1"])
-def test_a_file_of_other_rows_than_its_manifest_counts_is_an_error(tmp_path: Path, where: str | None) -> None:
+def test_a_file_row_count_that_differs_from_its_manifest_is_an_error(tmp_path: Path, where: str | None) -> None:
     table = IcebergFolder(tmp_path, [ID])
     table.commit(replace(table.data_file("1.parquet", numbers(1, 2, 3)), rows=2))
     with pytest.raises(CorruptFile, match=r"1\.parquet' has 3 rows, but the table metadata says 2"):
@@ -156,7 +156,7 @@ def listed_instead(table: IcebergFolder, *manifests: Manifest) -> None:
     table._written_list(last.number, None, last.sequence, manifests)
 
 
-def test_I6_a_file_that_was_there_before_has_no_sequence_number_of_the_manifest(tmp_path: Path) -> None:
+def test_I6_an_existing_file_does_not_inherit_a_sequence_number(tmp_path: Path) -> None:
     table, file = with_file(tmp_path)
     table.commit(equality_deletes(table, "e.parquet", numbers(1)))
     last = table.snapshots[-1]
@@ -173,7 +173,7 @@ def test_I6_a_file_that_was_there_before_has_no_sequence_number_of_the_manifest(
 
 
 @pytest.mark.parametrize("missing", ["referenced_data_file", "content_offset", "content_size_in_bytes"])
-def test_I6_a_vector_that_does_not_say_where_it_is_or_what_for_is_an_error(tmp_path: Path, missing: str) -> None:
+def test_I6_a_vector_without_range_or_referenced_file_is_an_error(tmp_path: Path, missing: str) -> None:
     table, file = with_file(tmp_path, version=3)
     (vector,) = deletion_vectors(table, "v.puffin", {file.path: [0]}, {file.path: file})
     table.commit(vector.with_less(**{missing: None}))
@@ -186,7 +186,7 @@ def test_I6_a_vector_that_does_not_say_where_it_is_or_what_for_is_an_error(tmp_p
 
 
 @pytest.mark.parametrize("given", [None, []])
-def test_I6_equality_deletes_that_compare_nothing_are_an_error(tmp_path: Path, given: list[int] | None) -> None:
+def test_I6_equality_deletes_without_compared_columns_are_an_error(tmp_path: Path, given: list[int] | None) -> None:
     table, _ = with_file(tmp_path)
     table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=given))
     for read in (ids, count):
@@ -197,7 +197,7 @@ def test_I6_equality_deletes_that_compare_nothing_are_an_error(tmp_path: Path, g
 @pytest.mark.parametrize(
     ("number", "what"), [(2, "'s' of the type struct"), (4, "'l' of the type list"), (5, "no schema")]
 )
-def test_I6_equality_deletes_by_no_plain_value_are_an_error(tmp_path: Path, number: int, what: str) -> None:
+def test_I6_equality_deletes_by_nested_or_unknown_fields_are_an_error(tmp_path: Path, number: int, what: str) -> None:
     table = IcebergFolder(tmp_path, [ID, field(2, "s", [field(3, "x", "int")]), field(4, "l", list_of(5, "int"))])
     rows = pa.Table.from_pylist([{"id": 1, "s": {"x": 1}, "l": [1]}], schema=table.arrow_schema)
     table.commit(table.data_file("1.parquet", rows))
@@ -207,13 +207,13 @@ def test_I6_equality_deletes_by_no_plain_value_are_an_error(tmp_path: Path, numb
             read(tmp_path)
 
 
-def test_I6_equality_deletes_that_name_a_column_twice_compare_it_once(tmp_path: Path) -> None:
+def test_I6_duplicate_equality_ids_are_compared_once(tmp_path: Path) -> None:
     table, _ = with_file(tmp_path)
     table.commit(equality_deletes(table, "e.parquet", numbers(1)).with_less(equality_ids=[1, 1]))
     assert ids(tmp_path) == [2, 3]
 
 
-def test_a_manifest_of_neither_data_nor_deletes_is_an_error(tmp_path: Path) -> None:
+def test_a_manifest_with_unsupported_content_is_an_error(tmp_path: Path) -> None:
     table, file = with_file(tmp_path)
     last = table.snapshots[-1]
     listed_instead(table, table.write_manifest([Entry(file, snapshot=last.number)], last.number, 1, content=7))

@@ -128,7 +128,7 @@ def _make_integer_decoder(bits: int) -> Decode:
     def decode(data: _Bytes) -> int:
         value = data.read_number()
         if not -limit <= value < limit:
-            raise _Damaged(f"{value} does not fit {bits} bits")
+            raise _Damaged(f"{value} is out of range for {bits} bits")
         return value
 
     return decode

@@ -10,8 +10,8 @@ The bytes of a record do not contain types, so a schema may be replaced by any o
 | a logical type               | its underlying type                    |
 | an enumeration               | an int, the index of its symbol        |
 
-polars supports neither unions other than null with one type, nor arrays of elements without bytes, of which a damaged
-file may claim any number.
+polars does not support unions other than null with one type. Arrays of elements without bytes are not passed to it,
+because a damaged file may claim any number of elements.
 """
 
 from __future__ import annotations
