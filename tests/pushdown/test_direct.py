@@ -1,4 +1,4 @@
-"""Queries that only name columns of a scan run without the engine, and give the rows that it would."""
+"""Queries that only select columns of a scan run without the engine, and return the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`c.sql(text, dialect="duckdb")`: DuckDB's language with DuckDB's meaning, over tables of the session."""
+"""`c.sql(text, dialect="duckdb")`: DuckDB SQL with DuckDB's semantics, over tables of the session."""
 
 from __future__ import annotations
 
@@ -133,14 +133,14 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_means_what_duckdb_means_by_it(session: tamis.Session, judge: Any, query: str) -> None:
+def test_a_query_has_the_result_of_duckdb(session: tamis.Session, judge: Any, query: str) -> None:
     found = session.sql(query, dialect="duckdb").to_arrow()
     wanted = judge.sql(query).to_arrow_table()
     assert found.column_names == wanted.column_names
     assert rows_of(found) == rows_of(wanted)
 
 
-def test_random_conditions_find_the_rows_that_duckdb_finds(tmp_path: Path) -> None:
+def test_random_conditions_return_the_rows_of_duckdb(tmp_path: Path) -> None:
     c = tamis.connect()
     c.register("t", str(write_rows(tmp_path / "t.parquet")))
     chance = random.Random(16)
@@ -170,14 +170,18 @@ def scans_of(query: Any) -> str:
 
 
 def pushed(c: tamis.Session, query: str, args: Any = None) -> list[tuple[list[str], str]]:
-    """For each scan its columns, and its filter."""
-    found = json.loads(c.explain(query, args, format="json", dialect="duckdb"))["scans"]
-    told = []
-    for each in found:
-        said = each["reads"] if "reads" in each else each["scan"]
-        columns = said.split("columns ")[1].split(";")[0].split(" (")[0].split(", ") if "columns " in said else []
-        told.append((sorted(columns), said.split("; where ")[1] if "; where " in said else ""))
-    return told
+    """Return the columns and the filter of each scan."""
+    scans = json.loads(c.explain(query, args, format="json", dialect="duckdb"))["scans"]
+    found = []
+    for each in scans:
+        description = each["reads"] if "reads" in each else each["scan"]
+        columns = (
+            description.split("columns ")[1].split(";")[0].split(" (")[0].split(", ")
+            if "columns " in description
+            else []
+        )
+        found.append((sorted(columns), description.split("; where ")[1] if "; where " in description else ""))
+    return found
 
 
 CONDITIONS = (
@@ -212,9 +216,7 @@ CONDITIONS = (
 
 
 @pytest.mark.parametrize(("condition", "wanted"), CONDITIONS)
-def test_conditions_go_into_the_scan_where_both_mean_the_same(
-    session: tamis.Session, condition: str, wanted: str
-) -> None:
+def test_equivalent_conditions_are_pushed_into_the_scan(session: tamis.Session, condition: str, wanted: str) -> None:
     try:
         ((_, found),) = pushed(session, f"SELECT id FROM orders WHERE {condition}")
     except errors.ExpressionError:
@@ -224,7 +226,7 @@ def test_conditions_go_into_the_scan_where_both_mean_the_same(
     assert found == wanted
 
 
-def test_only_the_columns_that_a_query_names_are_read(session: tamis.Session) -> None:
+def test_only_the_named_columns_are_read(session: tamis.Session) -> None:
     assert [columns for columns, _ in pushed(session, "SELECT max(ID) FROM orders")] == [["id"]]
     query = "SELECT * FROM (SELECT id, rank() OVER (ORDER BY amount) AS r FROM orders) WHERE r < 3"
     assert [columns for columns, _ in pushed(session, query)] == [["Amount", "id"]]
@@ -235,7 +237,7 @@ def test_only_the_columns_that_a_query_names_are_read(session: tamis.Session) ->
     assert len(pushed(session, "SELECT orders FROM orders")[0][0]) == len(ORDERS.column_names)
 
 
-def test_a_table_that_is_read_twice_is_filtered_by_either_condition(session: tamis.Session) -> None:
+def test_a_table_with_two_references_is_filtered_by_either_condition(session: tamis.Session) -> None:
     ((_, found),) = pushed(session, "SELECT * FROM orders WHERE id = 1 UNION ALL SELECT * FROM orders WHERE id = 98")
     assert found.startswith(("`id` = 1 OR `id` = 98", "`id` = 98 OR `id` = 1"))
     ((_, found),) = pushed(session, "SELECT * FROM orders WHERE id = 1 UNION ALL SELECT * FROM orders")
@@ -256,7 +258,7 @@ def test_a_table_that_is_read_twice_is_filtered_by_either_condition(session: tam
         "SELECT orders.id FROM orders, query_table('orders') q WHERE orders.id = 3",
     ],
 )
-def test_conditions_stay_out_of_the_scan_where_they_would_change_the_answer(session: tamis.Session, query: str) -> None:
+def test_conditions_that_would_change_the_result_are_not_pushed_down(session: tamis.Session, query: str) -> None:
     assert all(found == "" for columns, found in pushed(session, query) if "Amount" in columns or "id" in columns)
 
 
@@ -269,7 +271,7 @@ def test_row_groups_are_skipped(session: tamis.Session) -> None:
 # --- Parameters -------------------------------------------------------------------------------------------------------
 
 
-def test_parameters_are_those_of_duckdb_and_prune(session: tamis.Session) -> None:
+def test_duckdb_parameters_prune(session: tamis.Session) -> None:
     query = "SELECT id FROM orders WHERE id > $low AND day < $day AND region = $region"
     values = {"low": 3, "day": date(2024, 1, 2), "region": "eu"}
     assert session.sql(query, values, dialect="duckdb").to_arrow()["id"].to_pylist() == [4, 8]
@@ -285,7 +287,7 @@ def test_parameters_are_those_of_duckdb_and_prune(session: tamis.Session) -> Non
 
 
 @pytest.mark.parametrize("value", ["5", 5.0, Decimal("5.0"), True, datetime(2024, 1, 1), None])
-def test_a_parameter_of_another_type_means_what_duckdb_means_by_it(
+def test_a_parameter_of_another_type_is_compared_as_in_duckdb(
     session: tamis.Session, judge: Any, value: object
 ) -> None:
     query = "SELECT id FROM orders WHERE id = $1 OR Amount = $1"
@@ -299,13 +301,13 @@ def test_a_parameter_of_another_type_means_what_duckdb_means_by_it(
 
 
 def test_parameters_without_values_and_values_without_parameters(session: tamis.Session) -> None:
-    for query, values, said in (
+    for query, values, message in (
         ("SELECT $a", None, "parameter \\$a"),
         ("SELECT ?", [], "parameter \\$1"),
         ("SELECT 1", {"a": 1}, "args= has a value for \\$a"),
         ("SELECT ?", "x", "a mapping"),
     ):
-        with pytest.raises(errors.InvalidArgument, match=said):
+        with pytest.raises(errors.InvalidArgument, match=message):
             session.sql(query, values, dialect="duckdb")  # type: ignore[arg-type]
 
 
@@ -327,7 +329,7 @@ def test_tables_by_location_and_of_databases(folder: Path, tmp_path: Path) -> No
         assert c.sql(query, dialect="duckdb").to_arrow().to_pylist() == [{"name": "bo", "k": "y", "region": "ap"}]
 
 
-def test_names_that_are_the_same_to_duckdb_are_refused(tmp_path: Path) -> None:
+def test_names_that_duckdb_cannot_distinguish_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1], "A": [2], "b": [3]}), tmp_path / "t.parquet")
     c = tamis.connect()
     c.register("t", str(tmp_path / "t.parquet"))
@@ -336,7 +338,7 @@ def test_names_that_are_the_same_to_duckdb_are_refused(tmp_path: Path) -> None:
         c.sql("SELECT a FROM t", dialect="duckdb")
 
 
-def test_a_name_of_ours_hides_no_table(folder: Path) -> None:
+def test_a_generated_name_does_not_shadow_a_table(folder: Path) -> None:
     c = tamis.connect()
     c.register("tamis_scan_1", str(folder / "customers.parquet"))
     c.register("orders", str(folder / "orders.parquet"))
@@ -348,7 +350,7 @@ def test_a_name_of_ours_hides_no_table(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "kind", "said"),
+    ("query", "kind", "message"),
     [
         ("SELECT nope FROM orders", errors.UnknownColumn, "nope"),
         ("SELECT nope(id) FROM orders", errors.ExpressionError, "nope"),
@@ -366,14 +368,14 @@ def test_a_name_of_ours_hides_no_table(folder: Path) -> None:
         ("SELECT " + " + ".join(["1"] * 20_000), errors.TamisError, "."),
     ],
 )
-def test_what_is_wrong_is_an_error_of_ours_when_the_query_is_made(
-    session: tamis.Session, query: str, kind: type[Exception], said: str
+def test_wrong_queries_raise_tamis_errors_at_creation(
+    session: tamis.Session, query: str, kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         session.sql(query, dialect="duckdb")
 
 
-def test_what_fails_on_a_value_is_an_error_of_ours(session: tamis.Session) -> None:
+def test_a_failing_value_raises_a_tamis_error(session: tamis.Session) -> None:
     with pytest.raises(errors.EvaluationError, match="could not finish"):
         session.sql("SELECT region::INTEGER FROM orders", dialect="duckdb").to_arrow()
 
@@ -392,7 +394,7 @@ def test_spark_is_the_default(session: tamis.Session) -> None:
         session.sql(query, dialect="duckdb")
 
 
-def test_a_query_runs_as_often_as_it_is_asked_and_goes_wherever_arrow_goes(session: tamis.Session) -> None:
+def test_a_query_runs_repeatedly_and_exports_to_arrow_consumers(session: tamis.Session) -> None:
     query = session.sql("SELECT id FROM orders WHERE id < 3", dialect="duckdb")
     assert query.schema.names == ["id"]
     assert query.to_arrow() == query.to_arrow() == pa.table(query)
@@ -458,7 +460,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("query", HOSTILE)
-def test_a_query_reaches_nothing_but_its_tables(session: tamis.Session, tmp_path: Path, query: str) -> None:
+def test_a_query_can_read_only_its_tables(session: tamis.Session, tmp_path: Path, query: str) -> None:
     (tmp_path / "secret.txt").write_text(SECRET)
     pq.write_table(pa.table({"a": [SECRET]}), tmp_path / "other.parquet")
     text = query.format(
@@ -498,7 +500,7 @@ def test_A1_a_session_with_policies_refuses_the_dialect(folder: Path, query: str
 # --- Command line -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_line_takes_the_dialect(folder: Path) -> None:
+def test_the_command_line_accepts_the_dialect(folder: Path) -> None:
     query = "FROM orders SELECT max_by(region, id) AS r, count(*) AS n WHERE id < 9"
     found = CliRunner().invoke(
         program, ["sql", query, "--dialect", "duckdb", "--table", f"orders={folder}/orders.parquet"]

@@ -1,4 +1,4 @@
-"""What the embedded engine is told of the scans that stream into it."""
+"""The statistics that the embedded engine has for the scans that stream into it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREE = f"SELECT t.*, e.id AS earlier FROM ({TWO}) t JOIN orders e ON e.id = t.i
 
 @pytest.fixture
 def session(tmp_path: Path) -> tamis.Session:
-    """Orders of a few customers, of which the first has no name."""
+    """Orders of a few customers; the first customer has no name."""
     customers = pa.table({"id": pa.array(range(5), pa.int64()), "name": [None, "b", "c", "d", "e"]})
     orders = pa.table({"id": range(100), "customer": [number % 7 for number in range(100)]})
     made = tamis.connect()
@@ -34,28 +34,26 @@ def session(tmp_path: Path) -> tamis.Session:
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the engine is about to do in each run, as it tells."""
-    told: list[str] = []
+    """The EXPLAIN output of the engine for each run."""
+    explained: list[str] = []
     started = Running._start
 
     def watched(self: Running, text: str) -> pa.RecordBatchReader:
-        told.append(self._connection.sql(f"EXPLAIN {text}").fetchall()[0][1])
+        explained.append(self._connection.sql(f"EXPLAIN {text}").fetchall()[0][1])
         return started(self, text)
 
     monkeypatch.setattr(Running, "_start", watched)
-    return told
+    return explained
 
 
-def test_few_rows_of_several_joins_are_a_table_of_the_engine_with_all_that_it_knows_of_tables(
-    session: tamis.Session, plans: list[str]
-) -> None:
+def test_small_scans_of_several_joins_are_materialised(session: tamis.Session, plans: list[str]) -> None:
     found = session.sql(THREE, rules=False).to_arrow()
     assert sorted(found["id"].to_pylist()) == [n for n in range(1, 100) if n % 7 < 5]
     assert "PYTHON_ARROW_SCAN" not in plans[-1]
     assert "~100 rows" in plans[-1]
 
 
-def test_of_many_rows_the_engine_knows_how_many_there_are_and_gets_no_more_than_these(
+def test_large_scans_stream_with_a_row_estimate(
     session: tamis.Session, plans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = session.sql(THREE, rules=False).to_arrow()
@@ -67,9 +65,7 @@ def test_of_many_rows_the_engine_knows_how_many_there_are_and_gets_no_more_than_
     assert "~100 rows" in plans[-1]
 
 
-def test_two_sides_of_a_join_are_streamed_and_the_engine_knows_which_is_larger(
-    session: tamis.Session, plans: list[str]
-) -> None:
+def test_both_sides_of_a_join_stream_with_row_estimates(session: tamis.Session, plans: list[str]) -> None:
     found = session.sql(TWO, rules=False).to_arrow()
     assert sorted(found["id"].to_pylist()) == [n for n in range(100) if n % 7 < 5]
     assert "PYTHON_ARROW_SCAN" in plans[-1]
@@ -77,12 +73,12 @@ def test_two_sides_of_a_join_are_streamed_and_the_engine_knows_which_is_larger(
     assert "~5 rows" in plans[-1]
 
 
-def test_one_table_alone_is_streamed(session: tamis.Session, plans: list[str]) -> None:
+def test_a_single_table_streams(session: tamis.Session, plans: list[str]) -> None:
     session.sql("SELECT count(DISTINCT customer) FROM orders", rules=False).to_arrow()
     assert "PYTHON_ARROW_SCAN" in plans[-1]
 
 
-def test_an_engine_that_is_interrupted_says_so_as_python_does() -> None:
+def test_an_interrupt_of_the_engine_raises_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), embedded.interruptible():
         raise RuntimeError("Query interrupted")
     with pytest.raises(RuntimeError, match="otherwise"), embedded.interruptible():
@@ -90,7 +86,7 @@ def test_an_engine_that_is_interrupted_says_so_as_python_does() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 1000, 2**31, 2**62])
-def test_an_estimate_of_many_rows_is_not_counted_out(rows: int) -> None:
+def test_the_estimate_of_many_rows_uses_a_small_range(rows: int) -> None:
     leaf = TableScan("memory", "t", (Output("a"),))
     text = embedded._query_with_row_estimate("FROM t", leaf, rows)
     numbers = [int(number) for number in re.findall(r"range\((\d+)\)", text)]

@@ -47,13 +47,13 @@ def session():
         ("SELECT id, explode(map(id, count(*))) FROM t GROUP BY id HAVING id = 1", ["id", "key", "value"], [(1, 1, 1)]),
     ],
 )  # fmt: skip
-def test_a_map_has_two_columns(session, query, names, rows):
+def test_an_exploded_map_has_two_columns(session, query, names, rows):
     found = session.sql(query).to_arrow()
     assert found.column_names == names
     assert sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=str) == sorted(rows, key=str)
 
 
-def test_a_computed_map_needs_names(session):
+def test_an_exploded_computed_map_needs_column_names(session):
     with pytest.raises(TamisError, match="AS \\(key, value\\)"):
         session.sql("SELECT explode(x) FROM (SELECT map(1, 2) AS x)").to_arrow()
     named = session.sql("SELECT explode(x) AS (k, v) FROM (SELECT map(1, 2) AS x)").to_arrow()
@@ -86,6 +86,6 @@ def test_a_condition_does_not_guard_those_before_it(tmp_path):
         tamis.open(str(tmp_path)).scan("xs[0] = 5 AND size(xs) > 0").to_arrow()
 
 
-def test_a_text_that_is_no_date_is_NULL_for_try_to_date(session):
+def test_try_to_date_of_an_invalid_date_is_NULL(session):
     query = "SELECT try_to_date(s, 'dd') FROM (VALUES ('10'), ('xx') AS q(s))"
     assert [str(each) for each in session.sql(query).to_arrow().column(0).to_pylist()] == ["1970-01-10", "None"]

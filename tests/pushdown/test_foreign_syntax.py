@@ -1,4 +1,4 @@
-"""Syntax and numbers of arguments that Spark refuses are refused by name, with the place, in filters and queries."""
+"""Syntax and argument counts that Spark refuses are refused by name, with the position, in filters and queries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_conditions_of_other_dialects_are_refused_everywhere(
 @pytest.mark.parametrize(
     "condition", ["isnull(id)", "isnotnull(id)", "k LIKE ANY ('a', 'b')", "xs[0] = 1", "id * 2 = 4"]
 )
-def test_conditions_of_spark_are_not(session: tamis.Session, table: Path, condition: str) -> None:
+def test_conditions_of_spark_are_accepted(session: tamis.Session, table: Path, condition: str) -> None:
     kept = tamis.open(table).scan(condition).to_arrow()
     assert session.sql(f"SELECT * FROM t WHERE {condition}").to_arrow().num_rows == kept.num_rows
 
@@ -102,7 +102,7 @@ ARITIES = {
 
 @pytest.mark.parametrize("source", ["t", "m"])
 @pytest.mark.parametrize("call", ARITIES)
-def test_functions_of_groups_take_as_many_arguments_as_in_spark(session: tamis.Session, call: str, source: str) -> None:
+def test_aggregates_take_as_many_arguments_as_in_spark(session: tamis.Session, call: str, source: str) -> None:
     with pytest.raises(ExpressionError, match=ARITIES[call]):
         session.sql(f"SELECT {call} FROM {source}").to_arrow()
 
@@ -111,7 +111,7 @@ def test_functions_of_groups_take_as_many_arguments_as_in_spark(session: tamis.S
     ("call", "expected"),
     [("count(id, b)", 2), ("count(DISTINCT id, b)", 2), ("count(*)", 3), ("first(b, true)", True), ("max(id)", 3)],
 )
-def test_arguments_that_spark_takes(session: tamis.Session, call: str, expected: object) -> None:
+def test_arguments_that_spark_accepts(session: tamis.Session, call: str, expected: object) -> None:
     assert session.sql(f"SELECT {call} FROM m").to_arrow()[0][0].as_py() == expected
 
 
@@ -149,7 +149,7 @@ def test_syntax_that_spark_refuses(session: tamis.Session, query: str) -> None:
         ("SELECT id * exclude FROM (SELECT 2 AS id, 3 AS exclude)", 6),
     ],
 )
-def test_numbers_and_names_that_spark_takes(session: tamis.Session, query: str, expected: object) -> None:
+def test_numbers_and_names_that_spark_accepts(session: tamis.Session, query: str, expected: object) -> None:
     assert session.sql(query).to_arrow()[0][0].as_py() == expected
 
 
@@ -190,9 +190,7 @@ CONDITIONS_THAT_ARE_NONE = {
 
 @pytest.mark.parametrize("source", ["t", "m"])
 @pytest.mark.parametrize("query", CONDITIONS_THAT_ARE_NONE)
-def test_what_is_no_condition_or_no_name_is_refused_at_its_place(
-    session: tamis.Session, query: str, source: str
-) -> None:
+def test_invalid_conditions_and_names_are_refused(session: tamis.Session, query: str, source: str) -> None:
     with pytest.raises(ParseError, match=CONDITIONS_THAT_ARE_NONE[query]):
         session.sql(query.format(source)).to_arrow()
 
@@ -213,7 +211,7 @@ def test_what_is_no_condition_or_no_name_is_refused_at_its_place(
         ("SELECT 1 AS a FROM (SELECT id AS a, k AS a FROM {}) ORDER BY a", 3),
     ],
 )
-def test_conditions_and_names_that_spark_takes(session: tamis.Session, query: str, count: int) -> None:
+def test_conditions_and_names_that_spark_accepts(session: tamis.Session, query: str, count: int) -> None:
     assert session.sql(query.format("m")).to_arrow().num_rows == count
 
 
@@ -244,11 +242,11 @@ def test_conditions_and_names_that_spark_takes(session: tamis.Session, query: st
         ),
     ],
 )
-def test_queries_that_spark_takes(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
+def test_queries_that_spark_accepts(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
     assert [tuple(row.values()) for row in session.sql(query).to_arrow().to_pylist()] == expected
 
 
-def test_a_recursive_query_has_no_more_levels_than_it_says(session: tamis.Session) -> None:
+def test_a_recursive_query_is_limited_by_max_recursion_level(session: tamis.Session) -> None:
     query = "WITH RECURSIVE r(x) MAX RECURSION LEVEL 10 AS (SELECT 1 UNION ALL SELECT x + 1 FROM r WHERE x < 50) "
     with pytest.raises(TamisError, match="more than 10 levels"):
         session.sql(query + "SELECT max(x) FROM r").to_arrow()

@@ -1,4 +1,4 @@
-"""A group of no rows, a condition that is constant, a limit of a limit: each kind of table gives the rows of Spark."""
+"""Groups without rows, constant conditions, nested limits: each kind of table returns the rows of Spark."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_values(
     [None, True, 0, -(2**63), 1.5, float("inf"), Decimal("-1.50"), "", "`'\\", b"\x00'", date(1, 1, 1),
      datetime(2024, 3, 1, 12, 30, 1, 5)],
 )  # fmt: skip
-def test_a_value_comes_back_as_it_was(session: tamis.Session, value: object) -> None:
+def test_a_value_round_trips(session: tamis.Session, value: object) -> None:
     assert session.sql("SELECT ? AS v", [value]).to_arrow()["v"].to_pylist() == [value]
 
 
@@ -81,13 +81,13 @@ def test_parameters_prune_as_literals_do(session: tamis.Session) -> None:
     assert given.split("Scans")[1] == written.split("Scans")[1]
 
 
-def test_a_text_that_is_none_is_told_as_ever(session: tamis.Session) -> None:
+def test_an_unclosed_text_is_a_parse_error(session: tamis.Session) -> None:
     with pytest.raises(ParseError, match="never closed"):
         session.sql("SELECT '?")
 
 
 @pytest.mark.parametrize(
-    ("query", "args", "said"),
+    ("query", "args", "message"),
     [
         ("SELECT ?", None, "? number 1 of the query has no value: pass it as in c.sql(query, args=[value, …])"),
         ("SELECT ?, ?", [1], "? number 2 of the query has no value"),
@@ -100,8 +100,8 @@ def test_a_text_that_is_none_is_told_as_ever(session: tamis.Session) -> None:
         ("SELECT ?", 5, "not an int"),
     ],
 )
-def test_mistakes(session: tamis.Session, query: str, args: Any, said: str) -> None:
-    with pytest.raises(InvalidArgument, match=re.escape(said)):
+def test_mistakes(session: tamis.Session, query: str, args: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(message)):
         session.sql(query, args)
 
 
@@ -115,13 +115,15 @@ def test_a_parameter_cannot_name_a_table(session: tamis.Session, query: str, arg
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ("t1@v12", "t1 VERSION AS OF 12"),
         ("t1@3", "t1 VERSION AS OF 3"),
         ("lake.t1@20240301120000000", "t1 TIMESTAMP AS OF '2024"),
     ],
 )
-def test_a_version_behind_an_at_sign_is_told_how_it_is_written(session: tamis.Session, table: str, said: str) -> None:
-    with pytest.raises(ParseError, match=f"is not a valid table name. Write the version of a table as in {said}"):
+def test_a_version_after_an_at_sign_is_an_error_with_the_correct_syntax(
+    session: tamis.Session, table: str, message: str
+) -> None:
+    with pytest.raises(ParseError, match=f"is not a valid table name. Write the version of a table as in {message}"):
         session.sql(f"SELECT count(*) FROM {table}")

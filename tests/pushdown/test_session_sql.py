@@ -1,4 +1,4 @@
-"""Tables by name in a session, explanations, and rules that are switched off."""
+"""Registered tables of a session, explain, and rules that are switched off."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(place: Path, **columns: list[object]) -> Path:
     return place
 
 
-def test_a_table_is_registered_by_what_was_opened_by_its_place_and_by_rows(tmp_path: Path) -> None:
+def test_a_table_is_registered_as_object_as_path_and_as_rows(tmp_path: Path) -> None:
     place = write(tmp_path / "t.parquet", id=[1, 2, 3])
     session = tamis.connect()
     session.register("opened", session.open(place)).register("placed", place).register("text", str(place))
@@ -39,7 +39,7 @@ def test_a_table_is_registered_by_what_was_opened_by_its_place_and_by_rows(tmp_p
         assert session.sql(f"SELECT sum(id) AS s FROM {name}").to_arrow()["s"][0].as_py() == 6
 
 
-def test_names_have_parts_and_no_case(tmp_path: Path) -> None:
+def test_table_names_have_parts_and_ignore_case(tmp_path: Path) -> None:
     session = tamis.connect()
     session.register("Sales.Orders", pa.table({"id": [7]}))
     session.register("`a.b`", pa.table({"id": [8]}))
@@ -47,7 +47,7 @@ def test_names_have_parts_and_no_case(tmp_path: Path) -> None:
     assert session.sql("SELECT id FROM `a.b`").to_arrow()["id"].to_pylist() == [8]
 
 
-def test_a_name_that_is_given_again_means_the_new_table_and_queries_keep_the_old_one() -> None:
+def test_registering_a_name_again_does_not_affect_existing_queries() -> None:
     session = tamis.connect()
     session.register("t", pa.table({"id": [1]}))
     before = session.sql("SELECT id FROM t")
@@ -71,23 +71,23 @@ def test_a_path_after_the_name_of_a_format_is_a_table(tmp_path: Path, format: st
 
 
 @pytest.mark.parametrize("name", ["", " ", "a..b", 5])
-def test_a_name_is_a_name(name: object) -> None:
+def test_an_invalid_table_name_is_refused(name: object) -> None:
     with pytest.raises(InvalidArgument):
         tamis.connect().register(name, pa.table({"id": [1]}))  # type: ignore[arg-type]
 
 
-def test_something_that_is_no_table_is_refused() -> None:
+def test_an_unsupported_table_object_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="anything Arrow can read, not an int"):
         tamis.connect().register("t", 5)
 
 
-def test_a_table_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_an_unknown_table_is_reported_with_the_known_ones() -> None:
     session = tamis.connect().register("orders", pa.table({"id": [1]}))
     with pytest.raises(TableNotFound, match=r"no table 'ordes'.*Did you mean 'orders'\? Tables: orders\."):
         session.sql("SELECT * FROM ordes")
 
 
-def test_explain_tells_plans_rules_and_scans(tmp_path: Path) -> None:
+def test_explain_shows_plans_rules_and_scans(tmp_path: Path) -> None:
     session = tamis.connect().register("t", write(tmp_path / "t.parquet", id=[1, 2, 3], x=[1.0, 2.0, 3.0]))
     query = "SELECT x FROM t WHERE id > 1"
     text = session.explain(query)
@@ -95,10 +95,10 @@ def test_explain_tells_plans_rules_and_scans(tmp_path: Path) -> None:
     assert "Filter `t.id` > 1" in asked
     assert "Filter" not in runs
     assert "push_filter_into_scan" in runs
-    told = json.loads(session.explain(query, format="json"))
-    assert [told["before"]["node"], told["after"]["node"]] == ["Project", "TableScan"]
-    assert {rule["rule"] for rule in told["rules"]} == {rule.name for rule in ALL}
-    assert [scan["connector"] for scan in told["scans"]] == ["lake"]
+    explained = json.loads(session.explain(query, format="json"))
+    assert [explained["before"]["node"], explained["after"]["node"]] == ["Project", "TableScan"]
+    assert {rule["rule"] for rule in explained["rules"]} == {rule.name for rule in ALL}
+    assert [scan["connector"] for scan in explained["scans"]] == ["lake"]
     with pytest.raises(InvalidArgument, match="no format 'xml'"):
         session.explain(query, format="xml")
 
@@ -112,7 +112,7 @@ def test_rules_are_switched_off_by_name(tmp_path: Path) -> None:
         session.sql(query, rules={"push_it": False}).to_arrow()
 
 
-def test_a_query_reads_nothing_before_it_is_asked_for_rows(tmp_path: Path) -> None:
+def test_a_query_is_lazy(tmp_path: Path) -> None:
     place = write(tmp_path / "t.parquet", id=[1, 2, 3])
     session = tamis.connect().register("t", place)
     query = session.sql("SELECT id FROM t")
@@ -122,7 +122,7 @@ def test_a_query_reads_nothing_before_it_is_asked_for_rows(tmp_path: Path) -> No
     assert next(batches).num_rows == 3
 
 
-def test_several_queries_run_at_the_same_time(tmp_path: Path) -> None:
+def test_several_queries_run_concurrently(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     session = tamis.connect().register("t", write(tmp_path / "t.parquet", id=list(range(1000))))
@@ -134,7 +134,7 @@ def test_several_queries_run_at_the_same_time(tmp_path: Path) -> None:
         assert list(pool.map(count, range(8))) == [number * 100 for number in range(8)]
 
 
-def test_a_reader_that_is_left_half_read_lets_go(tmp_path: Path) -> None:
+def test_closing_an_unfinished_reader_releases_the_engine(tmp_path: Path) -> None:
     session = tamis.connect().register("t", pa.table({"id": range(1_000_000)}))
     batches = session.sql("SELECT id FROM t").to_batches()
     assert next(batches).num_rows > 0
@@ -142,23 +142,23 @@ def test_a_reader_that_is_left_half_read_lets_go(tmp_path: Path) -> None:
     assert session.sql("SELECT count(*) AS n FROM t").to_arrow()["n"][0].as_py() == 1_000_000
 
 
-def test_wrong_names_in_attached_databases_are_told_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_tables_of_attached_databases_are_reported_with_the_nearest(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "shop.sqlite") as shop:
         shop.execute("CREATE TABLE customers (id INTEGER)")
     shop.close()
     session = tamis.connect().register("orders", pa.table({"id": [1]})).attach("shop", tmp_path / "shop.sqlite")
-    for query, told in (
+    for query, message in (
         ("shop.custmers", "no table 'custmers' in shop. Did you mean 'shop.customers'? Tables: customers."),
         ("shp.customers", "Did you mean 'shop.customers'? Databases: shop."),
         ("shop", "shop is a database, not a table: write shop.table. Tables: shop.customers."),
         ("ordrs", "no table 'ordrs' in this session. Did you mean 'orders'? Tables: orders."),
     ):
-        with pytest.raises(TableNotFound, match=re.escape(told)):
+        with pytest.raises(TableNotFound, match=re.escape(message)):
             session.sql(f"SELECT * FROM {query}")
     assert session.tables == ["orders", "shop.customers"]
 
 
-def test_tables_that_a_query_names_by_their_place_are_not_listed(tmp_path: Path) -> None:
+def test_tables_named_by_path_are_not_listed(tmp_path: Path) -> None:
     place = write(tmp_path / "t.parquet", id=[1, 2, 3])
     session = tamis.connect().register("rows", pa.table({"id": [1]}))
     assert session.sql(f"SELECT count(*) AS n FROM parquet.`{place}`").to_arrow()["n"].to_pylist() == [3]
@@ -177,7 +177,7 @@ def test_a_delta_table_is_not_read_as_its_parquet_files(tmp_path: Path) -> None:
         assert found.to_arrow().num_rows == 1
 
 
-def test_a_database_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_database_needs_a_unique_name(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "shop.sqlite").close()
     (tmp_path / "shop.sqlite").touch()
     session = tamis.connect().attach("shop", tmp_path / "shop.sqlite")
@@ -186,14 +186,14 @@ def test_a_database_has_a_name_of_its_own(tmp_path: Path) -> None:
             session.attach(name, tmp_path / "shop.sqlite")
 
 
-def test_rules_that_are_none_are_told() -> None:
+def test_invalid_rules_are_reported() -> None:
     session = tamis.connect()
     with pytest.raises(InvalidArgument, match="rules= is True, False, or as in"):
         session.sql("SELECT 1", rules="none")  # type: ignore[arg-type]
 
 
 class Letters(Connector):
-    """One table, which tells of two columns and reads those that it was made with."""
+    """One table, which declares two columns and reads those that its constructor received."""
 
     name = "letters"
 
@@ -213,7 +213,7 @@ class Letters(Connector):
         yield pa.RecordBatch.from_pydict(self._read)
 
 
-def test_a_connector_that_is_none_is_told_when_it_is_attached() -> None:
+def test_attaching_an_invalid_connector_is_an_error() -> None:
     class Reads:
         def push_filter(self) -> None: ...
         def read(self) -> None: ...
@@ -225,11 +225,13 @@ def test_a_connector_that_is_none_is_told_when_it_is_attached() -> None:
 
 
 @pytest.mark.parametrize("query", ["SELECT * FROM x.abc", "SELECT upper(letter), place FROM x.abc"])
-def test_a_connector_that_reads_other_columns_than_it_told_is_told(query: str) -> None:
+def test_a_connector_that_reads_other_columns_than_declared_is_an_error(query: str) -> None:
     assert tamis.connect().attach("x", Letters(letter=["a"], place=[1])).sql(query).to_arrow().num_rows == 1
     for read in ({"letter": ["a"]}, {"letter": [["a"]], "place": ["b"]}):
         session = tamis.connect().attach("x", Letters(**read))
-        with pytest.raises(TableError, match=r"a connector's read\(\) returned the columns letter .* return exactly what"):
+        with pytest.raises(
+            TableError, match=r"a connector's read\(\) returned the columns letter .* return exactly what"
+        ):
             session.sql(query).to_arrow()
     with pytest.raises(TableNotFound, match=r"no table 'acb' in x. Did you mean 'x.abc'\?"):
         session.sql("SELECT * FROM x.acb")

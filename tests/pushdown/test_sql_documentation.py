@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 PARTS = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_the_page_prints_what_it_says(
+def test_examples_print_the_documented_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

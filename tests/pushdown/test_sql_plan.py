@@ -1,4 +1,4 @@
-"""Plans of queries: what is modelled, and what of a query that stays text is pushed below it."""
+"""Plans of queries: supported SQL, and what is pushed below unsupported SQL."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def kinds(node: Node) -> list[str]:
         ),
     ],
 )
-def test_what_is_modelled(session: tamis.Session, query: str, nodes: str) -> None:
+def test_plan_nodes_of_supported_queries(session: tamis.Session, query: str, nodes: str) -> None:
     assert " ".join(kinds(plan(session, query))) == nodes
 
 
-def test_symbols_are_unique_in_a_plan(session: tamis.Session) -> None:
+def test_column_ids_are_unique_in_a_plan(session: tamis.Session) -> None:
     found = plan(
         session, "SELECT a.id, b.id FROM orders a JOIN orders b ON a.id = b.customer JOIN customers c ON a.id = c.id"
     )
@@ -66,7 +66,7 @@ def test_symbols_are_unique_in_a_plan(session: tamis.Session) -> None:
     assert len(names) == len({name.casefold() for name in names}) == 13
 
 
-def test_a_condition_of_a_join_becomes_pairs_and_the_rest(session: tamis.Session) -> None:
+def test_a_join_condition_is_split_into_equal_pairs_and_a_filter(session: tamis.Session) -> None:
     found = plan(session, "SELECT 1 AS one FROM orders o LEFT JOIN customers c ON c.id = o.customer AND o.amount > 5")
     (join,) = (node for node in walk_plan(found) if isinstance(node, Join))
     assert join.kind == "left"
@@ -79,7 +79,7 @@ def inputs(node: Node) -> list[Node]:
     return [source for _, source in node.inputs]
 
 
-def test_of_a_query_that_stays_text_tables_get_their_conditions_and_columns(session: tamis.Session) -> None:
+def test_conditions_and_columns_are_pushed_below_unsupported_sql(session: tamis.Session) -> None:
     query = """
         SELECT o.id, o.amount FROM orders o JOIN customers c ON o.customer = c.id
         WHERE o.day = 'a' AND c.region = 'eu' AND o.id + c.id > 5 AND rand() < 2 AND o.id NOT IN (SELECT 1)"""
@@ -102,7 +102,7 @@ def test_of_a_query_that_stays_text_tables_get_their_conditions_and_columns(sess
         ("FULL JOIN", []),
     ],
 )
-def test_rows_that_an_outer_join_makes_are_not_lost_by_conditions_below(
+def test_conditions_are_not_pushed_to_the_null_extended_side_of_an_outer_join(
     session: tamis.Session, join: str, filtered: list[str]
 ) -> None:
     query = f"""
@@ -113,19 +113,19 @@ def test_rows_that_an_outer_join_makes_are_not_lost_by_conditions_below(
     assert sorted(str(node.predicate).split("`")[1].split(".")[0] for node in found) == sorted(filtered)
 
 
-def test_what_may_fail_or_vary_is_not_tested_below_text(session: tamis.Session) -> None:
+def test_failing_or_nondeterministic_conditions_are_not_pushed_below_unsupported_sql(session: tamis.Session) -> None:
     query = "SELECT id FROM orders WHERE CAST(note AS INT) > 3 AND rand() < 0.5 AND id NOT IN (SELECT 1)"
     assert [kind for each in inputs(plan(session, query)) for kind in kinds(each)] == ["Sql", "Project", "TableScan"]
 
 
-def test_subqueries_of_a_query_that_stays_text_are_planned_by_themselves(session: tamis.Session) -> None:
+def test_subqueries_of_unsupported_sql_are_planned_separately(session: tamis.Session) -> None:
     query = """
         SELECT id FROM orders WHERE customer NOT IN (SELECT id FROM customers WHERE region = 'eu') AND day = 'a'"""
     below = inputs(plan(session, query))
     assert sorted(" ".join(kinds(each)) for each in below) == ["Project Filter TableScan"] * 2
 
 
-def test_a_correlated_subquery_stays_with_the_query_around_it(session: tamis.Session) -> None:
+def test_a_correlated_subquery_stays_in_its_outer_query(session: tamis.Session) -> None:
     query = "SELECT c.id, (SELECT sum(amount) FROM orders o WHERE o.customer = c.id AND o.day = 'a') FROM customers c"
     below = inputs(plan(session, query))
     assert sorted(" ".join(kinds(each)) for each in below) == ["Project Filter TableScan", "Project TableScan"]
@@ -141,19 +141,19 @@ def test_a_correlated_subquery_stays_with_the_query_around_it(session: tamis.Ses
         "WHERE o.day = 'a' AND c.id > 3",
     ],
 )
-def test_what_stands_below_the_rest_of_a_select_is_modelled(session: tamis.Session, query: str) -> None:
+def test_from_and_where_below_unsupported_clauses_are_planned(session: tamis.Session, query: str) -> None:
     (below,) = inputs(plan(session, query))
     assert kinds(below) == ["Project", "Filter", "Join", "TableScan", "TableScan"]
 
 
-def test_a_star_needs_all_columns_and_a_count_none(session: tamis.Session) -> None:
+def test_a_star_reads_all_columns_and_a_count_none(session: tamis.Session) -> None:
     everything = inputs(plan(session, "SELECT *, rank() OVER (ORDER BY id) FROM orders"))
     assert len(outputs_of(everything[0])) == len(ORDERS.column_names)
     counted = inputs(plan(session, "SELECT count(*) OVER (PARTITION BY day) FROM orders"))
     assert [output.name for output in outputs_of(counted[0])] == ["orders.day"]
 
 
-def test_an_order_of_what_the_select_names_is_one_of_its_value(session: tamis.Session) -> None:
+def test_order_by_an_alias_sorts_by_its_value(session: tamis.Session) -> None:
     found = compiled_query(session.sql("SELECT -id AS id FROM orders ORDER BY id")).plan
     assert isinstance(found, Project)
     assert "-" in plan_text(found.source).splitlines()[0]

@@ -1,4 +1,4 @@
-"""Queries over tables of three formats give the rows that DuckDB gives over the same rows, with and without rules."""
+"""Queries over tables of three formats return the rows of DuckDB over the same data, with and without rules."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def peer() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def in_duckdb(query: str) -> str:
-    """The few words of these queries that DuckDB spells otherwise."""
+    """Return a query with the few functions that DuckDB spells differently replaced."""
     words = {
         "LEFT SEMI": "SEMI",
         "LEFT ANTI": "ANTI",
@@ -166,7 +166,7 @@ def in_duckdb(query: str) -> str:
 
 @pytest.fixture(autouse=True)
 def runs_as_planned(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """No plan of these queries is one that the engine does not take."""
+    """Check that the engine accepts the plans of these queries."""
     caplog.set_level("INFO", logger="tamis")
     yield
     assert "does not take the plan" not in caplog.text
@@ -196,14 +196,14 @@ def test_rows_in_order_equal_those_of_duckdb(
         assert sql_tables.same_rows(found, expected, ordered=ordered), session.explain(query, rules=rules)
 
 
-def test_names_are_those_of_the_query(session: tamis.Session) -> None:
+def test_column_names_are_those_of_the_query(session: tamis.Session) -> None:
     found = session.sql("SELECT O.ID, o.amount AS Total, address.city FROM orders o, customers LIMIT 1")
     assert found.to_arrow().column_names == ["id", "Total", "city"]
     grouped = session.sql("SELECT region AS Where_, sum(amount), count(*) FROM orders GROUP BY region")
     assert grouped.to_arrow().column_names == ["Where_", "sum(amount)", "count(*)"]
 
 
-def test_a_query_can_be_taken_in_every_way(session: tamis.Session, tmp_path: Path) -> None:
+def test_a_query_converts_to_every_result_type(session: tamis.Session, tmp_path: Path) -> None:
     query = session.sql("SELECT id, region FROM orders WHERE id < 10 ORDER BY id")
     assert sum(batch.num_rows for batch in query.to_batches()) == 10
     assert query.to_pandas()["id"].tolist() == list(range(10))

@@ -100,7 +100,7 @@ def test_Q3_filters_of_scans_have_the_same_precedence(tmp_path: Path, condition:
 @pytest.mark.parametrize(
     "query", ["SELECT 20181117 > > 2", "SELECT 20181117 < < 2", "SELECT 1 > >> 2", "SELECT 1 ?? 2"]
 )
-def test_Q3_the_characters_of_an_operator_stand_side_by_side(session: tamis.Session, query: str) -> None:
+def test_Q3_the_characters_of_an_operator_are_adjacent(session: tamis.Session, query: str) -> None:
     with pytest.raises(TamisError):
         session.sql(query).to_arrow()
 
@@ -157,7 +157,7 @@ GROUPS = [
 
 
 @pytest.mark.parametrize(("query", "expected"), GROUPS)
-def test_Q4_groups(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
+def test_Q4_grouping_sets(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
     check(session, query, expected)
 
 
@@ -174,7 +174,7 @@ def test_Q4_groups(session: tamis.Session, query: str, expected: list[tuple[obje
         "SELECT x, grouping(y) FROM t GROUP BY ROLLUP (x)",
     ],
 )
-def test_Q4_groups_that_spark_refuses(session: tamis.Session, query: str) -> None:
+def test_Q4_grouping_sets_that_spark_refuses(session: tamis.Session, query: str) -> None:
     with pytest.raises(TamisError):
         session.sql(query).to_arrow()
 
@@ -196,7 +196,7 @@ PERCENTILES = [
 
 
 @pytest.mark.parametrize(("query", "expected"), PERCENTILES)
-def test_Q6_percentiles_go_by_their_order(
+def test_Q6_percentiles_follow_their_sort_order(
     session: tamis.Session, query: str, expected: list[tuple[object, ...]]
 ) -> None:
     assert rows_of(session, query) == expected
@@ -261,7 +261,7 @@ def test_Q7_generators(session: tamis.Session, query: str, expected: list[tuple[
     check(session, query, expected)
 
 
-def test_Q7_windows_see_the_rows_that_a_generator_makes(session: tamis.Session) -> None:
+def test_Q7_window_functions_see_generated_rows(session: tamis.Session) -> None:
     query = "SELECT explode(array(1, 2)) AS e, count(*) OVER (PARTITION BY x) AS c FROM t ORDER BY e"
     assert rows_of(session, query) == [(1, 2), (1, 2), (2, 2), (2, 2)]
 
@@ -287,7 +287,7 @@ def test_Q7_generators_that_spark_refuses(session: tamis.Session, query: str) ->
 # --- Q8: maps ---------------------------------------------------------------------------------------------------------
 
 
-def test_Q8_maps_are_one_key_whatever_their_order(session: tamis.Session) -> None:
+def test_Q8_maps_are_grouped_regardless_of_entry_order(session: tamis.Session) -> None:
     check(session, "SELECT m, count(*) FROM m GROUP BY m", [([("a", 1), ("b", 2)], 2), ([("c", 3)], 1)])
     check(session, "SELECT count(*) AS c FROM m GROUP BY m HAVING c > 1", [(2,)])
     assert rows_of(session, "SELECT count(*) FROM (SELECT m FROM m UNION ALL SELECT m FROM m)") == [(6,)]
@@ -304,7 +304,7 @@ def test_Q8_maps_are_one_key_whatever_their_order(session: tamis.Session) -> Non
         "SELECT struct(m), count(*) FROM m GROUP BY struct(m)",
     ],
 )
-def test_Q8_maps_are_not_compared_otherwise(session: tamis.Session, query: str) -> None:
+def test_Q8_other_comparisons_of_maps_are_refused(session: tamis.Session, query: str) -> None:
     with pytest.raises(TamisError, match="map"):
         session.sql(query).to_arrow()
 
@@ -356,7 +356,7 @@ def test_Q11_recursive_queries(session: tamis.Session, query: str, expected: lis
         ("(SELECT 1 UNION ALL SELECT n FROM r EXCEPT SELECT n FROM r) SELECT * FROM r", "UNION ALL"),
     ],
 )
-def test_Q11_recursion_is_bounded_and_refers_to_itself_as_in_spark(
+def test_Q11_recursion_has_the_limits_and_self_references_of_spark(
     session: tamis.Session, query: str, reason: str
 ) -> None:
     with pytest.raises(TamisError, match=reason):
@@ -389,7 +389,7 @@ def test_Q11_recursion_is_bounded_and_refers_to_itself_as_in_spark(
         "SELECT * FROM t WHERE x IN ()",
     ],
 )
-def test_Q12_what_means_nothing_is_an_error(session: tamis.Session, query: str) -> None:
+def test_Q12_meaningless_clauses_are_errors(session: tamis.Session, query: str) -> None:
     with pytest.raises(TamisError):
         session.sql(query).to_arrow()
 
@@ -595,7 +595,7 @@ SOURCES = (
 
 
 @pytest.mark.parametrize("name", TYPED)
-def test_a_filter_as_it_is_printed_runs_in_a_query(name: str, tmp_path: Path) -> None:
+def test_a_printed_filter_runs_in_a_query(name: str, tmp_path: Path) -> None:
     value = TYPED[name]
     pq.write_table(pa.table({"c": pa.array([value.as_py(), None], value.type), "k": [1, 2]}), tmp_path / "t.parquet")
     table = tamis.open(tmp_path / "t.parquet")
@@ -607,7 +607,7 @@ def test_a_filter_as_it_is_printed_runs_in_a_query(name: str, tmp_path: Path) ->
         assert rows_of(found, f"SELECT k FROM {source} WHERE {condition}") == [(1,)], source
 
 
-def test_a_decimal_without_digits_has_ten_and_no_fraction(session: tamis.Session) -> None:
+def test_a_decimal_without_precision_is_decimal_10_0(session: tamis.Session) -> None:
     one, two = Decimal(1), Decimal(2)
     assert rows_of(session, "SELECT CAST(1.5 AS DECIMAL), 1.4::dec, try_cast('1.55' AS numeric)") == [(two, one, two)]
     assert rows_of(session, "SELECT CAST(array(1.5) AS array<decimal>)") == [([two],)]
@@ -618,6 +618,6 @@ def test_a_decimal_without_digits_has_ten_and_no_fraction(session: tamis.Session
 
 
 @pytest.mark.parametrize("name", ["frob", "uuid", "datetime", "array<frob>", "void", "json"])
-def test_a_type_that_does_not_exist_is_refused_by_name(session: tamis.Session, name: str) -> None:
+def test_an_unknown_type_is_refused_by_name(session: tamis.Session, name: str) -> None:
     with pytest.raises(TamisError, match=f"(?i){name.removeprefix('array<').rstrip('>')}"):
         session.sql(f"SELECT CAST(NULL AS {name})").to_arrow()

@@ -1,4 +1,4 @@
-"""Texts of queries: odd names, Spark's own syntax, what is an error and what it says."""
+"""SQL texts: odd names, Spark syntax, errors and their messages."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_odd_names(session: tamis.Session, query: str, expected: list[tuple[obje
         ("SELECT named_struct('x', id) AS s, rank() OVER () FROM nested WHERE id = 1", [({"x": 1}, 1)]),
     ],
 )  # fmt: skip
-def test_values_inside_of_values(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
+def test_nested_values(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
     assert rows(session, query) == expected
 
 
@@ -177,24 +177,24 @@ def test_syntax(session: tamis.Session, query: str, expected: list[tuple[object,
          [(-1, 0, 1)]),
     ],
 )  # fmt: skip
-def test_what_duckdb_means_otherwise_means_what_it_means_in_spark(
+def test_syntax_that_differs_in_duckdb_has_the_meaning_of_spark(
     session: tamis.Session, query: str, expected: list[tuple[object, ...]]
 ) -> None:
     assert rows(session, query) == expected
 
 
-def test_a_text_with_a_fraction_is_no_whole_number(session: tamis.Session) -> None:
+def test_a_fractional_text_is_not_an_integer(session: tamis.Session) -> None:
     with pytest.raises(tamis.TamisError, match="whole number"):
         session.sql("SELECT CAST('1.9' AS INT)").to_arrow()
 
 
-def test_a_number_that_is_another_one_each_time_is_asked_for_once(session: tamis.Session) -> None:
+def test_a_random_number_is_evaluated_once(session: tamis.Session) -> None:
     found = session.sql("SELECT r FROM (SELECT rand() AS r FROM nested) ORDER BY r").to_arrow()["r"].to_pylist()
     assert found == sorted(found)
     assert len(set(found)) == 3
 
 
-def test_what_varies_is_the_same_wherever_a_common_table_expression_is_used(session: tamis.Session) -> None:
+def test_a_nondeterministic_common_table_expression_runs_once(session: tamis.Session) -> None:
     query = "WITH r AS (SELECT rand() AS x FROM nested) SELECT count(*) AS n FROM r a JOIN r b ON a.x = b.x"
     assert session.sql(query).to_arrow()["n"].to_pylist() == [3]
     query = "WITH r AS (SELECT id FROM nested LIMIT 2) SELECT count(*) AS n FROM r a JOIN r b ON a.id = b.id"
@@ -213,7 +213,7 @@ def test_long_texts(session: tamis.Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("", "empty"),
         ("SELECT", "."),
@@ -236,18 +236,18 @@ def test_long_texts(session: tamis.Session) -> None:
         ("SELECT * FROM IDENTIFIER('parquet').`/etc/passwd`", "."),
     ],
 )  # fmt: skip
-def test_errors_are_ours_and_say_what_is_wrong(session: tamis.Session, query: str, said: str) -> None:
-    with pytest.raises(tamis.TamisError, match=said) as raised:
+def test_errors_are_tamis_errors_with_a_reason(session: tamis.Session, query: str, message: str) -> None:
+    with pytest.raises(tamis.TamisError, match=message) as raised:
         session.sql(query).to_arrow()
     assert "\n" not in str(raised.value)
 
 
-def test_a_value_that_fails_is_told_once(session: tamis.Session) -> None:
+def test_a_failing_value_is_reported_once(session: tamis.Session) -> None:
     with pytest.raises(tamis.errors.EvaluationError, match="is no int"):
         session.sql("SELECT CAST(`two words` AS INT) FROM odd").to_arrow()
 
 
-def test_an_error_of_a_scan_is_the_one_that_is_raised(tmp_path: Path) -> None:
+def test_the_error_of_a_scan_is_raised_unchanged(tmp_path: Path) -> None:
     pq.write_table(ODD, tmp_path / "t.parquet")
     session = tamis.connect()
     session.register("t", session.open(tmp_path / "t.parquet"))
@@ -258,7 +258,7 @@ def test_an_error_of_a_scan_is_the_one_that_is_raised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("SELECT count(*) FROM nested WHERE id IN", "nothing follows 'IN'"),
         ("SELECT count(*) FROM nested WHERE id NOT IN", "nothing follows 'IN'"),
@@ -271,15 +271,15 @@ def test_an_error_of_a_scan_is_the_one_that_is_raised(tmp_path: Path) -> None:
         ("SELECT id FROM (SELECT id FROM nested ORDER BY)", "nothing follows 'ORDER BY'"),
     ],
 )
-def test_a_clause_without_what_it_is_about_is_an_error(session: tamis.Session, query: str, told: str) -> None:
-    with pytest.raises(ParseError, match=told):
+def test_an_incomplete_clause_is_an_error(session: tamis.Session, query: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
         session.sql(query).to_arrow()
 
 
-def test_words_that_look_like_clauses_without_an_end_are_none(session: tamis.Session) -> None:
+def test_names_that_look_like_incomplete_clauses_are_accepted(session: tamis.Session) -> None:
     query = "SELECT count(DISTINCT id) AS n FROM nested WHERE id IS DISTINCT FROM 1 AND id IN (1, 2, 3)"
     assert session.sql(query).to_arrow().to_pylist() == [{"n": 2}]
 
 
-def test_a_function_that_returns_rows_may_be_filtered(session: tamis.Session) -> None:
+def test_a_table_function_can_be_filtered(session: tamis.Session) -> None:
     assert session.sql("SELECT id FROM range(4) WHERE id > 1 ORDER BY id").to_arrow()["id"].to_pylist() == [2, 3]

@@ -1,4 +1,4 @@
-"""Subqueries in the place of values: what columns with them are called, and what stands around them."""
+"""Scalar subqueries: the names of columns with them, and the syntax around them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def session() -> tamis.Session[Any]:
         "id + (SELECT 2)",
     ],
 )
-def test_a_column_with_a_subquery_has_the_name_of_its_text(session: tamis.Session[Any], column: str) -> None:
+def test_a_column_with_a_subquery_is_named_by_its_text(session: tamis.Session[Any], column: str) -> None:
     for query in (f"SELECT {column} FROM t", f"SELECT * FROM (SELECT {column} FROM t)"):
         found = session.sql(query)
         assert found.schema.names == found.to_arrow().column_names == [column]
 
 
-def test_a_column_of_an_aggregation_with_a_subquery_has_the_name_of_its_text(session: tamis.Session[Any]) -> None:
+def test_an_aggregated_column_with_a_subquery_is_named_by_its_text(session: tamis.Session[Any]) -> None:
     found = session.sql("SELECT count(*) + (SELECT max(id) FROM u), (SELECT max(id) FROM u) AS m FROM t").to_arrow()
     assert found.to_pylist() == [{"count(*) + (SELECT max(id) FROM u)": 5, "m": 3}]
 

@@ -1,4 +1,4 @@
-"""Texts with half of a surrogate pair, which nothing can store: an error of ours wherever they are given."""
+"""Texts with half of a surrogate pair, which nothing can store: a Tamis error wherever they are passed."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_X15_in_names(place: Path) -> None:
             ask()
 
 
-def test_an_escape_is_what_it_is_in_spark(place: Path) -> None:
+def test_escapes_are_those_of_spark(place: Path) -> None:
     # Java writes half of a pair as a question mark.
     found = session_of(place, has_policies=False).sql(r"SELECT '\ud800' AS a, '\uD83D\uDE00' AS b").to_arrow()
     assert found.to_pylist() == [{"a": "?", "b": "😀"}]
@@ -140,7 +140,7 @@ def test_X15_on_the_command_line(place: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", [f"/tmp/{HALF}", f"/tmp/{HALF}.parquet", f"file:///tmp/{HALF}"])
-def test_a_path_with_half_of_a_pair_is_an_error_that_can_be_printed(uri: str) -> None:
+def test_a_path_with_a_lone_surrogate_is_a_printable_error(uri: str) -> None:
     with pytest.raises(TamisError, match="surrogate") as raised:
         tamis.open(uri)
     assert "\\ud800" in str(raised.value)

@@ -1,4 +1,4 @@
-"""`VERSION AS OF` and `TIMESTAMP AS OF`: tables as they were, registered, by their places and in catalogs."""
+"""`VERSION AS OF` and `TIMESTAMP AS OF`: earlier states of tables, registered, by path and in catalogs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tamis.pushdown.time_travel import name_states
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A table of three versions: 0 with id 0, 1 with 0 and 1, 2 with 0 to 2. A day lies between them."""
+    """A table of three versions: 0 with id 0, 1 with 0 and 1, 2 with 0 to 2. They are one day apart."""
     for version in range(3):
         rows = pa.table({"id": [version], "label": [f"v{version}"]})
         deltalake.write_deltalake(tmp_path / "orders", rows, mode="append")
@@ -67,20 +67,18 @@ def ids(session: tamis.Session, query: str) -> list[int]:
         ("WITH old AS (SELECT * FROM orders VERSION AS OF 0) SELECT id FROM old", [0]),
     ],
 )
-def test_a_table_is_read_as_it_was(session: tamis.Session, query: str, expected: list[int]) -> None:
+def test_an_earlier_state_is_read(session: tamis.Session, query: str, expected: list[int]) -> None:
     assert ids(session, query) == expected
     assert ids(session, f"SELECT * FROM ({query})") == expected
 
 
-def test_by_its_place(place: Path) -> None:
+def test_an_earlier_state_of_a_table_by_path(place: Path) -> None:
     session = tamis.connect()
     assert ids(session, f"SELECT id FROM delta.`{place}` VERSION AS OF 1") == [0, 1]
     assert ids(session, f"SELECT id FROM delta.`{place}`") == [0, 1, 2]
 
 
-def test_a_place_means_its_newest_version_in_each_query_and_a_name_the_one_that_was_registered(
-    session: tamis.Session, place: Path
-) -> None:
+def test_a_path_is_the_newest_version_and_a_name_the_registered_one(session: tamis.Session, place: Path) -> None:
     by_place = f"SELECT id FROM delta.`{place}`"
     earlier = session.sql(by_place)
     assert ids(session, by_place) == [0, 1, 2]
@@ -91,14 +89,14 @@ def test_a_place_means_its_newest_version_in_each_query_and_a_name_the_one_that_
     assert ids(session, "SELECT id FROM orders VERSION AS OF 3") == [0, 1, 2, 3]
 
 
-def test_a_name_that_is_registered_anew_means_versions_of_the_new_table(session: tamis.Session, tmp_path: Path) -> None:
+def test_a_name_registered_again_has_the_versions_of_the_new_table(session: tamis.Session, tmp_path: Path) -> None:
     assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [0]
     deltalake.write_deltalake(tmp_path / "other", pa.table({"id": [70]}))
     session.register("orders", tmp_path / "other")
     assert ids(session, "SELECT id FROM orders VERSION AS OF 0") == [70]
 
 
-def test_a_table_that_came_in_the_place_of_another_is_read(place: Path) -> None:
+def test_a_table_that_replaced_another_is_read(place: Path) -> None:
     session = tamis.connect()
     query = f"SELECT id FROM delta.`{place}` VERSION AS OF 0"
     assert ids(session, query) == [0]
@@ -107,7 +105,7 @@ def test_a_table_that_came_in_the_place_of_another_is_read(place: Path) -> None:
     assert ids(session, query) == [70]
 
 
-def test_places_that_differ_by_case_and_folders_that_one_goes_to(
+def test_paths_are_case_sensitive_and_relative_to_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, name in enumerate(("a/Orders", "a/orders", "b/orders")):
@@ -125,7 +123,7 @@ def test_places_that_differ_by_case_and_folders_that_one_goes_to(
     assert ids(session, by_files) == ids(session, by_files) == [70]
 
 
-def test_texts_and_dates_are_of_the_zone_of_the_query() -> None:
+def test_texts_and_dates_are_in_the_zone_of_the_query() -> None:
     berlin = datetime(2024, 7, 1, 15, tzinfo=ZoneInfo("Europe/Berlin"))
     for moment, expected in (
         ("'2024-07-01 12:00:00'", "2024-07-01T10:00:00+00:00"),
@@ -141,12 +139,12 @@ def test_texts_and_dates_are_of_the_zone_of_the_query() -> None:
         assert table.name == f"t TIMESTAMP AS OF {expected}"
 
 
-def test_explain_tells_the_version(session: tamis.Session) -> None:
+def test_explain_shows_the_version(session: tamis.Session) -> None:
     assert "delta table 'orders' at version 1" in session.explain("SELECT label FROM orders VERSION AS OF 1")
 
 
 @pytest.mark.parametrize(
-    ("query", "kind", "said"),
+    ("query", "kind", "message"),
     [
         ("SELECT * FROM orders VERSION AS OF 9", VersionNotFound, "no version 9 .*versions 0 to 2"),
         ("SELECT * FROM orders VERSION AS OF 'main'", InvalidArgument, "is a number, not 'main'"),
@@ -154,7 +152,11 @@ def test_explain_tells_the_version(session: tamis.Session) -> None:
         ("SELECT * FROM orders TIMESTAMP AS OF '2001-01-01'", VersionNotFound, "the oldest version, 0"),
         ("SELECT * FROM orders TIMESTAMP AS OF 'soon'", InvalidArgument, "invalid timestamp 'soon'"),
         ("SELECT * FROM orders TIMESTAMP AS OF id", InvalidArgument, "or a constant expression"),
-        ("SELECT * FROM orders TIMESTAMP AS OF DATE '9999-12-31' + INTERVAL 2 DAYS", InvalidArgument, "or a constant expression"),
+        (
+            "SELECT * FROM orders TIMESTAMP AS OF DATE '9999-12-31' + INTERVAL 2 DAYS",
+            InvalidArgument,
+            "or a constant expression",
+        ),
         ("SELECT * FROM orders TIMESTAMP AS OF NULL", InvalidArgument, "expected a timestamp"),
         ("SELECT * FROM orders TIMESTAMP AS OF TRUE", InvalidArgument, "a date or a timestamp"),
         ("SELECT * FROM ordres VERSION AS OF 1", TableNotFound, "no table 'ordres VERSION AS OF 1'"),
@@ -163,15 +165,15 @@ def test_explain_tells_the_version(session: tamis.Session) -> None:
         ("SELECT * FROM files VERSION AS OF 1", UnsupportedFeature, "a hive table has no versions"),
     ],
 )
-def test_mistakes(session: tamis.Session, tmp_path: Path, query: str, kind: type[TamisError], said: str) -> None:
+def test_mistakes(session: tamis.Session, tmp_path: Path, query: str, kind: type[TamisError], message: str) -> None:
     pyarrow.dataset.write_dataset(pa.table({"id": [1]}), tmp_path / "files", format="parquet")
     session.register("memory", pa.table({"id": [1]})).register("files", tmp_path / "files")
     with pytest.raises(kind) as raised:
         session.sql(query).to_arrow()
-    assert re.search(said, str(raised.value))
+    assert re.search(message, str(raised.value))
 
 
-def test_sessions_with_policies_stay_at_what_was_registered(place: Path) -> None:
+def test_sessions_with_policies_read_the_registered_version_only(place: Path) -> None:
     session = tamis.connect(policies={"default": "allow", "tables": {}}).register("orders", place)
     assert ids(session, "SELECT id FROM orders") == [0, 1, 2]
     with pytest.raises(AccessDenied, match="not at other versions"):

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.types import decimal_digits, is_text
 
-MOST_DIGITS = 38
+MAX_PRECISION = 38
 
 _INTEGER_TYPES = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _TEMPORAL_TYPES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
@@ -65,8 +65,8 @@ def _find_common_number(left: pa.DataType, right: pa.DataType, converts_text: bo
     scale = max(its_scale, other_scale)
     whole = max(one - its_scale, other - other_scale)
     # If the precision exceeds the maximum, the scale is cut, never the integer digits.
-    excess = max(0, whole + scale - MOST_DIGITS)
-    return pa.decimal128(min(whole + scale, MOST_DIGITS), max(0, scale - excess))
+    excess = max(0, whole + scale - MAX_PRECISION)
+    return pa.decimal128(min(whole + scale, MAX_PRECISION), max(0, scale - excess))
 
 
 def _get_precision_and_scale(data_type: pa.DataType) -> tuple[int, int]:

@@ -43,7 +43,7 @@ from tamis.scan.spark_functions import macros_of, to_duckdb
 BATCH_ROWS = 65_536
 """The number of rows in a batch of the result."""
 
-MOST_FILES_HELD = 2 * 1024 * 1024
+MAX_MATERIALISED_BYTES = 2 * 1024 * 1024
 """Native scans of at most this many bytes are materialised first if the query joins several tables: DuckDB orders joins
 better by the statistics of its own tables than by those of Parquet files."""
 
@@ -113,7 +113,7 @@ class Running:
                 self._create("VIEW", name, _query_with_names(leaf, *held[key]))
                 continue
             if name in own:
-                is_held = own[name].size <= MOST_FILES_HELD and beside > 1
+                is_held = own[name].size <= MAX_MATERIALISED_BYTES and beside > 1
                 self._create("TABLE" if is_held else "VIEW", name, own[name].query)
             else:
                 is_held = self._register(name, leaf, connectors, beside=beside)
@@ -258,13 +258,13 @@ def _rename_columns(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)], schema.metadata)
 
 
-MOST_REMEMBERED = 64 * 1024
+MAX_CACHED_TEXT = 64 * 1024
 """Longer texts are not cached: programs generate them and rarely repeat them."""
 
 
 def translated(text: str, *, has_nested: bool) -> str:
     """Translate Spark SQL to DuckDB SQL, with Spark's semantics as far as DuckDB can express them."""
-    translate = _translate_cached if len(text) <= MOST_REMEMBERED else _translate
+    translate = _translate_cached if len(text) <= MAX_CACHED_TEXT else _translate
     return translate(text, has_nested)
 
 
@@ -301,7 +301,7 @@ class _Engine:
                     self.macros.add(macro)
 
 
-MOST_ENGINES = 4
+MAX_ENGINES = 4
 """The number of cached engines: a new one takes some thirty milliseconds, which matters to a query of a hundred."""
 
 _engines: OrderedDict[tuple[int, tuple[str, ...]], _Engine] = OrderedDict()
@@ -329,7 +329,7 @@ def _connect(paths: Sequence[str], text: str = "") -> duckdb.DuckDBPyConnection:
     with _engines_lock:
         engine = _engines.pop(key, None) or _Engine(new_engine(paths))
         _engines[key] = engine
-        while len(_engines) > MOST_ENGINES:
+        while len(_engines) > MAX_ENGINES:
             # Queries that still run there have their own connections.
             _engines.popitem(last=False)[1].root.close()
         connection = engine.root.cursor()
@@ -412,7 +412,7 @@ FILTERED = 0.2
 MOST_NUMBERS = 1_000_000
 """DuckDB filters a range of this many numbers in negligible time."""
 
-BYTES_OF_A_ROW = 50
+BYTES_PER_ROW = 50
 """The assumed size of a row if a table has no row count."""
 
 
@@ -421,7 +421,7 @@ def _estimate_rows(leaf: Node, connectors: Mapping[str, Connector]) -> int | Non
     if not isinstance(leaf, TableScan) or leaf.protects:
         return None
     known = connectors[leaf.connector].properties(leaf.handle)
-    rows = known.rows if known.rows is not None else None if known.bytes is None else known.bytes // BYTES_OF_A_ROW
+    rows = known.rows if known.rows is not None else None if known.bytes is None else known.bytes // BYTES_PER_ROW
     return None if rows is None else int(rows * (FILTERED if known.is_filtered and not known.rows_are_exact else 1))
 
 

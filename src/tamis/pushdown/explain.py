@@ -52,11 +52,11 @@ def explain(
     """
     if format not in FORMATS:
         raise InvalidArgument(f"no format {format!r}. Formats: {', '.join(FORMATS)}")
-    found = facts(query, before, after, accounts, connectors, names)
+    found = collect_facts(query, before, after, accounts, connectors, names)
     return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _format_text(found)
 
 
-def facts(
+def collect_facts(
     query: str,
     before: Node,
     after: Node,

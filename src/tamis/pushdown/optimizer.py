@@ -118,25 +118,25 @@ def optimize(plan: Node, rules: Sequence[Rule], context: Context, *, switched_of
                 plan = _apply_everywhere(rule, plan, context, accounts[rule.name])
             if plan is before or plan == before:
                 return Optimized(plan, tuple(accounts.values()))
-    busiest = max(accounts.values(), key=lambda account: account.applied)
+    busiest = max(accounts.values(), key=lambda metrics: metrics.applied)
     raise TamisError(
         f"the rule {busiest.name!r} still changes the plan after {most} rounds: switch it off with "
         f"rules={{{busiest.name!r}: False}}, and report the query"
     )
 
 
-def _apply_everywhere(rule: Rule, plan: Node, context: Context, account: RuleAccount) -> Node:
+def _apply_everywhere(rule: Rule, plan: Node, context: Context, metrics: RuleAccount) -> Node:
     started = time.perf_counter()
 
     def change(node: Node) -> Node:
         changed = rule.apply(node, context)
         if changed is None:
             return node
-        account.applied += 1
-        account.changes.append((node, changed))
+        metrics.applied += 1
+        metrics.changes.append((node, changed))
         return changed
 
     try:
         return transform_up(plan, change)
     finally:
-        account.seconds += time.perf_counter() - started
+        metrics.seconds += time.perf_counter() - started

@@ -7,7 +7,7 @@ anyway, DuckDB receives the files that pruning left and the filter. Every other 
 |------------------------------------------------|------------------------------------------------------------------|
 | local Parquet files with the types of the      | other storage; deleted rows; columns missing in a file; other    |
 | table, at least `WORTH` bytes, and the scan    | types; many partitions or many physical column names; selective  |
-| reads at least the fraction `SHARE` of them    | filters; limits, top-n, metadata-only aggregation; tables under  |
+| reads at least `MIN_NATIVE_FRACTION` of them   | filters; limits, top-n, metadata-only aggregation; tables under  |
 |                                                | a policy                                                         |
 
 If DuckDB opens the files of one scan, it also opens those of the other scans of the plan, even small ones. It computes
@@ -43,13 +43,13 @@ from tamis.types import STRING, type_name, without_views
 WORTH = 16 * 1024 * 1024
 """The minimum size in bytes: a native scan takes some ten milliseconds to open its files."""
 
-SHARE = 0.3
+MIN_NATIVE_FRACTION = 0.3
 """The minimum fraction of bytes in the row groups left by pruning. Above it, pruning pages costs more than it saves."""
 
-MOST_FILES = 512
+MAX_NATIVE_FILES = 512
 """The maximum number of files, since the footer of each one is read."""
 
-MOST_PARTITIONS = 64
+MAX_NATIVE_PARTITIONS = 64
 """The maximum number of `read_parquet` calls in a query, one for each partition."""
 
 _OPTIONS = "hive_partitioning = false, can_have_nan = true"
@@ -183,7 +183,7 @@ def _write_queries(source: TableSource, readable: _ReadableFiles, needed: Sequen
             *(f"{constant} AS {engine_name(name)}" for constant, name in constants),
         )
         groups.setdefault(key, []).append(f"'{path}'")
-        if len(groups) > MOST_PARTITIONS:
+        if len(groups) > MAX_NATIVE_PARTITIONS:
             return None
     return [
         f"SELECT {', '.join(columns) or '1'} FROM read_parquet([{', '.join(own)}], {_OPTIONS})"
@@ -227,7 +227,7 @@ def _find_readable_files(
     listing = connector.listing(handle).require(needed)
     files = listing.files
     size = pc.sum(files["size"]).as_py() or 0
-    if size < worth or files.num_rows > MOST_FILES or not _have_all_rows(source, files):
+    if size < worth or files.num_rows > MAX_NATIVE_FILES or not _have_all_rows(source, files):
         return None
     paths = files["path"].to_pylist()
     if any(_PATTERN.search(path) for path in paths):
@@ -262,7 +262,7 @@ def _have_all_rows(source: TableSource, files: pa.Table) -> bool:
     return not source.deleted_rows(source.storage, files)
 
 
-def _find_physical_names(schema: FileSchema, asked: AskedColumns, place: str) -> tuple[str, ...] | None:
+def _find_physical_names(schema: FileSchema, asked: AskedColumns, location: str) -> tuple[str, ...] | None:
     """Return a file's physical column names; None if DuckDB would read wrong values.
 
     It does so for INT96 timestamps, and for dates that need a datetime rebase.
@@ -272,7 +272,7 @@ def _find_physical_names(schema: FileSchema, asked: AskedColumns, place: str) ->
         return None
     if asked.names is None:
         return tuple(asked.schema.names) if _has_fields(schema, asked.schema) else None
-    found = asked.names_in(schema, place)
+    found = asked.names_in(schema, location)
     names = () if found is None else tuple(name for name in found if name is not None)
     # A missing column may have a default other than NULL.
     return names if len(names) == len(asked.schema) else None
@@ -299,7 +299,7 @@ def _reads_most(connector: LakeConnector, handle: LakeHandle) -> bool:
         return False
     for level in reversed(scan.plan("row_groups").report.levels):
         if level.level == "row_groups" and level.bytes_total:
-            return (level.bytes_kept or 0) >= SHARE * level.bytes_total
+            return (level.bytes_kept or 0) >= MIN_NATIVE_FRACTION * level.bytes_total
     return False
 
 

@@ -34,7 +34,7 @@ class NotModelled(Exception):
 class Now:
     """The timestamp of a query in its time zone, and whether Spark will run it."""
 
-    moment: datetime
+    timestamp: datetime
     on_spark: bool = False
 
 
@@ -168,11 +168,11 @@ class Scope:
             if not is_scalar(call.name):
                 raise NotModelled(f"the function {call.name} may not be scalar")
         named, values = self._replace_names(tree)
-        zone = now.moment.tzinfo or UTC
+        zone = now.timestamp.tzinfo or UTC
         try:
             if zone is not UTC and not name_zones(named, zone):
                 raise NotModelled("a timestamp that depends on the session time zone")
-            found = stop_clocks(expression_of(named), lambda: now.moment)
+            found = stop_clocks(expression_of(named), lambda: now.timestamp)
             if zone is not UTC:
                 found = place_times(found, self._columns, zone)
         except (ExpressionError, OverflowError) as error:

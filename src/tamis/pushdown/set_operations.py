@@ -33,7 +33,7 @@ from tamis.types import a_type, is_text, type_name
 
 _KEYWORDS = re.compile(r"\b(UNION|INTERSECT|EXCEPT|VALUES)\b", re.IGNORECASE)
 
-TOGETHER = 50
+SIDES_PER_QUERY = 50
 """The number of sides that one query describes."""
 
 
@@ -98,8 +98,8 @@ class _TypeCaster:
                     inner_last.append(found)
                 else:
                     leaves.append(side)
-        for first in range(0, len(leaves), TOGETHER):
-            self._describe_sides(leaves[first : first + TOGETHER])
+        for first in range(0, len(leaves), SIDES_PER_QUERY):
+            self._describe_sides(leaves[first : first + SIDES_PER_QUERY])
         for operation in reversed(inner_last):
             self._cast_operation(operation)
 
@@ -238,7 +238,7 @@ def _merge_types(
     found = common_type(left, right)
     if is_recursive and found != left and not _is_widened_integer(left, right):
         found = None
-    if found is not None and found not in (left, right) and _casts_nested_string(left, right):
+    if found is not None and found not in (left, right) and _needs_nested_string_cast(left, right):
         found = None
     if found is None:
         raise TypeMismatch(
@@ -254,7 +254,7 @@ def _is_widened_integer(left: pa.DataType, right: pa.DataType) -> bool:
     return bool(left == pa.int32() and right == pa.int64())
 
 
-def _casts_nested_string(left: pa.DataType, right: pa.DataType) -> bool:
+def _needs_nested_string_cast(left: pa.DataType, right: pa.DataType) -> bool:
     """Return whether strings inside of an array, a map or a struct would have to be cast."""
     if not pa.types.is_nested(left) or not pa.types.is_nested(right):
         return False

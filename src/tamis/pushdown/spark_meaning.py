@@ -45,12 +45,12 @@ def compares_as_spark(expr: Expr, columns: Mapping[str, pa.DataType | None], *, 
     Binding casts literals to the types of columns, and then the original types are lost.
     """
 
-    def typed(node: Expr) -> Expr:
+    def add_type(node: Expr) -> Expr:
         if not isinstance(node, Column) or node.type is not None:
             return node
         return Column(node.path, node.position, column_type(node, columns), node.exact)
 
-    tests = [node for node in walk(transform(expr, typed)) if isinstance(node, Call)]
+    tests = [node for node in walk(transform(expr, add_type)) if isinstance(node, Call)]
     tests = [call for call in tests if call.function in COMPARISONS or call.function == "in"]
     if not is_utc and any(map(call_depends_on_zone, tests)):
         return False

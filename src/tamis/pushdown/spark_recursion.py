@@ -23,7 +23,7 @@ from tamis.scan.spark_calls import refusal
 
 MOST_LEVELS = 100
 """The default of `spark.sql.cteRecursionLevelLimit`, for a query without MAX RECURSION LEVEL."""
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 """The default of `spark.sql.cteRecursionRowLimit`."""
 
 _LEVEL, _TOTAL = "recursion level", "recursion total"
@@ -142,8 +142,8 @@ def _make_next_level(level: exp.Expr, most: int) -> exp.Expr:
 
 def _make_next_total(total: exp.Expr) -> exp.Expr:
     following = exp.Add(this=total, expression=_make_row_count())
-    are_too_many = exp.GT(this=following.copy(), expression=exp.Literal.number(MOST_ROWS))
-    return _fail_if(are_too_many, _REASON.format(f"{MOST_ROWS} rows"), following)
+    are_too_many = exp.GT(this=following.copy(), expression=exp.Literal.number(MAX_ROWS))
+    return _fail_if(are_too_many, _REASON.format(f"{MAX_ROWS} rows"), following)
 
 
 def _hide_counts(select: exp.Select, carriers: set[str]) -> None:

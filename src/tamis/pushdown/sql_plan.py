@@ -154,7 +154,7 @@ class _Planner:
             case exp.Intersect() | exp.Except():
                 return self._finish(tree, self._plan_set_difference(tree, commons))
             case exp.Subquery(this=exp.Query() as inner):
-                only(tree, {"this", "with_", "order", "limit", "offset"})
+                check_clauses(tree, {"this", "with_", "order", "limit", "offset"})
                 return self._finish(tree, self.query(inner, commons))
             case _:
                 raise NotModelled(tree.key)
@@ -162,7 +162,7 @@ class _Planner:
     # --- SELECT -------------------------------------------------------------------------------------------------------
 
     def _plan_select(self, tree: exp.Select, commons: Mapping[str, Common]) -> Planned:
-        only(tree, _SUPPORTED_CLAUSES)
+        check_clauses(tree, _SUPPORTED_CLAUSES)
         if tree.args.get("from_") is None:
             raise NotModelled("no FROM")
         node, scope = plan_from(self, tree, commons)
@@ -225,10 +225,10 @@ class _Planner:
         group = tree.args.get("group")
         if group is None:
             return
-        only(group, {"expressions"})
+        check_clauses(group, {"expressions"})
         for each in group.expressions:
             item = None
-            if (position := place_of(each)) is not None:
+            if (position := parse_position(each)) is not None:
                 item = items[position - 1] if 0 < position <= len(items) else None
                 if item is None:
                     raise NotModelled(f"no column {position}")
@@ -243,7 +243,7 @@ class _Planner:
                 grouping.add_key(self._resolve(item.tree, scope), item.label)
 
     def _distinct(self, tree: exp.Select, node: Node, fields: Sequence[Field]) -> Planned:
-        only(tree.args["distinct"], set())
+        check_clauses(tree.args["distinct"], set())
         return self._finish(tree, _distinct(self._add_projection(node, fields)))
 
     def _expand_items(self, tree: exp.Select, scope: Scope) -> list[_Item]:
@@ -290,10 +290,10 @@ class _Planner:
         self, ordered: exp.Ordered, fields: Sequence[Field], scope: Scope, grouping: Grouping | None = None
     ) -> SortKey:
         """Return a sort key over the columns below the projection. SELECT aliases precede source columns."""
-        only(ordered, {"this", "desc", "nulls_first"})
+        check_clauses(ordered, {"this", "desc", "nulls_first"})
         tree = ordered.this
         found = None
-        if (position := place_of(tree)) is not None:
+        if (position := parse_position(tree)) is not None:
             if not 0 < position <= len(fields):
                 raise NotModelled(f"no column {position}")
             found = fields[position - 1].value
@@ -325,9 +325,9 @@ class _Planner:
     def _parse_limit_and_offset(self, tree: exp.Expr) -> tuple[int | None, int]:
         limit, offset = tree.args.get("limit"), tree.args.get("offset")
         if limit is not None:
-            only(limit, {"expression"})
+            check_clauses(limit, {"expression"})
         if offset is not None:
-            only(offset, {"expression"})
+            check_clauses(offset, {"expression"})
         is_all = limit is not None and limit.expression.name.upper() == "ALL"
         count = None if limit is None or is_all else _parse_row_count(limit.expression)
         return count, 0 if offset is None else _parse_row_count(offset.expression)
@@ -385,10 +385,10 @@ def has_modifiers(tree: exp.Expr) -> bool:
 
 
 def _check_set_clauses(tree: exp.Expr) -> None:
-    only(tree, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
+    check_clauses(tree, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
 
 
-def only(tree: exp.Expr, keys: set[str]) -> None:
+def check_clauses(tree: exp.Expr, keys: set[str]) -> None:
     """Raise `NotModelled` if a tree has clauses other than the supported ones."""
     for key, value in tree.args.items():
         if key not in keys and value:
@@ -399,7 +399,7 @@ def _get_sort_items(tree: exp.Expr) -> list[exp.Ordered]:
     order = tree.args.get("order")
     if order is None:
         return []
-    only(order, {"expressions"})
+    check_clauses(order, {"expressions"})
     return list(order.expressions)
 
 
@@ -409,14 +409,14 @@ def _parse_row_count(tree: exp.Expr) -> int:
     return int(tree.name)
 
 
-def place_of(tree: exp.Expr) -> int | None:
+def parse_position(tree: exp.Expr) -> int | None:
     """Return the column position that a bare number in ORDER BY or GROUP BY means; None for other expressions."""
     is_position = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
     return int(tree.name) if is_position else None
 
 
 def _expand_star(star: exp.Star, fields: Sequence[Field]) -> list[_Item]:
-    only(star, {"except_"})
+    check_clauses(star, {"except_"})
     excepted = star.args.get("except_") or ()
     left_out = {each.name.casefold() for each in excepted}
     if not left_out <= {field.name.casefold() for field in fields}:

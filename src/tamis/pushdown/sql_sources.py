@@ -139,7 +139,7 @@ def _plan_source(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common]
     fields = planned.fields
     alias = tree.args.get("alias")
     if alias is not None and alias.columns:
-        fields = renamed(fields, [column.name for column in alias.columns])
+        fields = rename_fields(fields, [column.name for column in alias.columns])
     scope = Scope((Relation(name if name != ("",) else (), fields),))
     if not tree.args.get("joins"):
         return planned.node, scope
@@ -174,10 +174,10 @@ def plan_common(queries: Queries, common: Common) -> Planned:
     if common.is_one or queries.commons_planned > MOST_COMMONS:
         raise NotModelled("a common table expression that must run once")
     planned = queries.query(common.tree, common.others)
-    return Planned(planned.node, renamed(planned.fields, common.columns)) if common.columns else planned
+    return Planned(planned.node, rename_fields(planned.fields, common.columns)) if common.columns else planned
 
 
-def renamed(fields: Sequence[Field], names: Sequence[str]) -> tuple[Field, ...]:
+def rename_fields(fields: Sequence[Field], names: Sequence[str]) -> tuple[Field, ...]:
     if len(names) != len(fields):
         raise ExpressionError(
             f"found {counted(len(names), 'name')} for {counted(len(fields), 'column')}: {', '.join(names)}. "

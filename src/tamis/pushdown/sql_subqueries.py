@@ -46,8 +46,8 @@ def _apply_condition(queries: Queries, node: Node, scope: Scope, tree: exp.Expr,
             return _join_exists(queries, node, scope, inner, commons, is_semi=False)
     beside = OneRowQueries(queries, commons)
     root = exp.Select(expressions=[tree.copy()])
-    (taken,) = beside.taken_out(root).expressions
-    condition = scope.with_fields(beside.fields).expression(taken.unalias(), queries.now)
+    (replaced,) = beside.taken_out(root).expressions
+    condition = scope.with_fields(beside.fields).expression(replaced.unalias(), queries.now)
     return Filter(beside.joined(node), condition)
 
 

@@ -23,7 +23,7 @@ from tamis.scan.embedded import SIGNED, has_text_of_its_own, is_binary
 
 
 @dataclass(frozen=True, slots=True)
-class Upper:
+class PartialSelect:
     """A SELECT as text over one plan, and the names of its columns."""
 
     tree: exp.Select
@@ -36,7 +36,7 @@ _TEXT_CLAUSES = {"expressions", "hint", "distinct", "group", "having", "qualify"
 _PLANNED_CLAUSES = {"from_", "joins", "where", "with_"}
 
 
-def upper_text(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common], table: exp.Table) -> Upper:
+def upper_text(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common], table: exp.Table) -> PartialSelect:
     """Return a SELECT as text over `table`, which is the plan of its FROM and WHERE."""
     if not isinstance(tree, exp.Select) or tree.args.get("from_") is None:
         raise NotModelled("no SELECT over tables")
@@ -56,7 +56,7 @@ def upper_text(queries: Queries, tree: exp.Expr, commons: Mapping[str, Common], 
     name_fields(select)
     used = _replace_names(select, scope)
     outputs = [Named(column_id, value) for column_id, value in used.items()]
-    return Upper(select, Project(node, tuple(outputs)), tuple(names))
+    return PartialSelect(select, Project(node, tuple(outputs)), tuple(names))
 
 
 def _add_filter(queries: Queries, node: Node, scope: Scope, tree: exp.Select) -> tuple[Node, list[exp.Expr]]:

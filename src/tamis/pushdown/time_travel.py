@@ -32,8 +32,8 @@ class State:
     timestamp: str | None = None
 
 
-def name_states(tree: exp.Expr, moment: datetime) -> None:
-    """Move the version of each table into its name, in place. `moment` is the timestamp of the query."""
+def name_states(tree: exp.Expr, now: datetime) -> None:
+    """Move the version of each table into its name, in place. `now` is the timestamp of the query."""
     for table in list(tree.find_all(exp.Table)):
         asked = table.args.get("version") or table.args.get("when")
         if asked is None:
@@ -50,7 +50,7 @@ def name_states(tree: exp.Expr, moment: datetime) -> None:
             )
         kind = "TIMESTAMP" if asked.name.upper() == "TIMESTAMP" else "VERSION"
         state = (
-            _evaluate_timestamp(asked.expression, table.name, moment)
+            _evaluate_timestamp(asked.expression, table.name, now)
             if kind == "TIMESTAMP"
             else _parse_version(asked.expression)
         )

@@ -26,7 +26,7 @@ Name = tuple[str, ...]
 PLACES = ("delta", "iceberg", "parquet", "hive")
 """Format names that, as in Spark, precede the back-ticked path of a table."""
 
-MOST_REMEMBERED = 64
+MAX_CACHED_TABLES = 64
 """The maximum number of cached tables of earlier queries."""
 
 
@@ -73,7 +73,7 @@ class EarlierTables:
         with self._lock:
             self._sources.pop(name, None)
             self._sources[name] = source
-            while len(self._sources) > MOST_REMEMBERED:
+            while len(self._sources) > MAX_CACHED_TABLES:
                 del self._sources[next(iter(self._sources))]
 
 

@@ -37,7 +37,7 @@ _SOURCES = frozenset(
 _JOINS = frozenset(("REGULAR", "CROSS", "ASOF", "POSITIONAL"))
 """Joins on columns that the query names. NATURAL matches all columns of the same name."""
 
-MOST_PARTS = 3
+MAX_NAME_PARTS = 3
 """The maximum number of parts of a table name: database, schema, table."""
 
 
@@ -324,10 +324,10 @@ def _make_reference(node: Json) -> Reference:
             f"{'.'.join(name)} AT (…): dialect='duckdb' does not support time travel. Register the version, "
             "as in c.register('before', c.open(uri, version=3))"
         )
-    if len(name) > MOST_PARTS:
+    if len(name) > MAX_NAME_PARTS:
         raise UnsupportedFeature(
             f"the table name {'.'.join(name)} has {len(name)} parts, and DuckDB supports at most "
-            f"{MOST_PARTS}. Register the table under a shorter name with c.register(name, table)"
+            f"{MAX_NAME_PARTS}. Register the table under a shorter name with c.register(name, table)"
         )
     return Reference(
         name, node.get("alias") or "", bool(node.get("column_name_alias")), is_sampled=node.get("sample") is not None
