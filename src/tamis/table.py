@@ -342,8 +342,8 @@ def open_source(
         _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
         if merge_schema or chosen_int96:
             raise InvalidArgument(
-                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its schema: open "
-                "it without"
+                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its "
+                "schema: open it without"
             )
         from tamis.indexing.finding import find_index
         from tamis.tables.delta.table import DeltaTable
@@ -399,8 +399,8 @@ def _open_iceberg(
     _refuse_given("an Iceberg table", partitioning=partitioning)
     if chosen.version is not None:
         raise UnsupportedFeature(
-            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, ref= "
-            "or timestamp=; history() lists them"
+            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, "
+            "ref= or timestamp=; history() lists them"
         )
     check_installed()
     # Imported here, because only Iceberg tables need them.

@@ -113,7 +113,7 @@ def absent_key(name: str) -> str | FieldPath:
 
 
 def known_otherwise(files: pa.Table, column: str = IDENTITY_VALUES) -> list[dict[str | FieldPath, pa.Scalar]]:
-    """Return for each file of a listing the values of columns that it may lack, from a column like `identity_values`."""
+    """Return the values of columns that each file may lack, from a column like `identity_values`."""
     found: list[dict[str | FieldPath, pa.Scalar]] = [{} for _ in range(files.num_rows)]
     if column in files.column_names:
         given = files[column].combine_chunks()

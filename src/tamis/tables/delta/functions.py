@@ -1,10 +1,10 @@
 """Plain functions over a Delta table, for programs with planners of their own: in threads or in Spark executors.
 
 `snapshot_info` returns the files of a version's log. The parts of its checkpoint and the commits after it can then be
-read anywhere, in any order; the actions of commits replace those of parts for the same file. `list_files` does all of it
-in one process. Filters compare the texts of partition values, as `PartitionFilter` describes, and are evaluated before
-the other columns of a file are read. Filters and partition values have logical column names, also where the log has
-physical names (column mapping).
+read anywhere, in any order; the actions of commits replace those of parts for the same file. `list_files` does all of
+it in one process. Filters compare the texts of partition values, as `PartitionFilter` describes, and are evaluated
+before the other columns of a file are read. Filters and partition values have logical column names, also where the log
+has physical names (column mapping).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.map_json import map_to_json
 
 FILE_SCHEMA = FILE_COLUMNS.append(pa.field("has_deletion_vector", pa.bool_()))
-"""`path` is percent-encoded, as in the log; `modification_time` is in ms; `partition_values` is JSON by logical names."""
+"""`path` is percent-encoded, as in the log; `modification_time` is in ms; `partition_values` is JSON by logical name."""
 
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "stats", "stats_parsed", "deletion_vector")
 
