@@ -41,7 +41,7 @@ FORMATS = ("delta", "iceberg", "hive", "parquet")
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """What the metadata of a table tells about it."""
+    """A summary of a table, from its metadata."""
 
     name: str
     format: str
@@ -71,10 +71,10 @@ class TableDescription:
         }
 
     def __str__(self) -> str:
-        told = self.to_dict()
-        columns = told.pop("columns")
-        told["partition_columns"] = ", ".join(self.partition_columns) or None
-        lines = [f"{name.replace('_', ' '):<18} {value}" for name, value in told.items() if value is not None]
+        values = self.to_dict()
+        columns = values.pop("columns")
+        values["partition_columns"] = ", ".join(self.partition_columns) or None
+        lines = [f"{name.replace('_', ' '):<18} {value}" for name, value in values.items() if value is not None]
         return "\n".join([*lines, "columns", *(f"  {name:<16} {kind}" for name, kind in columns.items())])
 
 
@@ -173,7 +173,7 @@ class Table:
         return self.scan(limit=count)
 
     def describe(self) -> TableDescription:
-        """Return what the table's metadata tells: columns, partitions, files, bytes and rows. No file is opened."""
+        """Return a summary from metadata: columns, partitions, files, bytes and rows. No file is opened."""
         files = self.files()
         known = files["num_records"].null_count == 0
         return TableDescription(

@@ -83,12 +83,12 @@ class FileListing:
 
     def take(self, indices: npt.NDArray[np.int64]) -> FileListing:
         """Return the files at some indices."""
-        taken = pa.array(indices)
+        chosen = pa.array(indices)
         return replace(
             self,
-            files=self.files.take(taken),
-            partitions=self.partitions.take(taken),
-            rows=None if self.rows is None else self.rows.take(taken),
+            files=self.files.take(chosen),
+            partitions=self.partitions.take(chosen),
+            rows=None if self.rows is None else self.rows.take(chosen),
             matched=None if self.matched is None else self.matched[indices],
         )
 

@@ -35,7 +35,7 @@ from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.map_json import map_to_json
 
 FILE_SCHEMA = FILE_COLUMNS.append(pa.field("has_deletion_vector", pa.bool_()))
-"""`path` is percent-encoded, as in the log; `modification_time` is in ms; `partition_values` is JSON by logical name."""
+"""`path` is percent-encoded, as in the log; `modification_time` in ms; `partition_values` is JSON by logical names."""
 
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "stats", "stats_parsed", "deletion_vector")
 
@@ -250,10 +250,10 @@ def _find_partition_names(lines: ActionLines) -> list[str]:
         hidden = set(np.flatnonzero(np.asarray(values.is_null())).tolist())
         shapes = pc.replace_substring_regex(values, _VALUE, ":0")
         first = pc.index_in(shapes, value_set=pc.drop_null(pc.unique(shapes)))
-        _, places = np.unique(np.asarray(pc.fill_null(first, -1)), return_index=True)
-        for position in sorted(hidden | set(places.tolist())):
-            place = lines.place(int(run.origins[is_add[position]]))
-            action = parse_action(texts[position].as_py(), "add", place)
+        _, first_positions = np.unique(np.asarray(pc.fill_null(first, -1)), return_index=True)
+        for position in sorted(hidden | set(first_positions.tolist())):
+            location = lines.place(int(run.origins[is_add[position]]))
+            action = parse_action(texts[position].as_py(), "add", location)
             found |= dict.fromkeys(action.get("partitionValues") or ())
     return list(found)
 
