@@ -41,7 +41,7 @@ FORMATS = ("delta", "iceberg", "hive", "parquet")
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """What the metadata of a table tells about it."""
+    """A summary of a table, from its metadata."""
 
     name: str
     format: str
@@ -71,10 +71,10 @@ class TableDescription:
         }
 
     def __str__(self) -> str:
-        told = self.to_dict()
-        columns = told.pop("columns")
-        told["partition_columns"] = ", ".join(self.partition_columns) or None
-        lines = [f"{name.replace('_', ' '):<18} {value}" for name, value in told.items() if value is not None]
+        values = self.to_dict()
+        columns = values.pop("columns")
+        values["partition_columns"] = ", ".join(self.partition_columns) or None
+        lines = [f"{name.replace('_', ' '):<18} {value}" for name, value in values.items() if value is not None]
         return "\n".join([*lines, "columns", *(f"  {name:<16} {kind}" for name, kind in columns.items())])
 
 
@@ -173,7 +173,7 @@ class Table:
         return self.scan(limit=count)
 
     def describe(self) -> TableDescription:
-        """Return what the table's metadata tells: columns, partitions, files, bytes and rows. No file is opened."""
+        """Return a summary from metadata: columns, partitions, files, bytes and rows. No file is opened."""
         files = self.files()
         known = files["num_records"].null_count == 0
         return TableDescription(
@@ -342,8 +342,8 @@ def open_source(
         _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
         if merge_schema or chosen_int96:
             raise InvalidArgument(
-                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its schema: open "
-                "it without"
+                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its "
+                "schema: open it without"
             )
         from tamis.indexing.finding import find_index
         from tamis.tables.delta.table import DeltaTable
@@ -399,8 +399,8 @@ def _open_iceberg(
     _refuse_given("an Iceberg table", partitioning=partitioning)
     if chosen.version is not None:
         raise UnsupportedFeature(
-            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, ref= "
-            "or timestamp=; history() lists them"
+            "version= was given, and an Iceberg table has no version numbers: choose a snapshot with snapshot_id=, "
+            "ref= or timestamp=; history() lists them"
         )
     check_installed()
     # Imported here, because only Iceberg tables need them.

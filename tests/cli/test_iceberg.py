@@ -112,7 +112,7 @@ def test_an_index_is_not_needed(table: IcebergFolder, run: Run) -> None:
 
 
 def test_columns_of_the_list_of_files_that_do_not_fit_are_named_with_a_way_to_see_them(table: IcebergFolder) -> None:
-    _, shown = run_on_terminal("files", str(table.folder), folder=table.folder, columns=40)
+    _, shown = run_on_terminal("files", str(table.folder), folder=table.folder, columns=24)
     assert "--columns chooses others, --json shows all" in " ".join(shown.split())
 
 

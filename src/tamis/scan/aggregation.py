@@ -223,10 +223,10 @@ class _Aggregation:
 
     def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
         """Return the measured columns that have one value throughout each file."""
-        taken = pa.array(files)
+        indices = pa.array(files)
         partitions = listing.partitions
         return {
-            column: partitions[column.path[0]].combine_chunks().take(taken)
+            column: partitions[column.path[0]].combine_chunks().take(indices)
             for column in self._measured
             if column.path[0] in partitions.column_names
         }
@@ -241,10 +241,10 @@ class _Aggregation:
 
 def _read_constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.int64]) -> tuple[pa.Array, Bits]:
     """Return the value that a column has throughout each file, and where it is known."""
-    taken = pa.array(files)
+    indices = pa.array(files)
     (name,) = key.path
     if name in listing.partitions.column_names:
-        return listing.partitions[name].combine_chunks().take(taken), np.ones(len(files), bool)
+        return listing.partitions[name].combine_chunks().take(indices), np.ones(len(files), bool)
     nothing = pa.nulls(len(files), key.type), np.zeros(len(files), bool)
     if IDENTITY_VALUES not in listing.files.column_names:
         return nothing
@@ -252,7 +252,7 @@ def _read_constant_key(key: Column, listing: FileListing, files: npt.NDArray[np.
     index = given.type.get_field_index(name)
     if index < 0 or given.type.field(index).type.field(0).type != key.type:
         return nothing
-    own = given.field(index).take(taken)
+    own = given.field(index).take(indices)
     return own.field("value"), np.asarray(own.is_valid(), bool)
 
 

@@ -20,7 +20,7 @@ class Report:
     bytes_read: int | None = None
     requests: int | None = None
     note: str | None = None
-    """Text in place of levels, where a policy hides them."""
+    """Text instead of levels, where a policy hides them."""
 
     def level(self, name: str) -> LevelReport | None:
         """Return the metrics of a level; None where the scan does not have it."""

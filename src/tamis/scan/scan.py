@@ -43,7 +43,7 @@ class Scan(LazyScan):
         self._request = ScanRequest.parse(where, columns, limit, levels)
         self._planner = ScanPlanner(
             source, self._request.where, columns, limit, levels, pruning=pruning, listing=listing
-        )  # fmt: skip
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -58,9 +58,7 @@ class Scan(LazyScan):
 
     def select(self, *columns: Any) -> Scan:
         """Return a scan of some of the columns: `scan.select("id", "address.city")`, or a list of names."""
-        return make_scan(
-            self._planner.source, self._request.select(columns, self.schema, self._planner.source.name)
-        )  # fmt: skip
+        return make_scan(self._planner.source, self._request.select(columns, self.schema, self._planner.source.name))
 
     def limit(self, count: int) -> Scan:
         """Return a scan of at most `count` of the rows."""
@@ -105,7 +103,7 @@ class Scan(LazyScan):
             check_unchanged(planner.storage, planner.listing.files)
             wanted = to_spark.Wanted(
                 planner.source, planner.reader, planner.listing, planner.limit, planner.plan_listing
-            )  # fmt: skip
+            )
             return to_spark.frame_of(spark, wanted, reader)
 
     @property
@@ -119,9 +117,7 @@ class Scan(LazyScan):
         return self._planner.storage.counters.bytes_read
 
     def __repr__(self) -> str:
-        return describe_scan(
-            self._planner.source.name, self.schema, self._planner.predicate.text, self._planner.limit
-        )  # fmt: skip
+        return describe_scan(self._planner.source.name, self.schema, self._planner.predicate.text, self._planner.limit)
 
     def _repr_html_(self) -> str:
         return self.plan()._repr_html_()
@@ -141,9 +137,7 @@ def make_scan(source: TableSource, request: ScanRequest) -> Scan:
             raise
         # The column may be one that only later files have.
         way_out = "merge_schema=True (--merge-schema) takes those of all files."
-        raise UnknownColumn(
-            f"{str(error).rstrip('.')}. These are the columns of the first file: {way_out}"
-        ) from error  # fmt: skip
+        raise UnknownColumn(f"{str(error).rstrip('.')}. These are the columns of the first file: {way_out}") from error
     check_functions(scan._planner.predicate.expr, source.schema)
     return scan
 

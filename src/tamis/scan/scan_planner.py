@@ -215,8 +215,8 @@ class ScanPlanner:
         if not deleted:
             return row_groups
         numbers = wanted.tolist()
-        places = {numbers[index]: self.storage.place(files["path"][numbers[index]].as_py()) for index in deleted}
-        return without_deleted(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, places)
+        locations = {numbers[index]: self.storage.place(files["path"][numbers[index]].as_py()) for index in deleted}
+        return without_deleted(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, locations)
 
     def _plan_files(self) -> ScanPlan:
         files = describe_files(self.listing.files, self.listing.partitions, source=self.source)

@@ -92,12 +92,12 @@ class _TopRows:
 
     def _plan_tasks(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
         """Yield the tasks, planned when their turn comes, until no further row can be among the first."""
-        places = self._file_bounds(listing)
-        order = places.sorted()
+        bounds = self._file_bounds(listing)
+        order = bounds.sorted()
         start, count = 0, FILES_AT_FIRST
         while start < len(order):
             chosen = order[start : start + count]
-            chosen = chosen[self._may_reach(places)[chosen]]
+            chosen = chosen[self._may_reach(bounds)[chosen]]
             if not len(chosen):
                 return
             yield from self._plan_groups(listing.take(chosen), run)
@@ -117,7 +117,7 @@ class _TopRows:
         described = row_groups.metadata
         metadata = {name: described.column(name) for name in described.schema.names}
         known = KnownUnits(pa.array(units.row_count), metadata, self._constants(listing, units.file))
-        places = BestPlaces.of(self._order, known)
+        bounds = BestPlaces.of(self._order, known)
         narrowed, below = self._slice_planner.below(listing.files, row_groups)
         for level in below:
             run.add_level(level)
@@ -127,10 +127,10 @@ class _TopRows:
             zip(zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True), tasks, strict=True)
         )
         numbers = list(zip(units.file.tolist(), units.row_group.tolist(), strict=True))
-        order = [number for number in places.sorted().tolist() if numbers[number] in by_unit]
+        order = [number for number in bounds.sorted().tolist() if numbers[number] in by_unit]
         position = 0
         while position < len(order):
-            may_reach = self._may_reach(places)
+            may_reach = self._may_reach(bounds)
             group: list[ScanTask] = []
             while position < len(order) and sum(task.row_count for task in group) < self._count:
                 if not may_reach[order[position]]:
@@ -140,8 +140,8 @@ class _TopRows:
                 position += 1
             yield from run.group(group)
 
-    def _may_reach(self, places: BestPlaces) -> npt.NDArray[np.bool_]:
-        return places.may_reach(self._limit, with_ties=self._with_ties)
+    def _may_reach(self, bounds: BestPlaces) -> npt.NDArray[np.bool_]:
+        return bounds.may_reach(self._limit, with_ties=self._with_ties)
 
     def _constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
         column = self._order.column

@@ -83,12 +83,12 @@ class FileListing:
 
     def take(self, indices: npt.NDArray[np.int64]) -> FileListing:
         """Return the files at some indices."""
-        taken = pa.array(indices)
+        chosen = pa.array(indices)
         return replace(
             self,
-            files=self.files.take(taken),
-            partitions=self.partitions.take(taken),
-            rows=None if self.rows is None else self.rows.take(taken),
+            files=self.files.take(chosen),
+            partitions=self.partitions.take(chosen),
+            rows=None if self.rows is None else self.rows.take(chosen),
             matched=None if self.matched is None else self.matched[indices],
         )
 
@@ -113,7 +113,7 @@ def absent_key(name: str) -> str | FieldPath:
 
 
 def known_otherwise(files: pa.Table, column: str = IDENTITY_VALUES) -> list[dict[str | FieldPath, pa.Scalar]]:
-    """Return for each file of a listing the values of columns that it may lack, from a column like `identity_values`."""
+    """Return the values of columns that each file may lack, from a column like `identity_values`."""
     found: list[dict[str | FieldPath, pa.Scalar]] = [{} for _ in range(files.num_rows)]
     if column in files.column_names:
         given = files[column].combine_chunks()

@@ -52,62 +52,62 @@ def load_policies(given: PolicySource | None) -> Policies | None:
             )
 
 
-def _from_document(document: object, place: str) -> Policies:
-    found = _check_mapping(document, place, ("tables", "groups", "default"))
+def _from_document(document: object, where: str) -> Policies:
+    found = _check_mapping(document, where, ("tables", "groups", "default"))
     default = found.get("default", DENY)
     if default not in (ALLOW, DENY):
-        raise InvalidArgument(f"{place}: default is allow or deny, not {default!r}")
+        raise InvalidArgument(f"{where}: default is allow or deny, not {default!r}")
     if "tables" not in found:
-        raise InvalidArgument(f"{place}: tables is missing: name each table, as in tables: {{orders: [...]}}")
+        raise InvalidArgument(f"{where}: tables is missing: name each table, as in tables: {{orders: [...]}}")
     groups = {
-        name: _check_names(members, f"{place}: groups.{name}")
-        for name, members in _check_mapping(found.get("groups", {}), f"{place}: groups").items()
+        name: _check_names(members, f"{where}: groups.{name}")
+        for name, members in _check_mapping(found.get("groups", {}), f"{where}: groups").items()
     }
     tables = {
-        name: _parse_rules(rules, f"{place}: tables.{name}", groups)
-        for name, rules in _check_mapping(found["tables"], f"{place}: tables").items()
+        name: _parse_rules(rules, f"{where}: tables.{name}", groups)
+        for name, rules in _check_mapping(found["tables"], f"{where}: tables").items()
     }
     return Policies(tables, groups, default)
 
 
-def _parse_rules(given: object, place: str, groups: Mapping[str, frozenset[str]]) -> tuple[PolicyRule, ...]:
+def _parse_rules(given: object, where: str, groups: Mapping[str, frozenset[str]]) -> tuple[PolicyRule, ...]:
     rules = [given] if isinstance(given, Mapping) else given
     if not isinstance(rules, Sequence) or isinstance(rules, str):
-        raise InvalidArgument(f"{place} is a list of rules, not {with_article(type(given).__name__)}")
-    return tuple(_parse_rule(rule, f"{place}[{index}]", groups) for index, rule in enumerate(rules))
+        raise InvalidArgument(f"{where} is a list of rules, not {with_article(type(given).__name__)}")
+    return tuple(_parse_rule(rule, f"{where}[{index}]", groups) for index, rule in enumerate(rules))
 
 
-def _parse_rule(given: object, place: str, groups: Mapping[str, frozenset[str]]) -> PolicyRule:
-    found = _check_mapping(given, place, ("principals", "rows", "masks"))
+def _parse_rule(given: object, where: str, groups: Mapping[str, frozenset[str]]) -> PolicyRule:
+    found = _check_mapping(given, where, ("principals", "rows", "masks"))
     if "principals" not in found:
-        raise InvalidArgument(f"{place} has no principals: list them, or write '*' for everybody")
-    principals = _check_names(found["principals"], f"{place}.principals")
+        raise InvalidArgument(f"{where} has no principals: list them, or write '*' for everybody")
+    principals = _check_names(found["principals"], f"{where}.principals")
     for name in principals:
         if name.startswith(GROUP) and name.removeprefix(GROUP) not in groups:
-            raise InvalidArgument(f"{place}.principals: there is no group {name.removeprefix(GROUP)!r}")
+            raise InvalidArgument(f"{where}.principals: there is no group {name.removeprefix(GROUP)!r}")
         if EVERYBODY in name and name != EVERYBODY:
-            raise InvalidArgument(f"{place}.principals: {name!r} is not a name; '*' alone means everybody")
-    return PolicyRule(principals, _parse_policy({key: found[key] for key in found if key != "principals"}, place))
+            raise InvalidArgument(f"{where}.principals: {name!r} is not a name; '*' alone means everybody")
+    return PolicyRule(principals, _parse_policy({key: found[key] for key in found if key != "principals"}, where))
 
 
-def _parse_policy(given: object, place: str) -> TablePolicy:
-    found = _check_mapping(given, place, ("rows", "masks"))
+def _parse_policy(given: object, where: str) -> TablePolicy:
+    found = _check_mapping(given, where, ("rows", "masks"))
     if not found:
-        raise InvalidArgument(f"{place} is empty: for all rows and columns write rows: 'TRUE'")
-    masks = _check_mapping(found.get("masks", {}), f"{place}.masks")
+        raise InvalidArgument(f"{where} is empty: for all rows and columns write rows: 'TRUE'")
+    masks = _check_mapping(found.get("masks", {}), f"{where}.masks")
     return TablePolicy(
-        _parse_expression(found["rows"], f"{place}.rows") if "rows" in found else TRUE,
-        {name: _parse_expression(mask, f"{place}.masks.{name}") for name, mask in masks.items()},
+        _parse_expression(found["rows"], f"{where}.rows") if "rows" in found else TRUE,
+        {name: _parse_expression(mask, f"{where}.masks.{name}") for name, mask in masks.items()},
     )
 
 
-def _parse_expression(given: object, place: str) -> Expr:
+def _parse_expression(given: object, where: str) -> Expr:
     match given:
         case str():
             try:
                 return parse_sql(given)
             except TamisError as error:
-                raise InvalidArgument(f"{place}: {error}") from error
+                raise InvalidArgument(f"{where}: {error}") from error
         case bool():
             return Literal(given, TRUE.type)
         case Expression():
@@ -115,26 +115,26 @@ def _parse_expression(given: object, place: str) -> Expr:
         case Column() | Literal() | Call():
             return given
         case _:
-            raise InvalidArgument(f"{place} is SQL text or an expression, not {given!r}; NULL is the text 'NULL'")
+            raise InvalidArgument(f"{where} is SQL text or an expression, not {given!r}; NULL is the text 'NULL'")
 
 
-def _check_names(given: object, place: str) -> frozenset[str]:
+def _check_names(given: object, where: str) -> frozenset[str]:
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, Sequence | set | frozenset) or not all(isinstance(name, str) and name for name in names):
-        raise InvalidArgument(f"{place} is a list of names, not {given!r}")
+        raise InvalidArgument(f"{where} is a list of names, not {given!r}")
     return frozenset(names)
 
 
-def _check_mapping(given: object, place: str, known: Sequence[str] | None = None) -> Mapping[str, Any]:
+def _check_mapping(given: object, where: str, known: Sequence[str] | None = None) -> Mapping[str, Any]:
     if given is None:
-        raise InvalidArgument(f"{place} is empty: it is a mapping, as docs/security.md shows")
+        raise InvalidArgument(f"{where} is empty: it is a mapping, as docs/security.md shows")
     if not isinstance(given, Mapping):
-        raise InvalidArgument(f"{place} is a mapping, not {with_article(type(given).__name__)}")
+        raise InvalidArgument(f"{where} is a mapping, not {with_article(type(given).__name__)}")
     for key in given:
         if not isinstance(key, str):
-            raise InvalidArgument(f"{place}: the name {key!r} is not a text: write it between quotes")
+            raise InvalidArgument(f"{where}: the name {key!r} is not a text: write it between quotes")
         if known is not None and key not in known:
-            raise InvalidArgument(f"{place}: unknown key {key!r}. Known: {', '.join(known)}")
+            raise InvalidArgument(f"{where}: unknown key {key!r}. Known: {', '.join(known)}")
     return given
 
 

@@ -1,4 +1,4 @@
-"""Policies: who may see which rows of which tables, and what in place of columns.
+"""Policies: which rows of a table a principal may see, and the masks of its columns.
 
 A policy of a table is a list of rules. The first rule that names a principal applies: its condition over the raw values
 decides which rows the principal sees, and its masks replace columns by expressions over the raw values. A principal
@@ -30,7 +30,7 @@ ALLOW, DENY = "allow", "deny"
 
 @dataclass(frozen=True)
 class TablePolicy:
-    """What a principal sees of a table: rows for which `rows` is TRUE, and `masks` in place of columns.
+    """What a principal sees of a table: rows for which `rows` is TRUE, and `masks` instead of columns.
 
     Both are expressions over the raw columns, not yet bound to them.
     """

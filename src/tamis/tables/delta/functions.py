@@ -1,10 +1,10 @@
 """Plain functions over a Delta table, for programs with planners of their own: in threads or in Spark executors.
 
 `snapshot_info` returns the files of a version's log. The parts of its checkpoint and the commits after it can then be
-read anywhere, in any order; the actions of commits replace those of parts for the same file. `list_files` does all of it
-in one process. Filters compare the texts of partition values, as `PartitionFilter` describes, and are evaluated before
-the other columns of a file are read. Filters and partition values have logical column names, also where the log has
-physical names (column mapping).
+read anywhere, in any order; the actions of commits replace those of parts for the same file. `list_files` does all of
+it in one process. Filters compare the texts of partition values, as `PartitionFilter` describes, and are evaluated
+before the other columns of a file are read. Filters and partition values have logical column names, also where the log
+has physical names (column mapping).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tamis.tables.file_columns import FILE_COLUMNS, UNKNOWN
 from tamis.tables.map_json import map_to_json
 
 FILE_SCHEMA = FILE_COLUMNS.append(pa.field("has_deletion_vector", pa.bool_()))
-"""`path` is percent-encoded, as in the log; `modification_time` is in ms; `partition_values` is JSON by logical names."""
+"""`path` is percent-encoded, as in the log; `modification_time` in ms; `partition_values` is JSON by logical names."""
 
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "stats", "stats_parsed", "deletion_vector")
 
@@ -250,10 +250,10 @@ def _find_partition_names(lines: ActionLines) -> list[str]:
         hidden = set(np.flatnonzero(np.asarray(values.is_null())).tolist())
         shapes = pc.replace_substring_regex(values, _VALUE, ":0")
         first = pc.index_in(shapes, value_set=pc.drop_null(pc.unique(shapes)))
-        _, places = np.unique(np.asarray(pc.fill_null(first, -1)), return_index=True)
-        for position in sorted(hidden | set(places.tolist())):
-            place = lines.place(int(run.origins[is_add[position]]))
-            action = parse_action(texts[position].as_py(), "add", place)
+        _, first_positions = np.unique(np.asarray(pc.fill_null(first, -1)), return_index=True)
+        for position in sorted(hidden | set(first_positions.tolist())):
+            location = lines.place(int(run.origins[is_add[position]]))
+            action = parse_action(texts[position].as_py(), "add", location)
             found |= dict.fromkeys(action.get("partitionValues") or ())
     return list(found)
 
